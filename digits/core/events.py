@@ -129,10 +129,11 @@ class Warned(Event, frozen=True):
 
 
 class Built(Event, frozen=True):
-    """The network was built."""
+    """The network was built. ``latent`` is the size of the vectors from which it generates images, or 0."""
 
     layers: list[Layer]
     parameters: Count
+    latent: Count = 0
 
 
 class InputPrepared(Event, frozen=True):

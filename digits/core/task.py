@@ -192,6 +192,7 @@ class TaskState(Struct):
     warnings: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
     parameters: Count | None = None
+    latent: Count = 0
     inputs: dict[events.Split, events.InputPrepared] = field(default_factory=dict)
     loaded_weights: events.WeightsLoaded | None = None
     epochs: dict[str, float] = field(default_factory=dict)
@@ -271,7 +272,7 @@ def _warned(state: TaskState, event: events.Warned) -> None:
 
 
 def _built(state: TaskState, event: events.Built) -> None:
-    state.layers, state.parameters = event.layers, event.parameters
+    state.layers, state.parameters, state.latent = event.layers, event.parameters, event.latent
 
 
 def _input_prepared(state: TaskState, event: events.InputPrepared) -> None:

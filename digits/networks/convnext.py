@@ -9,7 +9,7 @@
 #
 # settings: solver_type=ADAMW weight_decay=0.05 learning_rate=0.00025 lr_policy=cosine lr_warmup=7
 # settings: batch_size=64 train_epochs=300 use_mean=none crop_size=224 aug_flip=fliplr
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 
 import keras
 
@@ -24,7 +24,7 @@ class UserModel(Tower):
             classifier_activation=None,  # logits, without softmax
             include_preprocessing=False,  # Keras' preprocessing supports three channels only
         )
-        return net(self.prepared(self.x), training=self.is_training)
+        return digits.scale_output(net(self.prepared(self.x), training=self.is_training))
 
     def prepared(self, x):
         """Normalize by ImageNet's mean and standard deviation, as for Keras' weights of this network."""
@@ -34,6 +34,7 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
-        return digits.classification_loss(self.inference, self.y)
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.loss(self.inference, self.y)

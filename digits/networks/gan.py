@@ -2,13 +2,13 @@
 # Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep Convolutional
 # Generative Adversarial Networks” (DCGAN).
 #
-# Designed for small images whose sides are multiples of 4, such as 28x28 or 32x32. The output has as many
-# generated images as the input; TensorBoard shows some of them.
+# Designed for small images whose sides are multiples of 4, such as 28x28 or 32x32. The page of the model
+# generates images from random vectors; TensorBoard shows some of them during the training.
 # Recommended settings: Adam with β₁ 0.5, learning rate 0.0002, batches of 64, 30 epochs, no mean
 # subtraction.
 #
 # settings: solver_type=ADAM beta_1=0.5 learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
-# kinds: image-classification generic
+# kinds: image-classification image-processing generic
 
 import keras
 from keras import layers
@@ -25,9 +25,13 @@ def smooth(x):
 class UserModel(Tower):
     @model_property
     def inference(self):
-        count = tf.shape(self.x)[0]
+        if self.is_inference:
+            # Predictions start from vectors instead of images.
+            noise = tf.reshape(self.x, [-1, NOISE])
+        else:
+            noise = tf.random.normal([tf.shape(self.x)[0], NOISE])
         self.generator = self.make_generator()
-        self.drawn = self.generator(tf.random.normal([count, NOISE]), training=self.is_training)
+        self.drawn = self.generator(noise, training=self.is_training)
         # From -1..1 to pixels.
         return (self.drawn + 1) * 127.5
 

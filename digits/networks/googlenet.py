@@ -8,7 +8,7 @@
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=10 lr_step_gamma=0.96
 # settings: batch_size=32 train_epochs=80 use_mean=pixel aug_flip=fliplr crop_size=224
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 
 from keras import initializers, layers, regularizers
 
@@ -89,7 +89,9 @@ class UserModel(Tower):
         net = layers.GlobalAveragePooling2D()(net)
         net = layers.Dropout(0.4)(net, training=self.is_training)
         # No ReLU: logits may be negative.
-        return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="classifier")(net)
+        return digits.scale_output(
+            layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="classifier")(net)
+        )
 
     def auxiliary(self, net, name):
         """An auxiliary classifier, whose gradients reach the earlier layers directly."""
@@ -105,17 +107,17 @@ class UserModel(Tower):
         )(net)
         net = layers.Dropout(0.7)(net, training=self.is_training)
         net = layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name=f"{name}_classifier")(net)
-        # Losses are computed in float32, also in mixed precision.
-        return tf.cast(net, tf.float32)
+        return digits.scale_output(net)
 
     @model_property
     def loss(self):
-        loss = digits.classification_loss(self.inference, self.y)
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
-        top_5 = digits.classification_accuracy_top_n(self.inference, self.y, min(5, self.nclasses))
-        self.summaries.append(tf.summary.scalar("accuracy_top_5", top_5))
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+            top_5 = digits.classification_accuracy_top_n(self.inference, self.y, min(5, self.nclasses))
+            self.summaries.append(tf.summary.scalar("accuracy_top_5", top_5))
+        loss = digits.loss(self.inference, self.y)
         if self.is_training:
             for name, net in [("auxiliary1", self.after_4a), ("auxiliary2", self.after_4d)]:
-                loss += AUXILIARY_WEIGHT * digits.classification_loss(self.auxiliary(net, name), self.y)
+                loss += AUXILIARY_WEIGHT * digits.loss(self.auxiliary(net, name), self.y)
         return loss

@@ -7,7 +7,7 @@
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=5 use_mean=image
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 # images: 12-64 grayscale
 
 
@@ -31,11 +31,11 @@ class UserModel(Tower):
             model = slim.fully_connected(model, 500, scope="fc1")
             model = slim.dropout(model, 0.5, is_training=self.is_training, scope="do1")
             model = slim.fully_connected(model, self.nclasses, activation_fn=None, scope="fc2")
-        return model
+        return digits.scale_output(model)
 
     @model_property
     def loss(self):
-        loss = digits.classification_loss(self.inference, self.y)
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar(accuracy.op.name, accuracy))
-        return loss
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar(accuracy.op.name, accuracy))
+        return digits.loss(self.inference, self.y)

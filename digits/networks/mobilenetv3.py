@@ -9,7 +9,7 @@
 #
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=2
 # settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 # images: 32-
 
 import keras
@@ -30,10 +30,11 @@ class UserModel(Tower):
                 # Validation uses the moving averages. Keras' momentum of 0.999 takes thousands of steps to
                 # converge.
                 layer.momentum = 0.9
-        return net(self.x, training=self.is_training)
+        return digits.scale_output(net(self.x, training=self.is_training))
 
     @model_property
     def loss(self):
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
-        return digits.classification_loss(self.inference, self.y)
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.loss(self.inference, self.y)

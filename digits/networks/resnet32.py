@@ -8,7 +8,7 @@
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.1 lr_policy=multistep lr_multistep_values=50,75
 # settings: lr_multistep_gamma=0.1 batch_size=128 train_epochs=164 use_mean=image aug_flip=fliplr aug_pad_crop=4
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 # images: 1-95
 
 from keras import layers, regularizers
@@ -31,9 +31,10 @@ class UserModel(Tower):
                 stride = 2 if stage > 1 and block == 1 else 1
                 net = self.residual(net, filters, stride, f"stage{stage}_block{block}")
         net = layers.GlobalAveragePooling2D()(net)
-        return layers.Dense(
+        net = layers.Dense(
             self.nclasses, kernel_initializer="he_normal", kernel_regularizer=WEIGHT_DECAY, name="classifier"
         )(net)
+        return digits.scale_output(net)
 
     def residual(self, net, filters, stride, name):
         """A residual block of two convolutions."""
@@ -64,6 +65,7 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
-        return digits.classification_loss(self.inference, self.y)
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.loss(self.inference, self.y)

@@ -9,7 +9,7 @@
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.0125 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=32 train_epochs=90 use_mean=none crop_size=224 aug_flip=fliplr
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 
 import keras
 
@@ -32,7 +32,7 @@ class UserModel(Tower):
                 layer.momentum = 0.9
             elif layer.trainable_weights:
                 layer.kernel.regularizer = WEIGHT_DECAY
-        return net(self.prepared(self.x), training=self.is_training)
+        return digits.scale_output(net(self.prepared(self.x), training=self.is_training))
 
     def prepared(self, x):
         """Convert to BGR and subtract ImageNet's mean, as for Keras' weights of this network."""
@@ -42,6 +42,7 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
-        return digits.classification_loss(self.inference, self.y)
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.loss(self.inference, self.y)

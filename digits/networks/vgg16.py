@@ -8,7 +8,7 @@
 #
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=74 use_mean=pixel aug_flip=fliplr crop_size=224
-# kinds: image-classification
+# kinds: image-classification image-regression image-multilabel
 
 from keras import layers, regularizers
 
@@ -41,7 +41,9 @@ class UserModel(Tower):
         net = layers.Flatten()(net)
         net = self.fully_connected(net, "fc6")
         net = self.fully_connected(net, "fc7")
-        return layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="fc8")(net)
+        return digits.scale_output(
+            layers.Dense(self.nclasses, kernel_regularizer=WEIGHT_DECAY, name="fc8")(net)
+        )
 
     def fully_connected(self, net, name):
         """4096 units with ReLU and dropout."""
@@ -56,6 +58,7 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        accuracy = digits.classification_accuracy(self.inference, self.y)
-        self.summaries.append(tf.summary.scalar("accuracy", accuracy))
-        return digits.classification_loss(self.inference, self.y)
+        if self.target.classes:
+            accuracy = digits.classification_accuracy(self.inference, self.y)
+            self.summaries.append(tf.summary.scalar("accuracy", accuracy))
+        return digits.loss(self.inference, self.y)

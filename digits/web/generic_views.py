@@ -95,9 +95,15 @@ def infer_one() -> Response:
 
 @blueprint.post("/models/images/generic/infer_extension.json")
 def infer_extension() -> Response:
-    """Return the values of the output for the input in the fields of the kind: ``outputs``, by record and by name."""
+    """Return the values of the output for the input in the fields of the kind: ``outputs``, by record and by name.
+
+    For a model that generates images, the records are the vectors of the grid.
+    """
     job = _model()
     kind = _kind_of(job)
+    if services().scheduler.task_state(job, job.tasks[0]).latent:
+        values = inference_views.generated_values(job)
+        return jsonify(outputs={str(number): {"output": value} for number, value in enumerate(values)})
     if not views_of(kind).has_input:
         raise BadRequest(
             f"Models for {kind.title.lower()} predict from images only.", "Send the image to infer_one.json."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from digits.web.services import refuse_other_sites, services
 blueprint = Blueprint("inference", __name__)
 
 TOP = 5
+MAX_GRID_SIDE = 50
 SHOWN_SIZE = (512, 512)
 
 
@@ -73,6 +75,31 @@ def _template(kind: Kind, view: str) -> str:
         f"There is no view “{view}” for {kind.title.lower()}.",
         "Leave “view” out, or install the plugin that provides it.",
     )
+
+
+@blueprint.post("/models/<kind:kind>/generate.json")
+def generate_json(kind: Kind) -> Response:
+    """Generate images from latent vectors; return the grid, each image and the vectors."""
+    return jsonify(_generate(_model(), with_images=True))
+
+
+@blueprint.post("/models/<kind:kind>/generate")
+def generate(kind: Kind) -> Response:
+    """Generate images from latent vectors; return a page or the part of a page that shows them."""
+    job = _model()
+    is_part = request.headers.get("X-Fragment") == "prediction"
+    response = make_response(
+        render_in_turns(
+            "_prediction.html" if is_part else "prediction.html",
+            job=serializers.row(job),
+            image_url=None,
+            partial="_generated.html",
+            title="Generate images",
+            **_generate(job),
+        )
+    )
+    response.vary.add("X-Fragment")
+    return response
 
 
 @blueprint.get("/models/image")
@@ -134,12 +161,71 @@ def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     }
 
 
-def _snapshot(job: ModelJob) -> Snapshot:
+def generated_values(job: ModelJob) -> list[Any]:
+    """Return the pixels of the images that the network generates for this request, as nested lists."""
+    values: list[Any] = _generate(job, with_values=True)["values"]
+    return values
+
+
+def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
+    """Return the images that the network generates for this request; by default, with the newest snapshot.
+
+    The validation loss of a GAN does not measure the quality of its images.
+    """
+    snapshot = _snapshot(job, "-1")
+    grid = _grid(request.values) | options
+    asked = {"call": "generate", "snapshot": snapshot.name, "grid": grid}
+    answer = services().inference.ask(job.folder, asked)
+    return {
+        **answer["generated"],
+        **{name: grid[name] for name in ("rows", "columns", "seed")},
+        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
+        "milliseconds": answer.get("milliseconds"),
+    }
+
+
+def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the `digits.worker.training.generator.Grid` that ``fields`` describe; raises BadRequest."""
+    grid: dict[str, Any] = {
+        "rows": _whole(fields, "rows", 5, 1, MAX_GRID_SIDE),
+        "columns": _whole(fields, "columns", 10, 1, MAX_GRID_SIDE),
+        "seed": _whole(fields, "seed", secrets.randbelow(10**6), 0, 2**32 - 1),
+        "interpolate": fields.get("interpolate", "") not in ("", "n", "false", "0"),
+        "vectors": [_vector(line) for line in fields.get("vectors", "").splitlines() if line.strip()],
+    }
+    if fields.get("label", "").strip():
+        grid["label"] = _whole(fields, "label", 0, 0, 10**6)
+    return grid
+
+
+def _whole(fields: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    text = fields.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal() or not low <= int(text[:12]) <= high:
+        raise BadRequest(f"“{name}” must be a whole number from {low:,} to {high:,}.")
+    return int(text)
+
+
+def _vector(line: str) -> list[float]:
+    try:
+        numbers = [float(word) for word in line.strip("[] \t,").replace(",", " ").split()]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise BadRequest(
+            f"“{line.strip()[:40]}” is not a vector.",
+            "Enter the numbers of one vector on each line, separated by spaces or commas.",
+        )
+    return numbers
+
+
+def _snapshot(job: ModelJob, default: str = "") -> Snapshot:
     """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
     refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
-    return snapshot_of(job, request.values.get("snapshot_epoch"))
+    return snapshot_of(job, request.values.get("snapshot_epoch") or default)
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:

@@ -300,6 +300,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         **_network(job),
         "parameters": state.parameters,
         "layers": state.layers,
+        "latent": state.latent,
         "loaded_weights": events.facts(state.loaded_weights),
         "snapshots": snapshots(job),
         "preflight": _preflight(job),

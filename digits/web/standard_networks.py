@@ -34,6 +34,8 @@ from digits.kinds import Kind, all_kinds
 _FOLDER = Path(__file__).resolve().parents[1] / "networks"
 
 _ORDER = (
+    "regression",
+    "multilabel",
     "lenet",
     "alexnet",
     "googlenet",
@@ -46,9 +48,8 @@ _ORDER = (
     "autoencoder",
     "gan",
     "unet",
+    "segmenter",
     "dncnn",
-    "regression",
-    "multilabel",
     "detector",
     "siamese",
     "textcnn",

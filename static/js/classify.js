@@ -1,4 +1,4 @@
-// The prediction panel: choose, drop or paste an image, enter its path, or fill in the kind's own fields to get a
+// The prediction panels: choose, drop or paste an image, enter its path, or fill in the kind's own fields to get a
 // prediction.
 
 import { request } from './http.js';
@@ -14,9 +14,9 @@ export function startClassifying(panel) {
   const { image_file: file, image_path: path, snapshot_epoch: snapshot, view } = form.elements;
   const drop = panel.querySelector('#drop');
   const image = panel.querySelector('#classify-image');
-  const result = panel.querySelector('#predictions');
-  const time = panel.querySelector('#classify-time');
-  const own = panel.querySelector('#own-input');
+  const result = panel.querySelector('.predictions');
+  const time = panel.querySelector('.panel-head [role="status"]');
+  const own = panel.querySelector('.own-input');
   let asked = 0;
   let chosen = null;
 
@@ -85,7 +85,7 @@ export function startClassifying(panel) {
     const asksForFields = own && (!path || (document.activeElement !== path && own.contains(event.submitter)));
     const given = asksForFields ? FIELDS : path.value.trim() || last;
     if (given) take(given);
-    else file.click();
+    else file?.click();
   });
   snapshot.addEventListener('change', () => {
     chosen = snapshot.value;

@@ -21,7 +21,7 @@ const RETRY_MILLISECONDS = 3000;
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
 const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
-startClassifying(document.getElementById('classify-panel'));
+for (const id of ['classify-panel', 'generate-panel']) startClassifying(document.getElementById(id));
 let cursor = null;
 let loading = null;
 let retrying = 0;
@@ -129,6 +129,13 @@ document.addEventListener('job-update', ({ detail: message }) => {
 });
 document.addEventListener('parts-refreshed', followDataset);
 followDataset();
+
+// Once the network is built, it is known whether it predicts from images or generates them.
+document.addEventListener('parts-refreshed', () => {
+  const generates = JSON.parse(document.getElementById('latent-data').textContent) > 0;
+  document.getElementById('classify-panel').hidden = generates;
+  document.getElementById('generate-panel').hidden = !generates;
+});
 
 let weightsTold = 'null';
 

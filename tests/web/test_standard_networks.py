@@ -98,8 +98,16 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     assert next(iter(offered)) == "lenet"
     assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
     assert not {"unet", "regression", "multilabel", "detector", "siamese"} & set(offered)
-    assert list(standard_networks.networks(["image-segmentation"])) == ["unet"]
+    assert list(standard_networks.networks(["image-segmentation"])) == ["unet", "segmenter"]
     assert standard_networks.network("unet").title == "U-Net"
+
+
+@pytest.mark.parametrize("kind", ["image-regression", "image-multilabel"])
+def test_networks_for_classification_are_offered_for_numbers_and_labels(kind: str) -> None:
+    unsuitable = {"autoencoder", "gan"}  # they use no labels
+    assert set(standard_networks.networks(["image-classification"])) - unsuitable <= set(
+        standard_networks.networks([kind])
+    )
 
 
 def test_the_initial_network_in_the_editor_has_no_errors():

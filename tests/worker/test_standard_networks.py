@@ -215,8 +215,8 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def target_for(name: str, y: np.ndarray) -> TargetSpec:
-    """Return the target of a dataset with the labels ``y``."""
-    if name == "unet":
+    """Return the target of a dataset with the labels ``y`` that the network ``name`` is usually trained on."""
+    if name in ("unet", "segmenter"):
         return mask_target(["a", "b"], *y.shape[-2:])
     if name not in ("regression", "multilabel"):
         return class_index(["a", "b"])
@@ -224,8 +224,13 @@ def target_for(name: str, y: np.ndarray) -> TargetSpec:
     return target(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 
 
-def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, Any]:
-    """Train repeatedly on one batch; return losses, the last validation metrics, and predictions."""
+def _taught(
+    name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | None = None
+) -> dict[str, Any]:
+    """Train repeatedly on one batch; return losses, the last validation metrics, and predictions.
+
+    The dataset is one that the network ``usual`` is usually trained on, by default ``name``.
+    """
     import tensorflow as tf
 
     from digits.worker import network_loader
@@ -233,7 +238,7 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int) -> dict[str, An
     from digits.worker.network.variables import VariableStore
 
     tf.keras.utils.set_random_seed(1)
-    net = network_loader.load(FOLDER / f"{name}.py", x.shape[1:], target_for(name, y))
+    net = network_loader.load(FOLDER / f"{name}.py", x.shape[1:], target_for(usual or name, y))
     store = VariableStore()
 
     @tf.function(autograph=False)
@@ -269,6 +274,58 @@ def test_the_u_net_learns_to_segment(in_child):
     assert result["output"].shape == (8, 31, 30, 2)
     # The squares cover 1/16 of the pixels.
     assert (result["output"].argmax(-1) == masks).mean() > 0.97
+
+
+def test_the_u_net_reduces_large_images(in_child):
+    shape, _, _ = in_child(_traced, "unet", (200, 170, 3), "unet")
+    assert shape == [200, 170, 2]
+
+
+def test_the_encoder_for_segmentation_starts_from_a_network_for_classification(in_child):
+    """Weights are matched by name and shape."""
+    shape, segmenter, _ = in_child(_traced, "segmenter", (45, 70, 1), "segmenter")
+    _, classifier, _ = in_child(_traced, "mobilenetv3", (64, 64, 3), "mobilenetv3")
+    assert shape == [45, 70, 2]
+    missing = {name for name in segmenter if classifier.get(name) != segmenter[name]}
+    assert missing and all(name.startswith(("model/up", "model/scores")) for name in missing)
+
+
+def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], dict[str, list[int]], int]:
+    """Return the shape of the output for one image, those of the variables, and the number of trained parameters."""
+    from digits.worker import network_loader
+    from digits.worker.network import inference
+    from digits.worker.network.variables import VariableStore, count
+
+    store = VariableStore(empty=True)
+    target = target_for(usual, np.zeros([2, *shape[:2]]))
+    traced = inference.trace(network_loader.load(FOLDER / f"{name}.py", shape, target), store)
+    output = traced.function.get_concrete_function().structured_outputs
+    shapes = {key: variable.shape.as_list() for key, variable in store.variables.items()}
+    trained = sum(count(variable) for variable in store.variables.values() if variable.trainable)
+    return output.shape[1:].as_list(), shapes, trained
+
+
+# The networks for photos differ from these only in their middle, and take seconds to build.
+HEADS = ["lenet", "resnet32"]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_network_for_classification_learns_positions(in_child, name):
+    pictures, _, middles = _blobs(16)
+    positions = 1000 + 50 * middles
+    result = in_child(_taught, name, pictures - 60, positions, 60, "regression")
+    errors = (result["output"] - positions) / positions.std(0)
+    assert np.square(errors).mean() < 0.3
+    assert "accuracy" not in result["metrics"]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_network_for_classification_learns_to_predict_labels(in_child, name):
+    pictures, _, middles = _blobs(16)
+    labels = (middles > 0).astype(np.float32)
+    result = in_child(_taught, name, pictures - 60, labels, 60, "multilabel")
+    assert ((result["output"] > 0) == labels).mean() > 0.9
+    assert "accuracy" not in result["metrics"]
 
 
 def test_the_regression_network_learns_positions(in_child):

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.data.target import TargetSpec
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
 from digits.worker.network import tower
@@ -29,6 +30,43 @@ class GraphKeys:
     LOADER = "data"
     SUMMARIES_TRAIN = "summaries_train"
     SUMMARIES_VAL = "summaries_val"
+
+
+def loss(pred: Any, y: Any) -> tf.Tensor:
+    """Return the usual loss for the targets of the dataset, ``y``.
+
+    For classes, this is `classification_loss` of the logits [N, classes], for several labels per image, the mean
+    sigmoid cross-entropy of the logits [N, labels], for numbers, the mean squared error in units of their standard
+    deviations, for masks, `segmentation_loss`, and for images, the mean squared error of pixels divided by 255.
+    Raises UserFault for boxes.
+    """
+    target = _target()
+    if target.classes:
+        return classification_loss(pred, y)
+    if target.spatial == "mask":
+        return segmentation_loss(pred, y)
+    if target.spatial == "image":
+        return mse_loss(pred / 255.0, y / 255.0)
+    if target.spatial:
+        raise UserFault("digits.loss does not support boxes.", "Compute the loss with digits.detection_loss.")
+    pred = full_precision.to_float32(pred)
+    if target.multi_hot:
+        return tf.reduce_mean(
+            tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=pred), name="cross_entropy"
+        )
+    return mse_loss(pred / _std(target), y / _std(target))
+
+
+def scale_output(pred: Any) -> Any:
+    """Return ``pred`` [N, numbers] times the standard deviations of the dataset's targets, plus their means.
+
+    Numbers of any scale then train with the same settings. Returns ``pred`` itself if the targets are no numbers,
+    but classes or labels.
+    """
+    target = _target()
+    if target.classes or target.multi_hot or target.spatial or not target.std:
+        return pred
+    return tf.constant(target.mean, tf.float32) + _std(target) * full_precision.to_float32(pred)
 
 
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
@@ -61,14 +99,28 @@ def segmentation_loss(pred: Any, y: Any) -> tf.Tensor:
     ``pred`` are logits, float [N, H, W, classes], and ``y`` the classes of the pixels, integers [N, H, W] or
     [N, H, W, 1]. Pixels of another value, such as 255 for the borders of objects and for padding, do not count.
     """
-    logits = full_precision.to_float32(pred)
-    classes = tf.reshape(tf.cast(y, tf.int64), tf.shape(logits)[:-1])
-    counted = (classes >= 0) & (classes < tf.shape(logits, tf.int64)[-1])
-    each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.where(counted, classes, 0), logits=logits)
-    weights = tf.cast(counted, each.dtype)
+    logits, classes, weights = _pixels(pred, y)
+    each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=classes, logits=logits)
     return tf.math.divide_no_nan(
         tf.reduce_sum(each * weights), tf.reduce_sum(weights), name="segmentation_loss"
     )
+
+
+def dice_loss(pred: Any, y: Any) -> tf.Tensor:
+    """Return 1 minus the mean Dice coefficient of the classes in the batch; arguments as for `segmentation_loss`.
+
+    Each class counts as much, however few pixels it has. F. Milletari, N. Navab, S.-A. Ahmadi, "V-Net: Fully
+    Convolutional Neural Networks for Volumetric Medical Image Segmentation", 2016.
+    """
+    logits, classes, weights = _pixels(pred, y)
+    predicted = tf.nn.softmax(logits) * weights[..., None]
+    true = tf.one_hot(classes, tf.shape(logits)[-1], dtype=logits.dtype) * weights[..., None]
+    both, total, pixels = (
+        tf.reduce_sum(values, axis=[0, 1, 2]) for values in (predicted * true, predicted + true, true)
+    )
+    present = tf.cast(pixels > 0, logits.dtype)
+    missed = 1 - tf.math.divide_no_nan(2 * both, total)
+    return tf.math.divide_no_nan(tf.reduce_sum(present * missed), tf.reduce_sum(present), name="dice_loss")
 
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
@@ -129,6 +181,30 @@ rgb_to_bgr = bgr_to_rgb
 def get_available_gpus() -> list[str]:
     """Return the names of the GPUs that TensorFlow can use in this process."""
     return [device.name for device in tf.config.list_logical_devices("GPU")]
+
+
+def _pixels(pred: Any, y: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return the logits, the classes [N, H, W], and the weights of the pixels: 0 for those without a class."""
+    logits = full_precision.to_float32(pred)
+    classes = tf.reshape(tf.cast(y, tf.int64), tf.shape(logits)[:-1])
+    counted = (classes >= 0) & (classes < tf.shape(logits, tf.int64)[-1])
+    return logits, tf.where(counted, classes, 0), tf.cast(counted, logits.dtype)
+
+
+def _target() -> TargetSpec:
+    """Return the target of the dataset whose network is being built; raises UserFault outside of one."""
+    built = tower.current_tower()
+    if built is None:
+        raise UserFault(
+            "The targets are only known inside the network.", "Call this function in inference or loss."
+        )
+    target: TargetSpec = built.target
+    return target
+
+
+def _std(target: TargetSpec) -> tf.Tensor:
+    """Return the standard deviation of each number, float32 [numbers]; 1 for those that never vary."""
+    return tf.constant([std or 1.0 for std in target.std] or 1.0, tf.float32)
 
 
 def _of_one_type(lhs: Any, rhs: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -18,12 +20,14 @@ from digits.worker.network.variables import VariableStore
 class Inference:
     """A traced inference network. ``function`` maps float32 [N, H, W, C] to its output.
 
-    ``build`` builds it again, in the current graph, for images [N, H, W, C] of that graph.
+    ``build`` builds it again, in the current graph, for images [N, H, W, C] of that graph. If the network generates
+    images from latent vectors, ``latent`` is their size, and [H, W, C] is [1, 1, latent]; otherwise, it is 0.
     """
 
     function: Any
     built: Built
     build: Callable[[tf.Tensor], Built]
+    latent: int = 0
 
     @property
     def layers(self) -> list[LayerRow]:
@@ -34,10 +38,54 @@ class Inference:
 def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] | None = None) -> Inference:
     """Build the inference network and create its variables if necessary.
 
-    ``shape`` is that of the input if it differs from the images: the generator of a GAN takes random vectors. There
-    are no targets; a network that requires them gets zeros.
+    By default, the input are images, or latent vectors if the network reads ``is_inference``, reshapes the images
+    to [N, size] of another size, and returns images; ``shape`` is that of any other input. There are no targets; a
+    network that requires them gets zeros.
     """
-    shape = shape or network.shape
+    if shape:
+        return _trace_for(network, store, shape)
+    found = _trace_for(network, store, network.shape)
+    size = _latent_size(network, found)
+    if size:
+        # A network that cannot be built for such vectors takes images after all.
+        with contextlib.suppress(Exception):
+            generator = _trace_for(network, store, (1, 1, size))
+            if generated_images(generator.built.output):
+                return replace(generator, latent=size)
+    return found
+
+
+def generated_images(output: Any) -> list[tf.Tensor]:
+    """Return the images [N, H, W, C], of one or three channels, among all outputs of a network."""
+    tensors = [tf.convert_to_tensor(item) for item in tf.nest.flatten(output) if item is not None]
+    return [
+        tensor
+        for tensor in tensors
+        if tensor.shape.rank == 4
+        and tensor.shape[1:].is_fully_defined()
+        and min(tensor.shape[1:3]) > 1
+        and tensor.shape[3] in (1, 3)
+    ]
+
+
+def _latent_size(network: Network, found: Inference) -> int:
+    """Return the size of the vectors to which the inference network reshapes its images, or 0."""
+    if not network.may_depend_on("is_inference"):
+        return 0
+    pixels = math.prod(network.shape)
+    waiting: list[Any] = [found.function.inputs[0]]
+    while waiting:
+        for operation in waiting.pop().consumers():
+            if operation.type in ("Cast", "Identity"):
+                waiting += operation.outputs
+            elif operation.type == "Reshape":
+                sizes: Sequence[int | None] = operation.outputs[0].shape[1:].as_list()
+                if len(sizes) == 1 and sizes[0] not in (None, pixels):
+                    return int(sizes[0] or 0)
+    return 0
+
+
+def _trace_for(network: Network, store: VariableStore, shape: tuple[int | None, ...]) -> Inference:
     try:
         return _trace(network, store, shape, tower.INFERENCE, lambda x: None)
     except Exception:

@@ -1,7 +1,8 @@
 """Exports a trained network as a SavedModel for TensorFlow Serving, TensorFlow Lite and other programs.
 
 Its signature ``serving_default`` takes ``images``, float32 [N, H, W, C], pixels of 0 to 255 in the dataset's size;
-preprocessing such as mean subtraction is part of the model. It returns all outputs of the network: ``output``, or
+preprocessing such as mean subtraction is part of the model. A network that generates images takes ``vectors``,
+float32 [N, size]. It returns all outputs of the network: ``output``, or
 ``output_0`` and so on for a list, or the names of a dict. ``assets.extra`` contains the labels, the text of the
 network and a description. The exported model is loaded again and compared with the network.
 """
@@ -76,11 +77,15 @@ class _Exported(tf.Module):
         self._variables = list(
             {id(item): item for item in [*known, *found.traced.function.variables]}.values()
         )
-        spec = tf.TensorSpec((None, *found.manifest.shape), tf.float32, name="images")
+        spec = tf.TensorSpec((None, *found.input_shape), tf.float32, name=_input_name(found))
         self.predict = tf.function(
-            lambda images: named(found.outputs(images)), autograph=False, input_signature=[spec]
+            lambda values: named(found.outputs(values)), autograph=False, input_signature=[spec]
         )
         self.signature = self.predict.get_concrete_function()
+
+
+def _input_name(found: Trained) -> str:
+    return "vectors" if found.traced.latent else "images"
 
 
 def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
@@ -137,12 +142,14 @@ def _difference(found: Trained, target: Path) -> float | None:
 
 
 def _difference_for(count: int, found: Trained, target: Path) -> float | None:
-    draw = np.random.default_rng(0).integers(0, 256, (count, *found.manifest.shape))
-    images = tf.constant(draw, tf.float32)
-    expected, again = named(found.outputs(images)), named(found.outputs(images))
+    random, shape = np.random.default_rng(0), (count, *found.input_shape)
+    drawn = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
+    values = tf.constant(drawn, tf.float32)
+    expected, again = named(found.outputs(values)), named(found.outputs(values))
     if _largest(expected, again) > TOLERANCE:
         return None
-    return _largest(expected, tf.saved_model.load(str(target)).signatures["serving_default"](images=images))
+    exported = tf.saved_model.load(str(target)).signatures["serving_default"]
+    return _largest(expected, exported(**{_input_name(found): values}))
 
 
 def _largest(expected: dict[str, Any], given: dict[str, Any]) -> float:
@@ -162,14 +169,17 @@ def _apart(one: Any, other: Any) -> float:
 
 def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
     manifest = found.manifest
+    pixels = {
+        "range": [0, 255] if manifest.dtype == "uint8" else None,
+        "colors": "RGB" if manifest.channels == 3 else "gray",
+        "resize_mode": manifest.resize_mode,
+    }
     return {
         "input": {
-            "name": "images",
-            "shape": [None, *manifest.shape],
+            "name": _input_name(found),
+            "shape": [None, *found.input_shape],
             "type": "float32",
-            "range": [0, 255] if manifest.dtype == "uint8" else None,
-            "colors": "RGB" if manifest.channels == 3 else "gray",
-            "resize_mode": manifest.resize_mode,
+            **({} if found.traced.latent else pixels),
         },
         "outputs": {
             name: {

@@ -5,7 +5,8 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
-    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values")
+    {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
+    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values", "generated")
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
 It exits after a period without requests.
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -35,6 +37,7 @@ from digits.data import images
 from digits.kinds.targets import UnsuitableOutput
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.training import trained
+from digits.worker.training.generator import Generator, Grid
 
 MAX_LOADED_SNAPSHOTS = 4
 MAX_REQUEST_BYTES = 1024 * 1024
@@ -77,9 +80,12 @@ class Predictor:
             self._manifest = self._trained.manifest
             self._targets = self._trained.targets
             self._function = self._traced()
+            self._generator = Generator(self._trained) if self._trained.traced.latent else None
         except Exception as error:
             raise Refused.because(error) from error
         self._repeats = 1
+        if self._generator is not None:
+            return
         self._warm_up()
         self._check_output()
 
@@ -97,6 +103,18 @@ class Predictor:
         """The prediction for an image or for the pixels in a file as nested lists of numbers; raises Refused."""
         pixels, _ = self._read(source) if is_image else self._load(source)
         return self._run(pixels[None])[0].tolist()
+
+    def generate(self, grid: Grid) -> dict[str, Any]:
+        """Generate a ``grid`` of images; raises Refused."""
+        if self._generator is None:
+            raise Refused(
+                "The network does not generate images from latent vectors.",
+                "In inference, it must reshape self.x to [-1, size] and return images.",
+            )
+        try:
+            return self._generator.generate(grid)
+        except Exception as error:
+            raise Refused.because(error) from error
 
     def _traced(self) -> Any:
         """A function from images, uint8 or float32 [N, H, W, C], to predictions [N, …]."""
@@ -139,6 +157,8 @@ class Predictor:
             raise Refused(error.message, error.hint) from error
 
     def _run(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        if self._generator is not None:
+            raise Refused("The network generates images from latent vectors, not from an image.")
         values: NDArray[Any] = self._function(tf.constant(np.repeat(pixels, self._repeats, axis=0))).numpy()
         if not self._targets.accepts(values.shape[1:]):
             error = self._targets.refuse(values.shape[1:])
@@ -194,8 +214,14 @@ class Service:
         return {"ok": True, **answer, "milliseconds": milliseconds}
 
     def _answer(self, request: Any) -> dict[str, Any]:
-        if not isinstance(request, dict) or request.get("call") != "predict":
+        if not isinstance(request, dict) or request.get("call") not in ("predict", "generate"):
             raise Refused("The request is invalid.")
+        if request["call"] == "generate":
+            try:
+                grid = msgspec.convert(request.get("grid"), Grid)
+            except msgspec.ValidationError as error:
+                raise Refused(f"The request is invalid: {error}") from error
+            return {"generated": self._predictor(str(request.get("snapshot"))).generate(grid)}
         source = request.get("image") or request.get("pixels")
         snapshot, top = request.get("snapshot"), request.get("top", 5)
         if not (isinstance(source, str) and isinstance(snapshot, str) and isinstance(top, int)):

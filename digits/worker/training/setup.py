@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
@@ -134,11 +133,13 @@ class Setup:
                 self.evaluation.trace()
         self.randomness.begin()
         if self.recipe.histograms:
-            self.activations = self._activations(shown.build)
+            self.activations = self._activations(shown)
         checkpoints.check_watched_metrics(
             self.recipe, self.evaluation.metric_names if self.evaluation else []
         )
-        self.events.append(NetworkBuilt(layers=shown.layers, parameters=self.store.parameters))
+        self.events.append(
+            NetworkBuilt(layers=shown.layers, parameters=self.store.parameters, latent=shown.latent)
+        )
         board.graph(readable_graph(shown.function))
 
     def build_lazily(self) -> None:
@@ -168,8 +169,15 @@ class Setup:
             self._measures_labels,
         )
 
-    def _activations(self, build: Callable[[tf.Tensor], Built]) -> Activations:
-        """Histograms of the activations for the first validation batch, or training batch without validation."""
+    def _activations(self, shown: inference.Inference) -> Activations:
+        """Histograms of the activations for the first validation batch, or training batch without validation.
+
+        Those of a generator are for random vectors.
+        """
+
+        def build(x: tf.Tensor) -> Built:
+            return shown.build(tf.random.normal([tf.shape(x)[0], 1, 1, shown.latent]) if shown.latent else x)
+
         images, _, _ = self.data.read_first(self.data.val or self.data.train)
         return Activations(build, self.store, self.data.preparation, Randomness(self.seed), images)
 

@@ -38,9 +38,19 @@ class Trained:
     store: VariableStore
     traced: inference.Inference
 
-    def outputs(self, pixels: tf.Tensor) -> object:
-        """The network's output for pixels of 0 to 255, uint8 or float32 [N, H, W, C]."""
-        return self.traced.function(self.prepare(pixels))
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape [...] of the input of `outputs`."""
+        return (self.traced.latent,) if self.traced.latent else self.manifest.shape
+
+    def outputs(self, values: tf.Tensor) -> object:
+        """The network's output for pixels of 0 to 255, uint8 or float32 [N, H, W, C].
+
+        For a network that generates images, the values are latent vectors, float32 [N, size].
+        """
+        if self.traced.latent:
+            return self.traced.function(tf.reshape(values, [-1, 1, 1, self.traced.latent]))
+        return self.traced.function(self.prepare(values))
 
     @property
     def targets(self) -> Targets:

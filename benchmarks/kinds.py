@@ -1,0 +1,259 @@
+"""Train the default network of a kind on images of your own, and compare it with a trivial baseline.
+
+    .venv/bin/python benchmarks/kinds.py segmentation lungs/images lungs/masks --val val/images val/masks --side 128
+    .venv/bin/python benchmarks/kinds.py regression table.csv [--network mobilenetv3] [--model train_epochs=10]
+
+The kinds and what they are trained on, as in their forms:
+
+    segmentation, image-to-image   a folder of images, and one of masks or targets
+    detection                      a folder of images, and the annotations: a folder or a file
+    regression, multilabel         a CSV file
+    pairs                          a CSV file, or a folder with a subfolder per class
+    autoencoder                    a folder with a subfolder per class; trains the auto-encoder
+
+Starts a server, creates the dataset and the model over HTTP with the settings that the form recommends, and waits until
+the training ends. Prints one line of JSON: the metrics of the best epoch, the first epoch that exceeds the baseline,
+and the CPU time of the training in minutes. ``--val`` is held out; without it, a random share is. ``--model`` and
+``--dataset`` override fields of the forms. Baselines:
+
+    segmentation     predict the most frequent class for every pixel
+    detection        none: the mAP without detections is 0
+    regression       predict the mean: R² is 0
+    multilabel       random scores: the mean frequency of the labels
+    pairs            random distances: the AUC is 0.5
+    image-to-image   return the image unchanged
+    autoencoder      return the mean of the images
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import psutil
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from digits.web import standard_networks  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The URL of a kind, the fields of its sources for training and validation, and the metric to judge by."""
+
+    url: str
+    sources: tuple[str, ...]
+    held_out: tuple[str, ...]
+    metric: str
+    network: str
+
+
+PAIRED = ("validation_feature_folder", "validation_label_folder")
+KINDS = {
+    "segmentation": Kind("segmentation", ("feature_folder", "label_folder"), PAIRED, "miou", "unet"),
+    "image-to-image": Kind("processing", ("feature_folder", "label_folder"), PAIRED, "psnr", "dncnn"),
+    "detection": Kind(
+        "detection",
+        ("train_image_folder", "train_label_folder"),
+        ("val_image_folder", "val_label_folder"),
+        "map50",
+        "detector",
+    ),
+    "regression": Kind("regression", ("table_train",), ("table_val",), "r2", "regression"),
+    "multilabel": Kind("multilabel", ("table_train",), ("table_val",), "map", "multilabel"),
+    "pairs": Kind("pairs", ("pair_source",), ("val_source",), "auc", "siamese"),
+    "autoencoder": Kind("classification", ("folder_train",), ("folder_val",), "loss", "autoencoder"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("source", nargs="+", type=Path)
+    parser.add_argument("--val", nargs="+", type=Path, default=[])
+    parser.add_argument("--side", type=int, default=128, help="of the images in pixels")
+    parser.add_argument("--channels", type=int, default=3, choices=(1, 3))
+    parser.add_argument("--network", help="a standard network instead of the default one")
+    parser.add_argument("--dataset", nargs="*", default=[], metavar="FIELD=VALUE")
+    parser.add_argument("--model", nargs="*", default=[], metavar="FIELD=VALUE")
+    options = parser.parse_args()
+    kind = KINDS[options.kind]
+    with tempfile.TemporaryDirectory() as folder, _server(Path(folder), options) as address:
+        fields = dict(zip(kind.sources, options.source, strict=True)) | _fields(options.dataset)
+        if options.val:
+            fields |= dict(zip(kind.held_out, options.val, strict=True))
+            fields |= {"has_val_folder": "y"} if "folder" in kind.held_out[0] else {}
+        sides = {"resize_width": options.side, "resize_height": options.side}
+        fields = (
+            sides | {"resize_channels": options.channels, "dataset_name": "Benchmark", "seed": 1} | fields
+        )
+        dataset = _create(address, f"datasets/images/{kind.url}", fields)
+        described = _request(f"{address}/datasets/{dataset}.json")
+        settings = {"model_name": "Benchmark", "dataset": dataset, "random_seed": 1}
+        network = standard_networks.network(options.network or kind.network)
+        if (
+            options.network or options.kind == "autoencoder"
+        ):  # not the default network: the form would choose it
+            settings |= {"standard_networks": network.id, **network.values, "crop_size": ""}
+        model, minutes = _train(address, Path(folder), kind, settings | _fields(options.model))
+        curve = _validations(Path(folder) / "jobs" / model)
+    better = min if kind.metric == "loss" else max
+    best = better((row for row in curve if kind.metric in row), key=lambda row: row[kind.metric])
+    baseline = _baseline(options, described, curve)
+    beyond = [row["epoch"] for row in curve if better(row[kind.metric], baseline) != baseline]
+    result = {
+        "kind": options.kind,
+        "network": network.id,
+        "metric": kind.metric,
+        "baseline": round(baseline, 4),
+        "best": {name: round(value, 4) for name, value in best.items()},
+        "last": round(curve[-1][kind.metric], 4),
+        "first_epoch_beyond_baseline": min(beyond, default=None),
+        "cpu_minutes": round(minutes, 1),
+        "settings": settings | _fields(options.model),
+    }
+    print(json.dumps(result))
+
+
+def _train(address: str, folder: Path, kind: Kind, settings: dict[str, Any]) -> tuple[str, float]:
+    """Train a model; return its id, and the CPU time of the process in minutes."""
+    model = _create(address, f"models/images/{kind.url}", settings)
+    seconds = 0.0
+    process = None
+    while (status := _request(f"{address}/models/{model}/status")["status"]) not in (
+        "Done",
+        "Error",
+        "Aborted",
+    ):
+        process = process or _process_of(folder / "jobs" / model)
+        if process is not None:
+            try:
+                times = process.cpu_times()
+                seconds = times.user + times.system
+            except psutil.Error:
+                process = None
+        time.sleep(1)
+    if status != "Done":
+        log = next((folder / "jobs" / model).glob("*/output.log"))
+        sys.exit(f"{status}: {log.read_text()[-3000:]}")
+    return model, seconds / 60
+
+
+def _process_of(job: Path) -> psutil.Process | None:
+    """Return the process that works on a task of ``job``: the one that has its event log open."""
+    for process in psutil.process_iter():
+        try:
+            if any(
+                file.path.startswith(f"{job}/") and file.path.endswith("events.jsonl")
+                for file in process.open_files()
+            ):
+                return process
+        except psutil.Error:
+            continue
+    return None
+
+
+def _validations(job: Path) -> list[dict[str, float]]:
+    """Return the metrics of every validation, in order."""
+    events = [json.loads(line) for log in job.glob("*/events.jsonl") for line in log.read_text().splitlines()]
+    rows: dict[float, dict[str, float]] = {}
+    for event in events:
+        if event.get("stage") == "val" and "values" in event:
+            rows.setdefault(event["epoch"], {"epoch": event["epoch"]}).update(event["values"])
+    return list(rows.values())
+
+
+def _baseline(options: argparse.Namespace, dataset: dict[str, Any], curve: list[dict[str, float]]) -> float:
+    match options.kind:
+        case "segmentation":
+            return float(max(dataset["pixel_shares"])) / len(dataset["labels"])
+        case "multilabel":
+            return float(np.mean(dataset["label_frequencies"]))
+        case "pairs":
+            return 0.5
+        case "image-to-image":
+            return curve[0]["psnr"]  # DnCNN returns the image unchanged before the training
+        case "autoencoder":
+            train, val = (_images(folder, options) for folder in (options.source[0], options.val[0]))
+            return float(np.mean((val - train.mean(axis=0)) ** 2))
+        case _:
+            return 0.0
+
+
+def _images(folder: Path, options: argparse.Namespace) -> np.ndarray[Any, Any]:
+    mode = "L" if options.channels == 1 else "RGB"
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    side = (options.side, options.side)
+    return np.stack(
+        [np.asarray(Image.open(file).convert(mode).resize(side), np.float32) / 255 for file in files]
+    )
+
+
+def _create(address: str, path: str, fields: dict[str, Any]) -> str:
+    answer = _request(f"{address}/{path}.json", urlencode(fields).encode())
+    job = str(answer["id"])
+    if path.startswith("datasets"):
+        while (status := _request(f"{address}/datasets/{job}/status")["status"]) not in ("Done", "Error"):
+            time.sleep(0.5)
+        if status != "Done":
+            sys.exit(f"The dataset failed: {_request(f'{address}/datasets/{job}.json')}")
+    return job
+
+
+def _fields(pairs: list[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def _request(url: str, body: bytes | None = None) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(url, body, timeout=300) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{url}: {error.read().decode()[:2000]}")
+
+
+@contextmanager
+def _server(folder: Path, options: argparse.Namespace) -> Iterator[str]:
+    roots = [
+        part for path in (*options.source, *options.val) for part in ("--data-root", path.resolve().parent)
+    ]
+    places = [
+        "--jobs-dir",
+        folder / "jobs",
+        "--state-dir",
+        folder / "state",
+        "--log-file",
+        folder / "log",
+        *roots,
+    ]
+    command = [sys.executable, "-m", "digits", "--port", "0", *map(str, places)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        found = next(match for line in process.stdout if (match := re.search(r"address\s+(\S+)/", line)))
+        yield found[1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+if __name__ == "__main__":
+    main()
