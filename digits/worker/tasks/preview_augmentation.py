@@ -58,10 +58,11 @@ def run(recipe: recipes.PreviewAugmentation, task_folder: Path, events: EventLog
         note = display.describe({name: values[place] for name, values in labels.items()}, target)
         return _picture(seen[place], labels["y"][place], target, _in_words(note))
 
+    stored = pixels.numpy() if manifest.dtype == "uint8" else images.scale_to_pixels(pixels.numpy())
     found = []
     for place, number in enumerate(numbers):
         value = targets[place].numpy()
-        original = _picture(pixels[place].numpy(), value, target, target.describe(value))
+        original = _picture(stored[place], value, target, target.describe(value))
         variants = [variant(turn * len(numbers) + place) for turn in range(recipe.variants)]
         found.append(Augmented(number=number, original=original, variants=variants))
     low, high = float(tf.reduce_min(batch)), float(tf.reduce_max(batch))
