@@ -127,6 +127,9 @@ function offer(control, choices) {
 /** Rows of a table, with a picture in the last column of some. */
 function rows({ table_title: title, table_head: head, table: lines, pictures }) {
   const frame = element('div', 'table-wrap');
+  frame.tabIndex = 0; // it can be scrolled by keyboard
+  frame.setAttribute('role', 'region');
+  frame.setAttribute('aria-label', title);
   const table = element('table', 'table table-tight small');
   table.append(element('caption', 'small muted', title));
   const top = document.createElement('tr');
