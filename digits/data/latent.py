@@ -82,9 +82,8 @@ def to_pixels(images: NDArray[np.generic]) -> Pixels:
     from -1 to 1 if any is negative, else from 0 to 1; others are from 0 to 255.
     """
     if images.dtype.kind in "iu":
-        whole = images.astype(np.int64)
-        whole -= 256 * (max(0, int(whole.min(initial=0))) // 256)
-        return whole.clip(0, 255).astype(np.uint8)
+        low = int(images.min()) if images.size else 0
+        return (images.astype(np.int64) - 256 * max(0, low // 256)).clip(0, 255).astype(np.uint8)
     values = np.nan_to_num(images.astype(np.float32))
     if values.max(initial=0) <= 1:
         values = 127.5 * (values + 1) if values.min(initial=0) < 0 else 255 * values
