@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.data import archive
+from digits.data import archive, unpacking
 
 
 @pytest.mark.parametrize("ending", archive.MEDIA_TYPES)
@@ -27,6 +27,24 @@ def test_an_archive_is_streamed_completely(tmp_path: Path, ending: str) -> None:
     pieces = list(archive.stream(ending, entries))
     assert max(map(len, pieces)) <= 2 * archive.CHUNK_BYTES
     assert unpacked(ending, b"".join(pieces)) == contents
+
+
+def test_an_archive_can_be_uploaded_again(tmp_path: Path) -> None:
+    entries = [("a/é.txt", b"1"), ("a/b/large.bin", b"2" * 300_000), ("a/empty", b"")]
+    limits = unpacking.Limits(max_bytes=1_000_000, max_files=10, max_ratio=100, spare_bytes=0)
+    for ending in ("zip", "tar", "tar.gz"):
+        path = tmp_path / f"archive.{ending}"
+        path.write_bytes(b"".join(archive.stream(ending, entries)))
+        unpacking.unpack(path, tmp_path / f"{ending}-files", limits)
+        assert {name: (tmp_path / f"{ending}-files" / name).read_bytes() for name, _ in entries} == dict(
+            entries
+        )
+
+
+def test_an_archive_can_contain_more_files_than_zip_counts() -> None:
+    count = 70_000
+    data = b"".join(archive.stream("zip", ((f"{number}", b"") for number in range(count))))
+    assert len(zipfile.ZipFile(io.BytesIO(data)).namelist()) == count
 
 
 def unpacked(ending: str, data: bytes) -> dict[str, bytes]:

@@ -89,10 +89,16 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
         classes = self._classes()
         if (self.train_label_folder.data or "").strip():
             return Overview(images, self._labels_path("train_label_folder"), format_name, classes).summaries()
-        found = self._find_sources(images)
+        return self._scan_folder(images, format_name, classes)
+
+    def _scan_folder(self, root: Path, format_name: Format, classes: list[str]) -> Iterator[SourceSummary]:
+        """Summarize the annotations that are found in ``root``."""
+        found = self._find_sources(root)
         if not found:
-            return iter([SourceSummary(problems=["Enter the annotations of these images."])])
-        return Overview(*found, format_name, classes, suggest_annotations(images, *found)).summaries()
+            yield SourceSummary(problems=["Enter the annotations of these images."])
+            return
+        suggestion = suggest_annotations(root, *found)
+        yield from Overview(*found, format_name, classes, suggestion).summaries()
 
     def recipe(self) -> CreateDetection:
         return CreateDetection(

@@ -52,7 +52,7 @@ class Masks(Export):
         yield "labels.txt", "".join(f"{name}\n" for name in target.names).encode()
         colors = class_colors(target)
         lines = [
-            f"{name.replace(':', ' ')}:{','.join(map(str, color))}::\n"
+            f"{_label(name)}:{','.join(map(str, color))}::\n"
             for name, color in zip(target.names, colors, strict=True)
         ]
         yield "labelmap.txt", "".join(["# label:color_rgb:parts:actions\n", *lines]).encode()
@@ -92,6 +92,12 @@ class Coco(Export):
     def finish(self) -> Iterator[Entry]:
         for split, writer in self._writers.items():
             yield f"annotations/instances_{split}.json", writer.finish()
+
+
+def _label(name: str) -> str:
+    """Return the name of a class for ``labelmap.txt``, where a colon ends it, and a line with ``#`` is a comment."""
+    plain = name.replace(":", " ")
+    return f" {plain}" if plain.startswith("#") else plain
 
 
 def _describe(region: NDArray[np.bool_]) -> dict[str, Any]:
