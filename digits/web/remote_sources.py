@@ -75,11 +75,11 @@ def summarize(form: ImageDatasetForm[Any], settings: Settings) -> Iterator[Sourc
 def _summary(news: News) -> SourceSummary:
     count = sum(news.folders.values())
     files = f"More than {count_of(count, 'file')}" if news.is_partial else count_of(count, "file")
-    folders = [(name, number) for name, number in news.folders.items() if name]
+    folders = sorted((name, number) for name, number in news.folders.items() if name)
     facts = [f"{files} in {count_of(len(folders), 'folder')}." if folders else f"{files}."]
     if news.total_bytes is not None and not news.is_partial:
         facts.append(f"{humanize.naturalsize(news.total_bytes)}.")
-    facts.append("They are downloaded when the dataset is created.")
+    facts.append("Downloaded when the dataset is created.")
     summary = SourceSummary(facts=facts, problems=list(news.warnings), finished=news.is_finished)
     if folders:
         summary.set_bars("Files per folder", folders)
