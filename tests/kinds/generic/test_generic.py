@@ -85,6 +85,10 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     explore = site.get(f"{DATASETS}/explore?job_id={dataset}&db=val").text
     assert "12 validation records" in explore and "vectors.tfrecord:" in explore
 
+    preview = site.post("/models/augmentation-preview.json", dataset=dataset, use_mean="none").get_json()
+    assert preview["shape"] == [1, 4, 1] and preview["high"] < 10
+    assert preview["records"][0]["original"]["url"].startswith("data:image/png")
+
     settings = {
         "model_name": "linear",
         "dataset": dataset,
