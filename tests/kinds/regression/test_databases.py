@@ -42,7 +42,9 @@ def test_a_generic_dataset_has_its_images_numbers_and_splits(tmp_path: Path) -> 
     for name, split in made.splits.items():
         for place, (first, second) in enumerate(split.targets):
             number = int(first * 4)
-            assert second == 0.5 * (number + 1) and int(split.files[place]) == number - (8 if name == "val" else 0)
+            assert second == 0.5 * (number + 1) and int(split.files[place]) == number - (
+                8 if name == "val" else 0
+            )
             (data,) = made.read(split, place)
             assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), picture(number))
     assert made.splits["test"].source == str(tmp_path / "job" / "train_db" / "features")
