@@ -62,7 +62,7 @@ export function startSourceSummary(form, changed) {
     const facts = element('p', 'source-facts', summary.facts.join(' '));
     const nodes = [facts];
     if (!summary.finished) facts.append(' ', element('span', 'muted', 'Reading…'));
-    if (summary.suggestion) nodes.push(suggestion(summary.suggestion));
+    if (summary.suggestion && !isUsed(summary.suggestion.fields)) nodes.push(suggestion(summary.suggestion));
     if (summary.problems.length) nodes.push(problems(summary.problems));
     if (summary.table?.length) nodes.push(rows(summary));
     if (summary.bars.length) nodes.push(bars(summary));
@@ -78,15 +78,21 @@ export function startSourceSummary(form, changed) {
     return box;
   }
 
+  const isUsed = (values) =>
+    Object.entries(values).every(([name, value]) => {
+      const control = form.elements[name];
+      return (control.type === 'checkbox' ? control.checked : control.value) === value;
+    });
+
   function use(values) {
     for (const [name, value] of Object.entries(values)) {
       const control = form.elements[name];
       if (control.type === 'checkbox') control.checked = value;
       else control.value = value;
       const target = control instanceof RadioNodeList ? [...control].find((choice) => choice.checked) : control;
-      target.dispatchEvent(new Event('change', { bubbles: true }));
+      for (const type of ['input', 'change']) target.dispatchEvent(new Event(type, { bubbles: true }));
     }
-    region.querySelector('.source-suggestion').remove();
+    region.querySelector('.source-suggestion')?.remove();
     region.focus(); // because the button disappears
   }
 

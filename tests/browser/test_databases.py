@@ -26,6 +26,7 @@ def test_the_folder_of_an_old_dataset_is_recognized(
     for name, value in (("resize_width", "8"), ("resize_height", "6"), ("encoding", "png")):
         expect(page.locator(f'[name="{name}"]')).to_have_value(value)
     expect(contents.get_by_role("button", name="Use it")).to_have_count(0)
+    expect(page.locator("#resize-preview figcaption")).to_contain_text("8 × 6 pixels")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     check_accessibility(page)
     (job / "labels.txt").write_text("cold\nwarm\n")
