@@ -14,6 +14,7 @@ class Views(views.Views[CreateClassification]):
 
     charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
     balancing = ("none", "class_weights", "sampling")
+    checks_labels = True
     invitation = "Assign each image to one class. From folders, text or CSV files, or a Hugging Face dataset."
     infer = "Classify"
     infer_title = "Classify an image"
