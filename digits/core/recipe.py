@@ -143,6 +143,20 @@ class CheckDataset(Recipe, tag="check-dataset"):
     processes: Positive | None = None
 
 
+class CheckLabels(Recipe, tag="check-labels"):
+    """Search for wrong labels in the dataset in the folder ``dataset``.
+
+    The trained model in folder ``model``, with the id ``model_id`` and named ``model_name``, predicts the classes of
+    all records. ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``.
+    """
+
+    dataset: str
+    model: str
+    snapshot: str
+    model_id: str = ""
+    model_name: str = ""
+
+
 class Train(Recipe, tag="train"):
     """Train ``network`` (a file of the job's folder) on the dataset in folder ``dataset``.
 
@@ -283,6 +297,7 @@ def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
     known = recipe_types or (
         CreateDataset,
         CheckDataset,
+        CheckLabels,
         Train,
         Preflight,
         Visualize,

@@ -29,6 +29,8 @@ SKIPPED_FILE = "skipped.csv"
 COPIES_FOLDER = "remote"
 HEALTH_FILE = "health.json"
 HEALTH_RECORDS_FILE = "health-records.npy"
+LABEL_CHECK_FILE = "label-check.json"
+LABEL_ERRORS_FILE = "label-errors.npy"
 SPLITS = ("train", "val", "test")
 
 
@@ -115,7 +117,8 @@ def load(job_folder: Path) -> Manifest:
 def remove_products(job_folder: Path) -> None:
     """Remove a complete or partial dataset, the manifest first, except for the list of skipped images."""
     names = [FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
-    names += [HEALTH_FILE, HEALTH_RECORDS_FILE, *map(health_statistics_file, SPLITS)]
+    names += [HEALTH_FILE, HEALTH_RECORDS_FILE, LABEL_CHECK_FILE, LABEL_ERRORS_FILE]
+    names += [*map(health_statistics_file, SPLITS)]
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)

@@ -61,6 +61,10 @@ class Targets:
         ``columns`` is 0 for predictions of another rank. ``loss`` is None if the loss could not be built.
         """
 
+    def class_probabilities(self, predicted: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the probability of each class, [N, classes], from predictions [N, …]; None if they have none."""
+        return None
+
     def accepts(self, shape: Sequence[int]) -> bool:
         """Return whether predictions [N, …] of this ``shape`` [...] can be described."""
         return len(shape) == 1 and shape[0] >= self.target.outputs

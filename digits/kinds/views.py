@@ -74,9 +74,10 @@ class Views(Generic[AnyRecipe]):
     *classes*, and ``distribution`` is the title of the counts. The ``counts_overlap`` if a record can be counted
     several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
     ways to balance the groups, as in `digits.core.recipe.Balance`, and ``transformations`` the changes of images that
-    the model form offers: those that keep the targets valid. ``invitation`` explains the kind above its form.
-    ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result`` is the
-    placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
+    the model form offers: those that keep the targets valid. With ``checks_labels``, a model can search for wrong
+    labels: the ``targets`` of the kind then implement ``class_probabilities``. ``invitation`` explains the kind above
+    its form. ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result``
+    is the placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
     ``url``, ``width`` and ``height`` of the image, to draw on.
 
     ``record`` and ``records`` are the words for what is in the dataset. Without ``shows_images``, pages do not show the
@@ -94,6 +95,7 @@ class Views(Generic[AnyRecipe]):
     charts: tuple[Chart, ...] = ()
     balancing: tuple[Balance, ...] = ("none", "sampling")
     transformations: tuple[Transformation, ...] = TRANSFORMATIONS
+    checks_labels = False
     invitation = ""
     infer = "Predict"
     infer_title = "Predict from an image"

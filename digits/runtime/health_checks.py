@@ -15,7 +15,7 @@ from digits.core import events
 from digits.core.errors import Unavailable
 from digits.core.files import make_folder
 from digits.core.job import Job
-from digits.core.recipe import CheckDataset
+from digits.core.recipe import CheckDataset, Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
@@ -33,16 +33,20 @@ class HealthChecks:
         self._active: dict[str, tuple[TaskRun, TaskState]] = {}
         self._failures: dict[str, Failure] = {}
 
-    def start(self, job: Job) -> None:
-        """Check the dataset ``job`` as soon as no other check runs, unless its check has already been started."""
+    def start(self, job: Job, recipe: Recipe | None = None) -> None:
+        """Check the dataset ``job`` as soon as no other check runs, unless a check of it has already been started.
+
+        ``recipe`` is another check than that of its health, such as of its labels.
+        """
         if job.id in self._active:
             return
+        wanted = recipe or CheckDataset(dataset=str(job.folder))
         self._failures.pop(job.id, None)
         folder, state = job.folder / TASK_FOLDER, TaskState(doing="Waiting for other checks")
         run = TaskRun(
             folder=folder,
             allocate=lambda: self._runner.ledger.reserve_slot(POOL),
-            prepare=lambda devices: self._prepare(job, folder, state, devices),
+            prepare=lambda devices: self._prepare(wanted, folder, state, devices),
             follow=lambda run: self._follow(job, state, run),
         )
         self._active[job.id] = run, state
@@ -64,14 +68,14 @@ class HealthChecks:
         """Return why the latest check failed."""
         return self._failures.get(job_id)
 
-    def _prepare(self, job: Job, folder: Path, state: TaskState, devices: Sequence[str]) -> None:
+    def _prepare(self, recipe: Recipe, folder: Path, state: TaskState, devices: Sequence[str]) -> None:
         make_folder(folder)
         # That of an earlier server may still be exiting.
         if not self._runner.clear(folder):
             raise Unavailable("The previous check of this dataset did not exit.")
         shutil.rmtree(folder)
         make_folder(folder)
-        CheckDataset(dataset=str(job.folder)).save(folder)
+        recipe.save(folder)
         state.doing = ""
 
     def _follow(self, job: Job, state: TaskState, run: TaskRun) -> bool:

@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.status import Status
 from digits.core.task import Failure
-from digits.data import images, records
+from digits.data import images, label_check, records
 from digits.data import manifest as manifests
 from digits.data.drawing import class_colors, draw_mask, legend, outlines
 from digits.data.health import Finding
@@ -38,7 +38,7 @@ from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import each_in_thread, in_thread
-from digits.web.record_selection import ALL, Range, Selection, in_ranges, parse_ranges
+from digits.web.record_selection import ALL, Range, Selection, in_ranges, parse_ranges, suggestions
 from digits.web.record_selection import find as find_records
 from digits.web.remote_sources import add_remote_sources, summarize
 from digits.web.services import services
@@ -241,9 +241,12 @@ def explore(kind: Kind) -> str:
     size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
     ranges = [] if finding_id else parse_ranges(request.args)
     finding: Finding | None = None
+    suggested: dict[tuple[str, int], dict[str, Any]] = {}
     try:
         if finding_id:
             finding, selected, splits = _of_finding(job, manifest, finding_id, name, label)
+            if finding_id == label_check.FINDING:
+                suggested = in_thread(suggestions, job, manifest)
         else:
             selected, splits = _of_split(job, manifest, name or "", label, ranges)
     except UnreadableFile as error:
@@ -272,6 +275,7 @@ def explore(kind: Kind) -> str:
         size=size,
         sizes=PAGE_SIZES,
         items=_items(job, manifest, list(page.items)),
+        suggested=suggested,
         legend=legend(manifest.target),
         annotation_download=export_views.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, jsonify, request, url_for
 
-from digits.core.errors import BadRequest
+from digits.core.errors import BadRequest, NotReady
 from digits.core.files import MissingFile, UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.core.recipe import CheckLabels
 from digits.core.status import Status
-from digits.data import health
+from digits.data import health, label_check
 from digits.data.health import Finding, Health, Histogram
+from digits.data.label_check import LabelCheck
 from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
 from digits.web.gate import comes_from_another_site
+from digits.web.kind_routes import views_of
+from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
-from digits.web.services import services
+from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("health", __name__)
 
@@ -24,6 +30,8 @@ ICONS = {"error": "warning", "warning": "warning", "info": "info"}
 TONES = {"error": "danger", "warning": "warning", "info": "info"}
 # The findings whose images a cleaned version excludes. Others may be intended.
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
+# Models that the page offers for the search for wrong labels.
+SHOWN_MODELS = 25
 SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
 
@@ -37,6 +45,32 @@ def start(job_id: str) -> tuple[Response, int]:
     return jsonify(state_of(job)), 202
 
 
+@blueprint.post("/datasets/<job_id>/label-check")
+def check_labels(job_id: str) -> tuple[Response, int]:
+    """Search for wrong labels with the trained model ``model``, and the snapshot of its epoch ``epoch``, if given."""
+    require_tensorflow()
+    job = services().store.get(job_id, DatasetJob)
+    if job.status is not Status.DONE or not views_of(job.data_kind).checks_labels:
+        raise BadRequest(
+            f"The labels of “{job.name}” cannot be checked.", "It must be finished, and have classes."
+        )
+    model = services().store.get(request.form.get("model", ""), ModelJob)
+    if model.dataset_id != job.id:
+        raise BadRequest(f"“{model.name}” was not trained on “{job.name}”.", "Choose one of its models.")
+    snapshot = snapshot_of(model, request.form.get("epoch"))
+    if services().health_checks.state(job.id):
+        raise NotReady(f"“{job.name}” is being checked.", "Try again when the check has finished.")
+    recipe = CheckLabels(
+        dataset=str(job.folder),
+        model=str(model.folder),
+        snapshot=snapshot.name,
+        model_id=model.id,
+        model_name=model.name,
+    )
+    services().health_checks.start(job, recipe)
+    return jsonify(state_of(job)), 202
+
+
 @blueprint.get("/datasets/<job_id>/health.json")
 def show(job_id: str) -> Response:
     """Return the state of the check, and the result if there is one."""
@@ -44,7 +78,14 @@ def show(job_id: str) -> Response:
     manifest = job.manifest() if job.status is Status.DONE else None
     result, problem = _load(job, manifest)
     body = state_of(job, result, problem)
-    return jsonify({**body, "result": msgspec.to_builtins(result) if result else None})
+    labels = _load_label_check(job, manifest)
+    return jsonify(
+        {
+            **body,
+            "result": msgspec.to_builtins(result) if result else None,
+            "labels": msgspec.to_builtins(labels) if labels else None,
+        }
+    )
 
 
 def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
@@ -58,8 +99,11 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     if is_new and services().settings.health_checks and not comes_from_another_site(request.environ):
         checks.start(job)
     body = state_of(job, result, problem)
+    labels = _load_label_check(job, manifest)
+    body["findings"] = [_finding(job, labels.finding)] if labels and labels.finding.count else []
+    body["labels"] = _label_panel(job, labels)
     if result is not None:
-        body["findings"] = [_finding(job, finding) for finding in result.findings]
+        body["findings"] += [_finding(job, finding) for finding in result.findings]
         body["histograms"] = [_histogram(job, item) for item in result.histograms if item.counts]
         body["images"] = result.images
         cleaned = [item.id for item in result.findings if item.id in CLEANED and item.removable_count]
@@ -97,6 +141,32 @@ def _load(job: DatasetJob, manifest: Manifest | None) -> tuple[Health | None, st
         return None, ""
     except UnreadableFile as error:
         return None, str(error)
+
+
+def _load_label_check(job: DatasetJob, manifest: Manifest | None) -> LabelCheck | None:
+    """Return the result of the search for wrong labels; None if there is none, or if it is damaged."""
+    if manifest is None:
+        return None
+    try:
+        return label_check.load(job.folder, manifest)
+    except UnreadableFile:
+        return None
+
+
+def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] | None:
+    """Return the latest models that can search for wrong labels, and the result; None if the kind has no classes."""
+    if not views_of(job.data_kind).checks_labels:
+        return None
+    children = services().store.children(job)
+    done = (child for child in children if isinstance(child, ModelJob) and child.status is Status.DONE)
+    models = [{"id": model.id, "name": model.name} for model in itertools.islice(done, SHOWN_MODELS)]
+    return {
+        "models": models,
+        "model": labels.model_name if labels else "",
+        "chosen": labels.model_id if labels else "",
+        "count": labels.finding.count if labels else 0,
+        "accuracy": labels.accuracy if labels else {},
+    }
 
 
 def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:

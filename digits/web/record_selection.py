@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, NotFound
-from digits.data import health
+from digits.data import health, label_check
 from digits.data.health import Finding
 from digits.data.manifest import SPLITS, Manifest
 from digits.kinds.jobs import DatasetJob
@@ -107,6 +107,9 @@ def parse_ranges(arguments: Mapping[str, str]) -> list[Range]:
 
 def find(job: DatasetJob, manifest: Manifest, finding_id: str) -> tuple[Finding, NDArray[Any]]:
     """Return a finding of the health checks and its records; raises NotFound, or UnreadableFile if it is damaged."""
+    if finding_id == label_check.FINDING:
+        check = label_check.load(job.folder, manifest)
+        return check.finding, label_check.as_records(label_check.load_errors(job.folder, manifest))
     result = health.load(job.folder, manifest)
     position = result.position(finding_id)
     if position is None:
@@ -114,6 +117,22 @@ def find(job: DatasetJob, manifest: Manifest, finding_id: str) -> tuple[Finding,
     rows = health.load_records(job.folder, result, finding_id)
     counts = np.array([manifest.splits[name].count if name in manifest.splits else 0 for name in SPLITS])
     return result.findings[position], rows[rows["number"] < counts[rows["split"]]]
+
+
+def suggestions(job: DatasetJob, manifest: Manifest) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the class that the search for wrong labels suggests for each record of its finding, by split and number.
+
+    Raises UnreadableFile.
+    """
+    names = manifest.target.names
+    return {
+        (SPLITS[row["split"]], int(row["number"])): {
+            "index": int(row["suggested"]),
+            "label": names[row["suggested"]],
+            "percent": 100 * float(row["confidence"]),
+        }
+        for row in label_check.load_errors(job.folder, manifest)
+    }
 
 
 def in_ranges(job: DatasetJob, manifest: Manifest, split: str, ranges: list[Range]) -> NDArray[np.int64]:

@@ -15,9 +15,9 @@ from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.schema import JsonObject
 from digits.core.status import Status
-from digits.data import health
+from digits.data import health, label_check
 from digits.data import manifest as manifests
-from digits.data.manifest import Manifest
+from digits.data.manifest import SPLITS, Manifest
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, required_integer
@@ -198,17 +198,25 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
 
 def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
     """Return the edits that exclude the removable images of findings of the health check; raises BadRequest."""
+    of_health = [name for name in findings if name != label_check.FINDING]
+    records: set[tuple[str, int]] = set()
     try:
-        checked = health.load(job.folder, manifest)
-        known = [finding.id for finding in checked.findings]
-        if unknown := set(findings) - set(known):
-            raise BadRequest(f"The health check of “{job.name}” has no finding “{min(unknown)}”.")
-        records = in_thread(health.removable_records, job.folder, checked, findings)
+        if label_check.FINDING in findings:
+            label_check.load(job.folder, manifest)
+            errors = in_thread(label_check.load_errors, job.folder, manifest)
+            places = zip(errors["split"].tolist(), errors["number"].tolist(), strict=True)
+            records.update((SPLITS[split], number) for split, number in places)
+        if of_health:
+            checked = health.load(job.folder, manifest)
+            known = [finding.id for finding in checked.findings]
+            if unknown := set(of_health) - set(known):
+                raise BadRequest(f"The health check of “{job.name}” has no finding “{min(unknown)}”.")
+            records.update(in_thread(health.removable_records, job.folder, checked, of_health))
     except UnreadableFile as error:
         raise BadRequest(
             f"The health of “{job.name}” cannot be read: {error}.", "Check the dataset again."
         ) from error
-    return msgspec.json.encode(Edits(exclude=cast(list[RecordId], records))).decode()
+    return msgspec.json.encode(Edits(exclude=cast(list[RecordId], sorted(records)))).decode()
 
 
 def _next_name(parent: DatasetJob) -> str:

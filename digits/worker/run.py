@@ -30,6 +30,7 @@ LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.tasks.create_dataset"),
     "check-dataset": (recipes.CheckDataset, "digits.worker.tasks.check_dataset"),
+    "check-labels": (recipes.CheckLabels, "digits.worker.tasks.check_labels"),
     "train": (recipes.Train, "digits.worker.training.trainer"),
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),

@@ -2,7 +2,7 @@
 
 import { toast } from './dialog.js';
 import { element } from './element.js';
-import { request } from './http.js';
+import { postForm, request } from './http.js';
 import { startJobPage } from './job_page.js';
 import { clipped } from './names.js';
 import { setProgress } from './progress.js';
@@ -129,6 +129,16 @@ document.getElementById('health').addEventListener('click', async ({ target }) =
   if (!target.closest('#check-health')) return;
   try {
     await request(`${job.url}/health`, { method: 'POST' });
+    await refreshParts();
+  } catch (error) {
+    toast(error.message, 'danger');
+  }
+});
+
+document.getElementById('health').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  try {
+    await postForm(`${job.url}/label-check`, new FormData(event.target));
     await refreshParts();
   } catch (error) {
     toast(error.message, 'danger');

@@ -81,6 +81,13 @@ export function startEditing(box) {
     },
     exclude: () => change({ exclude: true }),
     relabel: () => change({ label: Number(box.querySelector('#edit-label').value) }),
+    suggested: () => {
+      for (const { dataset } of items().filter(({ dataset }) => selected.has(dataset.record))) {
+        edits.apply([dataset.record], { label: Number(dataset.suggested) });
+      }
+      selected.clear();
+      draw();
+    },
     move: () => change({ split: box.querySelector('#edit-split').value }),
     restore: () => change(null),
     discard: () => {

@@ -266,6 +266,25 @@ def test_only_images_below_the_roots_are_shown(site: Site, path: str, status: in
 
 
 @pytest.mark.tensorflow
+def test_a_model_finds_labels_that_are_likely_wrong(site: Site, dataset: str, trained: str) -> None:
+    page = site.get(f"/datasets/{dataset}").text
+    assert "Find wrong labels" in page and f'value="{trained}"' in page
+    assert site.post(f"/datasets/{dataset}/label-check", model="20200101-000000-aaaaaa").status_code == 404
+    assert site.post(f"/datasets/{dataset}/label-check", model=trained).status_code == 202
+    health = f"/datasets/{dataset}/health.json"
+    site.wait(lambda: site.json(health)["state"] != "running")
+    body = site.json(health)
+    assert body["error"] is None, body
+    labels = body["labels"]
+    assert labels["model_id"] == trained and set(labels["accuracy"]) == {"train", "val"}
+    assert "Last checked with" in site.get(f"/datasets/{dataset}").text
+    explored = site.get(f"/datasets/images/classification/explore?job_id={dataset}&finding=label_errors")
+    assert explored.status_code == 200
+    assert explored.text.count("data-suggested=") == labels["finding"]["count"]
+    version = site.get(f"/datasets/{dataset}/versions/new?clean=label_errors")
+    assert version.status_code == 200
+
+
 def test_a_snapshot_is_downloaded(site: Site, trained: str) -> None:
     answer = site.get(f"/models/{trained}/download.zip?epoch=2")
     bundle = zipfile.ZipFile(io.BytesIO(answer.data))

@@ -285,10 +285,12 @@ def write_dataset(
     classes: int = 4,
     encoding: str = "png",
     labels_of: Callable[[int], int] | None = None,
+    wrong_every: int = 0,
 ) -> None:
     """Create a finished dataset job of gradients with two shards per split.
 
-    ``labels_of`` returns the labels of the records; by default, the classes alternate.
+    ``labels_of`` returns the labels of the records; by default, the classes alternate. With ``wrong_every``,
+    the label of every record with a multiple of this number is wrong.
     """
     label_of = labels_of or (lambda number: number % classes)
     noise = np.random.default_rng(7)
@@ -301,6 +303,8 @@ def write_dataset(
         for number in range(count):
             label = label_of(number)
             pixels = gradient(label, size, channels, noise)
+            if wrong_every and number % wrong_every == 0:
+                label = (label + 1) % classes
             total += pixels if split == "train" else 0
             record = records.Record(
                 data=images.encode(pixels, encoding),

@@ -20,6 +20,9 @@ class Targets(targets.Targets):
         """The softmax of the output, float32 [N, columns]; the first columns are those of the classes."""
         return tf.nn.softmax(tf.cast(select_output(outputs, self.target.outputs), tf.float32))
 
+    def class_probabilities(self, predicted: NDArray[Any]) -> NDArray[Any]:
+        return predicted[:, : self.target.outputs]
+
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Raise UnsuitableOutput if the output is not over classes.
 

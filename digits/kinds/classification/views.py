@@ -14,6 +14,7 @@ class Views(views.Views[CreateClassification]):
 
     charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
     balancing = ("none", "class_weights", "sampling")
+    checks_labels = True
     invitation = (
         "Assign each image to one class. From folders, text or CSV files, a Hugging Face dataset, "
         "TFRecord files, or databases of DIGITS 4 to 6."

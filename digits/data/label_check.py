@@ -1,0 +1,100 @@
+"""The result of a search for wrong labels: ``label-check.json`` in the dataset's folder, and an array beside it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from digits.core.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
+from digits.core.schema import Count, Fraction
+from digits.data.health import MAX_ARRAY_BYTES, MAX_LISTED, RECORD_DTYPE, Finding, SplitName, Text
+from digits.data.label_errors import LABEL_ERROR_DTYPE
+from digits.data.manifest import LABEL_CHECK_FILE, LABEL_ERRORS_FILE, SPLITS, Manifest, Sha256
+
+FINDING = "label_errors"
+SPLIT_NAMES: tuple[SplitName, ...] = ("train", "val", "test")
+
+
+class LabelCheck(Struct, frozen=True, kw_only=True):
+    """The wrong labels in the dataset with ``content_hash``, according to a model.
+
+    ``accuracy`` is the fraction of the records of each split whose most likely class is the given one.
+    """
+
+    content_hash: Sha256
+    model_id: Text
+    model_name: Text
+    snapshot: Text
+    images: Count
+    accuracy: dict[SplitName, Fraction]
+    seconds: Annotated[float, Meta(ge=0)]
+    finding: Finding
+
+
+def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
+    """Return the finding of the records ``found``, an array of `LABEL_ERROR_DTYPE`, among all ``images``."""
+    listed = [(SPLIT_NAMES[row["split"]], int(row["number"])) for row in found[:MAX_LISTED]]
+    counts = np.bincount(found["split"], minlength=len(SPLITS)).tolist()
+    return Finding(
+        id=FINDING,
+        title="Labels that are likely wrong",
+        explanation=f"The model “{model_name[:200]}” confidently predicts another class. It has learned from the "
+        "labels of the training images, and finds few errors among them; those of other splits are new to it. "
+        "Review each one: the model may be wrong.",
+        severity="warning",
+        count=len(found),
+        fraction=len(found) / images if images else 0.0,
+        splits={name: count for name, count in zip(SPLIT_NAMES, counts, strict=True) if count},
+        records=listed,
+        removable=listed,
+        removable_count=len(found),
+    )
+
+
+def save(job_folder: Path, check: LabelCheck, found: NDArray[Any]) -> None:
+    """Write the result, the array ``found`` of `LABEL_ERROR_DTYPE` first."""
+    file = io.BytesIO()
+    np.lib.format.write_array(file, found, allow_pickle=False)
+    write_bytes(job_folder / LABEL_ERRORS_FILE, file.getvalue())
+    write_json(job_folder / LABEL_CHECK_FILE, {"schema": 1, **msgspec.to_builtins(check)})
+
+
+def load(job_folder: Path, manifest: Manifest) -> LabelCheck:
+    """Load the result for the dataset of ``manifest``; raises UnreadableFile if it is missing, damaged or outdated."""
+    check = read_json(job_folder / LABEL_CHECK_FILE, LabelCheck, below=job_folder)
+    if check.content_hash != manifest.content_hash:
+        raise UnreadableFile(f"{LABEL_CHECK_FILE} describes other records")
+    return check
+
+
+def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
+    """Return the records with wrong labels, an array of `LABEL_ERROR_DTYPE`, the likeliest first.
+
+    Raises UnreadableFile.
+    """
+    data = read_bytes(job_folder / LABEL_ERRORS_FILE, MAX_ARRAY_BYTES, below=job_folder)
+    try:
+        rows: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError) as error:
+        raise UnreadableFile(f"{LABEL_ERRORS_FILE} is damaged: {error}") from error
+    if rows.dtype != LABEL_ERROR_DTYPE or rows.ndim != 1:
+        raise UnreadableFile(f"{LABEL_ERRORS_FILE} has another format")
+    counts = np.array([manifest.splits[name].count if name in manifest.splits else 0 for name in SPLITS])
+    classes = len(manifest.target.names)
+    is_valid = (rows["split"] < len(SPLITS)) & (rows["given"] < classes) & (rows["suggested"] < classes)
+    if not np.all(is_valid) or np.any(rows["number"] >= counts[rows["split"]]):
+        raise UnreadableFile(f"{LABEL_ERRORS_FILE} describes other records")
+    return rows
+
+
+def as_records(found: NDArray[Any]) -> NDArray[Any]:
+    """Return records of `LABEL_ERROR_DTYPE` as those of a finding, `RECORD_DTYPE`, in the same order."""
+    rows = np.zeros(len(found), RECORD_DTYPE)
+    rows["split"], rows["number"], rows["removable"] = found["split"], found["number"], True
+    return rows

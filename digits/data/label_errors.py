@@ -1,0 +1,63 @@
+"""Confident learning: records whose class is likely wrong, from the probabilities that a model predicts.
+
+C. Northcutt, L. Jiang, I. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", Journal of
+Artificial Intelligence Research 70 (2021), https://arxiv.org/abs/1911.00068.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_CHUNK_RECORDS = 1 << 16
+
+# A record with a wrong class. ``split`` is the position of the split in `SPLITS`; ``given`` and ``suggested`` are
+# classes, and the confidences their probabilities.
+LABEL_ERROR_DTYPE = np.dtype(
+    [
+        ("split", "u1"),
+        ("number", "<u4"),
+        ("given", "<u4"),
+        ("suggested", "<u4"),
+        ("given_confidence", "<f4"),
+        ("confidence", "<f4"),
+    ]
+)
+
+
+def find(
+    probabilities: NDArray[np.floating[Any]], given: NDArray[np.integer[Any]], split: int = 0
+) -> NDArray[Any]:
+    """Return the records whose ``given`` class is likely wrong, an array of `LABEL_ERROR_DTYPE`, the likeliest first.
+
+    ``probabilities`` are those of the classes, [records, classes], and ``given`` the classes, [records]. A record is
+    confidently in the class with the highest probability among those that reach the threshold of their class: the mean
+    probability of the class over the records that have it. Its class is wrong if this is another one (the off-diagonal
+    of the confident joint), and more likely than its own. The order is that of the margin between both probabilities.
+    """
+    classes = probabilities.shape[1]
+    known = (given >= 0) & (given < classes)
+    own = probabilities[np.arange(len(given)), np.where(known, given, 0)].astype(np.float64)
+    counts = np.bincount(given[known], minlength=classes)
+    sums = np.bincount(given[known], weights=own[known], minlength=classes)
+    # No record is confidently in a class that no record has.
+    thresholds = np.where(counts > 0, sums / np.maximum(counts, 1), np.inf)
+    suggested, best = np.zeros(len(given), np.int64), np.zeros(len(given))
+    for start in range(0, len(given), _CHUNK_RECORDS):
+        part = probabilities[start : start + _CHUNK_RECORDS]
+        confident = np.where(part >= thresholds, part, -1.0)
+        suggested[start : start + len(part)] = confident.argmax(axis=1)
+        best[start : start + len(part)] = confident.max(axis=1)
+    places = np.flatnonzero(known & (best > own))
+    found = np.zeros(len(places), LABEL_ERROR_DTYPE)
+    found["split"], found["number"] = split, places
+    found["given"], found["suggested"] = given[places], suggested[places]
+    found["given_confidence"], found["confidence"] = own[places], best[places]
+    return sort(found)
+
+
+def sort(found: NDArray[Any]) -> NDArray[Any]:
+    """Sort records of `LABEL_ERROR_DTYPE`: the likeliest errors first."""
+    return found[np.argsort(found["given_confidence"] - found["confidence"], kind="stable")]

@@ -1,0 +1,65 @@
+"""The search for wrong labels with a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core import recipe
+from digits.core.events import Finished, Progressed
+from digits.data import label_check, manifest
+from digits.data.records import SplitReader
+from tests.worker import networks
+from tests.worker.conftest import write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+TRAIN, VAL = 100, 60
+
+
+def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any, start: Any) -> None:
+    """The labels of every tenth record are wrong."""
+    model = trained(networks.LINEAR, epochs=4)
+    dataset = tmp_path / "flawed"
+    dataset.mkdir()
+    write_dataset(dataset, {"train": TRAIN, "val": VAL}, size=12, channels=1, wrong_every=10)
+    task = dataset / "check"
+    task.mkdir()
+    (snapshot,) = (path.with_suffix("").name for path in model.job_folder.glob("snapshot_4.ckpt.index"))
+    recipe.CheckLabels(
+        dataset=str(dataset), model=str(model.job_folder), snapshot=snapshot, model_name="linear"
+    ).save(task)
+    outcome = start(task).wait()
+    assert outcome.code == 0, outcome.output
+    assert outcome.of(Progressed) and outcome.of(Finished)
+    made = manifest.load(dataset)
+    check, found = label_check.load(dataset, made), label_check.load_errors(dataset, made)
+    assert check.finding.count == len(found) and "linear" in check.finding.explanation
+    wrong = {(0, number) for number in range(0, TRAIN, 10)} | {(1, number) for number in range(0, VAL, 10)}
+    suspects = {(int(row["split"]), int(row["number"])) for row in found}
+    # A tenth of the labels is wrong, so that a guess would be right in one of ten cases.
+    assert len(suspects & wrong) >= 0.8 * len(wrong)
+    assert len(suspects & wrong) >= 0.8 * len(suspects)
+    first = found[0]
+    assert first["confidence"] > first["given_confidence"]
+    with SplitReader(dataset, made.splits[("train", "val")[first["split"]]]) as reader:
+        record = reader.read(int(first["number"]))
+    assert record.features["image/class/label"] == [first["given"]]
+    assert np.all(found["suggested"] != found["given"])
+
+
+def test_a_model_without_probabilities_is_refused(tmp_path: Path, trained: Any, start: Any) -> None:
+    model = trained(networks.LINEAR, epochs=4)
+    dataset = tmp_path / "flawed"
+    dataset.mkdir()
+    write_dataset(dataset, {"train": 12}, size=12, channels=1, classes=3)
+    task = dataset / "check"
+    task.mkdir()
+    recipe.CheckLabels(dataset=str(dataset), model=str(model.job_folder), snapshot="snapshot_4.ckpt").save(
+        task
+    )
+    outcome = start(task).wait()
+    assert outcome.code == 1 and outcome.failure.message
