@@ -4,9 +4,9 @@
 # Designed for images of any size from 16x16. Targets are masks, [N, H, W]: the number of each pixel's class,
 # or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
 # To train without a GPU, it processes images of more than 160 pixels at a lower resolution: see LARGEST.
-# Recommended settings: Adam, learning rate 0.002 falling along a cosine, batches of 4, 20 epochs, per-channel mean.
+# Recommended settings: Adam, learning rate 0.001 falling along a cosine, batches of 4, 20 epochs, per-channel mean.
 #
-# settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=4 train_epochs=20 use_mean=pixel
+# settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=4 train_epochs=20 use_mean=pixel
 # kinds: image-segmentation
 # images: 16-
 
