@@ -61,9 +61,16 @@ class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
 
     def table_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromTable` for the fields of this class and of the images."""
+        folders = {
+            name: self.image_folder.data or os.path.dirname(self[name].data)
+            for name in ("table_train", "table_val", "table_test")
+            if self[name].data
+        }
         return {
             "table": self.table_train.data,
-            "folder": self.image_folder.data or os.path.dirname(self.table_train.data),
+            "folder": folders["table_train"],
+            "val_folder": folders.get("table_val"),
+            "test_folder": folders.get("table_test"),
             "image_column": self.text_of("image_column"),
             "val_table": self.table_val.data or None,
             "test_table": self.table_test.data or None,
@@ -73,9 +80,10 @@ class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
         }
 
     def fill_source(self, recipe: AnyTableRecipe) -> None:
+        is_beside_tables = all(folder == os.path.dirname(table) for _, table, folder in recipe.sources())
         self.set(
             table_train=recipe.table,
-            image_folder=recipe.folder,
+            image_folder="" if is_beside_tables else recipe.folder,
             image_column=recipe.image_column,
             table_val=recipe.val_table or "",
             table_test=recipe.test_table or "",

@@ -17,20 +17,33 @@ class CreateFromTable(CreateDataset, kw_only=True):
 
     The paths in the column ``image_column``, by default the first, are relative to ``folder``. Columns of a table
     without a header are called ``column 1``, ``column 2`` and so on. ``val_table`` and ``test_table`` are separate
-    tables with the same columns; without them ``pct_val`` and ``pct_test`` percent of the rows of ``table`` are taken.
+    tables with the same columns, whose paths are relative to ``val_folder`` and ``test_folder``, by default ``folder``;
+    without them ``pct_val`` and ``pct_test`` percent of the rows of ``table`` are taken.
     """
 
     table: str
     folder: str
     image_column: str = ""
     val_table: str | None = None
+    val_folder: str | None = None
     test_table: str | None = None
+    test_folder: str | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
 
+    def sources(self) -> Iterator[tuple[str, str, str]]:
+        """Yield each split that has a table, train first, with its table and the folder of its images."""
+        yield "train", self.table, self.folder
+        for split, table, folder in (
+            ("val", self.val_table, self.val_folder),
+            ("test", self.test_table, self.test_folder),
+        ):
+            if table:
+                yield split, table, folder or self.folder
 
-def table_paths(recipe: CreateFromTable, progress: Progress) -> Iterator[tuple[str, Path]]:
-    """Yield the split and the path of each table of ``recipe``, train first, and report that it is read.
+
+def table_sources(recipe: CreateFromTable, progress: Progress) -> Iterator[tuple[str, Path, Path]]:
+    """Yield each split of ``recipe`` with its table and the folder of its images, and report that the table is read.
 
     Raises UnusableSource if the shares leave nothing to train on.
     """
@@ -38,10 +51,9 @@ def table_paths(recipe: CreateFromTable, progress: Progress) -> Iterator[tuple[s
         0 if recipe.val_table else recipe.pct_val,
         0 if recipe.test_table else recipe.pct_test,
     )
-    for name, path in _tables(recipe).items():
-        if path:
-            progress.reading(f"Reading {show(path)}")
-            yield name, Path(path)
+    for split, table, folder in recipe.sources():
+        progress.reading(f"Reading {show(table)}")
+        yield split, Path(table), Path(folder)
 
 
 def plan_splits(
@@ -51,14 +63,11 @@ def plan_splits(
     groups: Callable[[Table], list[int]],
 ) -> dict[str, SplitPlan]:
     """Plan the splits from their ``parts`` of the tables, with the ``targets`` and ``groups`` of a part."""
+    sources = {split: (table, folder) for split, table, folder in recipe.sources()}
     splits = {}
     for name, part in parts.items():
-        split = SplitPlan(ImageFolder(Path(recipe.folder)), part.files, targets(part), groups(part))
-        split.source = _tables(recipe)[name] or recipe.table
+        table, folder = sources.get(name, sources["train"])
+        split = SplitPlan(ImageFolder(Path(folder)), part.files, targets(part), groups(part), table)
         shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits
-
-
-def _tables(recipe: CreateFromTable) -> dict[str, str | None]:
-    return {"train": recipe.table, "val": recipe.val_table, "test": recipe.test_table}

@@ -31,7 +31,7 @@ from digits.data.tables import (
 )
 from digits.data.target import label_set
 from digits.kinds.multilabel.recipe import CreateMultilabel, Layout, Separator
-from digits.kinds.table_source import plan_splits, table_paths
+from digits.kinds.table_source import plan_splits, table_sources
 
 MAX_LABELS = 1000
 NO_LABEL = "no label"
@@ -129,8 +129,8 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     columns = Columns(recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator)
     images: dict[str, LabeledImages] = {}
     warnings: list[str] = []
-    for name, path in table_paths(recipe, progress):
-        images[name], columns = read_table(path, Path(recipe.folder), columns)
+    for name, path, folder in table_sources(recipe, progress):
+        images[name], columns = read_table(path, folder, columns)
         warnings += [f"{show(path.name)}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(columns, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}

@@ -77,15 +77,20 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
             source=self.pair_source.data,
             folder=self.image_folder.data or self._root(self.pair_source.data),
             val_source=self.val_source.data or None,
+            val_folder=self.image_folder.data or self._root(self.val_source.data)
+            if self.val_source.data
+            else None,
             pct_val=0 if self.val_source.data else self.pct_val.data,
             pairs=self.pair_count.data,
             **self.image_settings(),
         )
 
     def fill_source(self, recipe: CreatePairs) -> None:
+        sources = {recipe.source: recipe.folder, recipe.val_source or "": recipe.val_folder}
+        is_beside_sources = all(folder in (None, self._root(path)) for path, folder in sources.items())
         self.set(
             pair_source=recipe.source,
-            image_folder=recipe.folder,
+            image_folder="" if is_beside_sources else recipe.folder,
             val_source=recipe.val_source or "",
             pair_count=recipe.pairs,
         )

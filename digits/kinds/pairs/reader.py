@@ -57,10 +57,10 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     progress.reading(f"Reading {show(recipe.source)}")
     parts: dict[str, list[Pair]] = {}
     warnings: list[str] = []
-    roots = {"train": Path(recipe.folder), "val": Path(recipe.folder)}
+    roots = {"train": Path(recipe.folder), "val": Path(recipe.val_folder or recipe.folder)}
     if os.path.isdir(recipe.source):
         parts, roots["train"] = _pairs_of_folder(recipe, share, warnings), Path(recipe.source)
-        roots["val"] = roots["train"]
+        roots["val"] = roots["val"] if recipe.val_source else roots["train"]
     else:
         pairs = read_pairs(Path(recipe.source), roots["train"])
         order = np.random.default_rng(recipe.seed).permutation(len(pairs))

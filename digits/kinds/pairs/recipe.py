@@ -17,7 +17,8 @@ Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
 class CreatePairs(CreateDataset, kw_only=True):
     """Pair images: those that a CSV file lists, or random ones of a folder with a sub-folder per class.
 
-    The paths in a CSV file are relative to ``folder``. From a folder, ``pairs`` pairs are drawn, half of them of the
+    The paths in the CSV file ``source`` are relative to ``folder``, and those in ``val_source`` to ``val_folder``, by
+    default ``folder``. From a folder, ``pairs`` pairs are drawn, half of them of the
     same class. ``val_source`` is a separate CSV file or folder; without it, ``pct_val`` percent of the pairs of a CSV
     file, or of the images of each class, are taken. The records have twice as many channels as the images.
     """
@@ -27,6 +28,7 @@ class CreatePairs(CreateDataset, kw_only=True):
     source: str
     folder: str
     val_source: str | None = None
+    val_folder: str | None = None
     pct_val: Percent = 25.0
     pairs: Pairs = 10_000
 

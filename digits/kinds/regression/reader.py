@@ -25,7 +25,7 @@ from digits.data.tables import (
 from digits.data.target import numbers
 from digits.kinds.regression import databases
 from digits.kinds.regression.recipe import CreateRegression
-from digits.kinds.table_source import plan_splits, table_paths
+from digits.kinds.table_source import plan_splits, table_sources
 
 MAX_TARGETS = 100
 MAX_GROUPS = 10
@@ -40,8 +40,8 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         found = {name: split.table for name, split in old.items()}
     else:
         found = {
-            name: read_table(path, Path(recipe.folder), recipe.image_column, recipe.target_columns)
-            for name, path in table_paths(recipe, progress)
+            name: read_table(path, folder, recipe.image_column, recipe.target_columns)
+            for name, path, folder in table_sources(recipe, progress)
         }
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
     train = parts["train"]
