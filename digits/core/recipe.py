@@ -137,9 +137,13 @@ class EarlyStopping(Struct, kw_only=True, frozen=True):
 
 
 class CheckDataset(Recipe, tag="check-dataset"):
-    """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core."""
+    """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core.
+
+    Without ``appearance``, images are compared, but not judged by their look.
+    """
 
     dataset: str
+    appearance: bool = True
     processes: Positive | None = None
 
 

@@ -93,13 +93,20 @@ def find(
     statistics: dict[str, Statistics],
     groups: dict[str, NDArray[np.int32]],
     seconds: float = 0.0,
+    *,
+    appearance: bool = True,
 ) -> Result:
-    """Return the findings from the ``statistics`` and ``groups`` of the records of each split, most severe first."""
+    """Return the findings from the ``statistics`` and ``groups`` of the records of each split, most severe first.
+
+    Without ``appearance``, findings about how images look are omitted.
+    """
     table = _join(statistics, groups)
     collected = _Collected(table)
-    _find_duplicates(collected, manifest)
-    _find_unusual_pixels(collected)
-    _find_unusual_sources(collected, manifest)
+    _find_exact_duplicates(collected, manifest)
+    if appearance:
+        _find_near_duplicates(collected)
+        _find_unusual_pixels(collected)
+        _find_unusual_sources(collected, manifest)
     _find_unusual_groups(collected, manifest)
     _find_skipped(collected, manifest)
     order = sorted(
@@ -110,7 +117,7 @@ def find(
         images=len(table.rows),
         seconds=seconds,
         findings=[collected.findings[at] for at in order],
-        histograms=_histograms(table, manifest),
+        histograms=_histograms(table, manifest, appearance),
     )
     return Result(health, _record_array(table, [collected.members[at] for at in order]))
 
@@ -134,9 +141,8 @@ def _join(statistics: dict[str, Statistics], groups: dict[str, NDArray[np.int32]
 # Duplicates
 
 
-def _find_duplicates(collected: _Collected, manifest: Manifest) -> None:
-    table = collected.table
-    rows = table.rows
+def _find_exact_duplicates(collected: _Collected, manifest: Manifest) -> None:
+    rows = collected.table.rows
     exact = _equal_runs(rows["pixels_hash"])
     _add_between(
         collected,
@@ -166,6 +172,10 @@ def _find_duplicates(collected: _Collected, manifest: Manifest) -> None:
         "Images with equal pixels count several times in the loss and in metrics. Cleaning keeps the first of each.",
         "warning",
     )
+
+
+def _find_near_duplicates(collected: _Collected) -> None:
+    rows = collected.table.rows
     # Hashes of nearly uniform images are arbitrary.
     usable = np.flatnonzero(rows["contrast"] >= LOW_CONTRAST)
     near = _runs_with_several(_equal_runs(rows["perceptual_hash"], usable), rows["pixels_hash"])
@@ -499,8 +509,17 @@ def _record_array(table: _Table, members: list[_Members]) -> NDArray[Any]:
     return found
 
 
-def _histograms(table: _Table, manifest: Manifest) -> list[Histogram]:
-    rows = table.rows
+def _histograms(table: _Table, manifest: Manifest, appearance: bool) -> list[Histogram]:
+    histograms = _image_histograms(table.rows) if appearance else []
+    train = manifest.splits.get("train")
+    if train and len(train.counts) > 1:
+        counts = np.array(train.counts, np.float64)
+        edges = np.unique(np.linspace(0, counts.max() + 1, _BINS + 1).round())
+        histograms.append(_histogram("Training images per group", "", "", counts, edges))
+    return histograms
+
+
+def _image_histograms(rows: Statistics) -> list[Histogram]:
     known = (rows["width"] > 0) & (rows["height"] > 0)
     width, height = rows["width"][known].astype(np.float64), rows["height"][known].astype(np.float64)
     brightness = np.linspace(0, 256, _BINS + 1)
@@ -513,11 +532,6 @@ def _histograms(table: _Table, manifest: Manifest) -> list[Histogram]:
         histograms.append(
             _histogram("Source aspect ratio (width / height)", "", "aspect", width / height, _ASPECT_EDGES)
         )
-    train = manifest.splits.get("train")
-    if train and len(train.counts) > 1:
-        counts = np.array(train.counts, np.float64)
-        edges = np.unique(np.linspace(0, counts.max() + 1, _BINS + 1).round())
-        histograms.append(_histogram("Training images per group", "", "", counts, edges))
     return histograms
 
 

@@ -85,6 +85,9 @@ class Views(Generic[AnyRecipe]):
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
 
+    Without ``checks_appearance``, health checks compare records, but do not judge how they look, because they are not
+    photos.
+
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """
 
@@ -104,6 +107,7 @@ class Views(Generic[AnyRecipe]):
     record = "image"
     records = "images"
     shows_images = True
+    checks_appearance = True
     has_input = False
     takes_image = True
     annotation_format = ""

@@ -15,7 +15,7 @@ from digits.core import events
 from digits.core.errors import Unavailable
 from digits.core.files import make_folder
 from digits.core.job import Job
-from digits.core.recipe import CheckDataset, Recipe
+from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
@@ -33,20 +33,16 @@ class HealthChecks:
         self._active: dict[str, tuple[TaskRun, TaskState]] = {}
         self._failures: dict[str, Failure] = {}
 
-    def start(self, job: Job, recipe: Recipe | None = None) -> None:
-        """Check the dataset ``job`` as soon as no other check runs, unless a check of it has already been started.
-
-        ``recipe`` is another check than that of its health, such as of its labels.
-        """
+    def start(self, job: Job, recipe: Recipe) -> None:
+        """Check the dataset ``job`` as soon as no other check runs, unless a check of it has already been started."""
         if job.id in self._active:
             return
-        wanted = recipe or CheckDataset(dataset=str(job.folder))
         self._failures.pop(job.id, None)
         folder, state = job.folder / TASK_FOLDER, TaskState(doing="Waiting for other checks")
         run = TaskRun(
             folder=folder,
             allocate=lambda: self._runner.ledger.reserve_slot(POOL),
-            prepare=lambda devices: self._prepare(wanted, folder, state, devices),
+            prepare=lambda devices: self._prepare(recipe, folder, state, devices),
             follow=lambda run: self._follow(job, state, run),
         )
         self._active[job.id] = run, state

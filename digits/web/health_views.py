@@ -19,7 +19,7 @@ from digits.data.label_check import LabelCheck
 from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
 from digits.web.gate import comes_from_another_site
-from digits.web.kind_routes import views_of
+from digits.web.kind_routes import health_check, views_of
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.services import require_tensorflow, services
@@ -41,7 +41,7 @@ def start(job_id: str) -> tuple[Response, int]:
     job = services().store.get(job_id, DatasetJob)
     if job.status is not Status.DONE:
         raise BadRequest(f"“{job.name}” cannot be checked: it is {job.status.title}, not Done.")
-    services().health_checks.start(job)
+    services().health_checks.start(job, health_check(job))
     return jsonify(state_of(job)), 202
 
 
@@ -97,7 +97,7 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     checks = services().health_checks
     is_new = result is None and not problem and checks.failure(job.id) is None
     if is_new and services().settings.health_checks and not comes_from_another_site(request.environ):
-        checks.start(job)
+        checks.start(job, health_check(job))
     body = state_of(job, result, problem)
     labels = _load_label_check(job, manifest)
     body["findings"] = [_finding(job, labels.finding)] if labels and labels.finding.count else []

@@ -32,6 +32,7 @@ from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web import live_messages
 from digits.web.gate import comes_from_another_site
+from digits.web.kind_routes import health_check
 from digits.web.live import Live
 from digits.web.tensorboard import TensorBoards
 from digits.web.upload_store import UploadStore
@@ -104,7 +105,7 @@ class Services:
             self.credentials.discard(change.job.id)
         is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
         if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
-            self.health_checks.start(change.job)
+            self.health_checks.start(change.job, health_check(change.job))
 
     def _report_health(self, job: Job) -> None:
         state, failure = self.health_checks.state(job.id), self.health_checks.failure(job.id)

@@ -61,6 +61,16 @@ def test_ordinary_images_have_no_findings() -> None:
     assert {item.id for item in result.health.findings} == {"few_images", "imbalance"}
 
 
+def test_records_that_are_not_photos_are_only_compared() -> None:
+    dark = {"pixels_hash": 7, "perceptual_hash": 9, "high": 3, "contrast": 0.1, "brightness": 1}
+    similar = {"perceptual_hash": 9}
+    splits = {"train": rows(dark, dark, similar, similar)}
+    groups = {"train": np.zeros(4, np.int32)}
+    found = health_findings.find(manifest_of({"train": [4, 0]}, ["a", "b"]), splits, groups, appearance=False)
+    assert {item.id for item in found.health.findings} == {"exact_duplicates", "few_images"}
+    assert [item.title for item in found.health.histograms] == ["Training images per group"]
+
+
 def test_a_copy_in_two_splits_is_removed_from_train() -> None:
     copy = {"pixels_hash": 7, "perceptual_hash": 9}
     result = check(train=rows({}, copy, copy), val=rows(copy, {}, {}, {}))

@@ -32,6 +32,7 @@ class Views(RegressionViews):
     # Others change the slopes.
     transformations = ("mean", "noise", "cutout")
     has_input = True
+    checks_appearance = False
 
     def describe_dataset(self, manifest: Manifest) -> str:
         return "gradients"

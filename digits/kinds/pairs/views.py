@@ -40,6 +40,7 @@ class Views(views.Views[CreatePairs]):
     record = "pair"
     records = "pairs"
     has_input = True
+    checks_appearance = False
     takes_image = False
 
     def describe_dataset(self, manifest: Manifest) -> str:

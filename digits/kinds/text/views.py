@@ -24,6 +24,7 @@ class Views(ClassificationViews):
     record = "text"
     records = "texts"
     shows_images = False
+    checks_appearance = False
     # The pixels are indexes of characters.
     transformations = ()
     has_input = True

@@ -49,7 +49,8 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
     except UnreadableFile as error:
         raise _damaged(error) from error
     events.append(Progressed(1.0, None, "Searching for duplicates"))
-    result = health_findings.find(manifest, statistics, groups, round(time.monotonic() - started, 3))
+    seconds = round(time.monotonic() - started, 3)
+    result = health_findings.find(manifest, statistics, groups, seconds, appearance=recipe.appearance)
     try:
         health.save(job_folder, result.health, result.records, statistics)
     except OSError as error:

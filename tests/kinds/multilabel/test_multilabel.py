@@ -109,10 +109,10 @@ def test_a_table_becomes_a_model_that_predicts_labels(site: Site, table: Path) -
 def test_networks_of_other_kinds_are_refused_and_the_network_fits_the_kind(site: Site, table: Path) -> None:
     dataset = create(site, table)
     fields = {"model_name": "no", "dataset": dataset}
-    answer = site.post("/models/images/multilabel.json", standard_networks="lenet", **fields)
+    answer = site.post("/models/images/multilabel.json", standard_networks="unet", **fields)
     assert answer.status_code == 400
     refused = answer.get_json()["errors"]["standard_networks"][0]
-    assert "LeNet is not a network for multi-label classification" in refused
+    assert "U-Net is not a network for multi-label classification" in refused
     assert site.wait_for_end(dataset) == "Done"
     page = site.get(f"/models/images/multilabel/new?dataset={dataset}").text
     assert re.search(r'value="multilabel"[^>]* checked', page)

@@ -94,11 +94,11 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
 def test_networks_of_other_kinds_are_refused(site: Site, table: Path) -> None:
     dataset = create(site, table)
     answer = site.post(
-        "/models/images/regression.json", model_name="no", dataset=dataset, standard_networks="lenet"
+        "/models/images/regression.json", model_name="no", dataset=dataset, standard_networks="unet"
     )
     assert answer.status_code == 400
     assert (
-        "LeNet is not a network for image regression" in answer.get_json()["errors"]["standard_networks"][0]
+        "U-Net is not a network for image regression" in answer.get_json()["errors"]["standard_networks"][0]
     )
     site.wait_for_end(dataset)
 
