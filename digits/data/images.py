@@ -333,7 +333,7 @@ def encode(pixels: Pixels, encoding: str) -> bytes:
 
 
 def encode_image(image: Image.Image, encoding: str) -> bytes:
-    """Encode a Pillow image of mode L or RGB; see `encode`."""
+    """Encode a Pillow image of mode L or RGB, or RGBA as PNG; see `encode`."""
     return encode(as_pixels(image), encoding)
 
 

@@ -17,7 +17,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _LEVEL = 1
 _UP = 2
-_COLOR_TYPES = {1: 0, 3: 2}
+_COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 _MODES = {0: "L", 2: "RGB"}
 _HEADER = struct.Struct(">IIBBBBB")
 _HEADER_END = 33
@@ -36,7 +36,7 @@ class SimplePng:
 
 
 def write(pixels: NDArray[np.uint8]) -> bytes:
-    """Return ``pixels``, uint8 [height, width, 1 or 3], as a PNG file.
+    """Return ``pixels``, uint8 [height, width, 1, 3 or 4], as a PNG file: gray, RGB or RGBA.
 
     Each row is stored as its difference from the row above. For photos, the files are as large as those with the best
     filter for each row.

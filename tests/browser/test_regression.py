@@ -56,7 +56,7 @@ def test_from_a_table_to_predicted_numbers(
     page.get_by_role("link", name="Train a model").first.click()
     expect(page.locator("#dataset-summary")).to_contain_text("1 target: brightness")
     networks = page.locator("#networks .choice:visible")
-    expect(networks).to_have_count(1)
+    expect(page.locator("#networks input:checked")).to_have_value("regression")
     expect(networks.first).to_contain_text("regression")
     page.get_by_role("button", name=re.compile("Use recommended settings")).click()
     page.get_by_label("Epochs", exact=True).fill("3")

@@ -53,8 +53,8 @@ def test_from_folders_to_a_predicted_mask(
 
     page.get_by_role("link", name="Train a model").first.click()
     networks = page.locator("#networks .choice:visible")
-    expect(networks).to_have_count(1)
-    expect(networks).to_contain_text("U-Net")
+    expect(page.locator("#networks input:checked")).to_have_value("unet")
+    expect(networks.first).to_contain_text("U-Net")
     page.get_by_label("Epochs", exact=True).fill("1")
     page.get_by_role("button", name=re.compile("Train model")).click()
     expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)

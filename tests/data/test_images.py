@@ -579,3 +579,9 @@ def test_a_picture_knows_the_size_of_its_file() -> None:
     picture = images.open_picture(file.getvalue(), 1, enough=(40, 40))
     assert picture.size == (400, 801)
     assert picture.image.width < 400 and picture.image.height > picture.image.width
+
+
+def test_transparency_is_kept_in_png_files() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 4), np.uint8)
+    with Image.open(io.BytesIO(images.encode(pixels, "png"))) as found:
+        assert found.mode == "RGBA" and np.array_equal(np.asarray(found), pixels)
