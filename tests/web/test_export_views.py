@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from digits.data.archive import MEDIA_TYPES
 from tests.data.test_archive import unpacked
@@ -16,7 +17,7 @@ from tests.site import Site
 
 
 @pytest.mark.tensorflow
-def test_a_dataset_is_downloaded_and_read_without_digits(site: Site) -> None:
+def test_a_dataset_is_downloaded_and_read_without_digits(site: Site, in_child: Any) -> None:
     dataset = site.dataset(folder_pct_val=25)
     assert site.wait_for_end(dataset) == "Done"
     page = site.get(f"/datasets/{dataset}").text
@@ -33,24 +34,31 @@ def test_a_dataset_is_downloaded_and_read_without_digits(site: Site) -> None:
     assert answer.mimetype == MEDIA_TYPES["tar"]
     files = unpacked("tar", answer.data)
     assert {"dataset.json", "feature_spec.json", "labels.txt", "mean.png", "mean.npy"} < set(files)
-    spec = json.loads(files["feature_spec.json"])
+    labels = files["labels.txt"].decode().splitlines()
+    shards = [name for name in files if name.startswith("train-")]
+    for name in shards:
+        (site.data / name).write_bytes(files[name])
+    found = in_child(_labels_of, [site.data / name for name in shards], files["feature_spec.json"])
+    assert [found.count(place) for place in range(len(labels))] == [6, 6, 6]
+    assert np.load(io.BytesIO(files["mean.npy"])).shape == (16, 16, 3)
+
+
+def _labels_of(shards: list[Path], specification: bytes) -> list[int]:
+    """Read the records of TFRecord files by ``feature_spec.json`` alone; return their labels."""
+    import tensorflow as tf
+
     features = {
         name: tf.io.VarLenFeature(item["dtype"])
         if None in item["shape"]
         else tf.io.FixedLenFeature(item["shape"], item["dtype"])
-        for name, item in spec.items()
+        for name, item in json.loads(specification).items()
     }
-    labels = files["labels.txt"].decode().splitlines()
-    counts = dict.fromkeys(labels, 0)
-    for name in [name for name in files if name.startswith("train-")]:
-        path = site.data / name
-        path.write_bytes(files[name])
-        for example in tf.data.TFRecordDataset(str(path)):
-            parsed = tf.io.parse_single_example(example, features)
-            assert tf.io.decode_image(parsed["image/encoded"]).shape == (16, 16, 3)
-            counts[labels[int(parsed["image/class/label"])]] += 1
-    assert set(counts.values()) == {6}
-    assert np.load(io.BytesIO(files["mean.npy"])).shape == (16, 16, 3)
+    labels = []
+    for example in tf.data.TFRecordDataset([str(path) for path in shards]):
+        parsed = tf.io.parse_single_example(example, features)
+        assert tf.io.decode_image(parsed["image/encoded"]).shape == (16, 16, 3)
+        labels.append(int(parsed["image/class/label"]))
+    return labels
 
 
 def test_statistics_contain_the_health_check_once_there_is_one(site: Site) -> None:
