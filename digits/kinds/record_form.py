@@ -8,10 +8,11 @@ from typing import Any
 
 from wtforms import Field, Form, SelectField, StringField
 from wtforms.fields.choices import Choice
-from wtforms.validators import Length, Optional, ValidationError
+from wtforms.validators import Length, Optional, StopValidation, ValidationError
 
 from digits.core.errors import DigitsError, NotAllowed
 from digits.core.recipe import MAX_SIDE_PIXELS
+from digits.core.remote import is_address
 from digits.data.data_roots import Roots
 from digits.data.record_files import is_pattern
 
@@ -34,16 +35,21 @@ def resolve_records(roots: Roots, text: str) -> str:
 
 
 class AllowedRecords:
-    """Validate a path of `resolve_records`; an empty field is valid."""
+    """Validate a path of `resolve_records`, or a remote address as in `AllowedPath`; an empty field is valid."""
 
     field_flags: dict[str, Any] = {}
 
     def __call__(self, form: Form, field: Field) -> None:
+        text = (field.data or "").strip()
         try:
-            if (field.data or "").strip():
-                field.data = resolve_records(form.meta.data_roots, field.data)
+            if is_address(text):
+                field.data = form.resolve(text, "any")
+            elif text:
+                field.data = resolve_records(form.meta.data_roots, text)
         except DigitsError as error:
             raise ValidationError(error.sentences) from None
+        if is_address(text):
+            raise StopValidation
 
 
 class FeatureField(SelectField):

@@ -8,7 +8,7 @@ from pathlib import Path
 from wtforms import StringField
 from wtforms.validators import DataRequired, Length, Optional
 
-from digits.kinds.record_form import AllowedRecords, resolve_records
+from digits.kinds.form_fields import AllowedPath
 from digits.kinds.regression.databases import is_database, open_images
 from digits.kinds.regression.overview import Overview, summarize_databases
 from digits.kinds.regression.reader import check_header
@@ -23,7 +23,7 @@ class DatasetForm(TableForm[CreateRegression]):
 
     SCANNED = ("table_train", "image_folder", "image_column", "target_columns", "table_val", "table_test")
 
-    table_train = StringField("Table", validators=[DataRequired("Enter a CSV file."), AllowedRecords()])
+    table_train = StringField("Table", validators=[DataRequired("Enter a CSV file."), AllowedPath("any")])
     target_columns = StringField("Target columns", default="", validators=[Optional(), Length(max=2000)])
 
     def check_table(self, table: str) -> None:
@@ -34,7 +34,7 @@ class DatasetForm(TableForm[CreateRegression]):
         check_header(table, self.text_of("image_column"), self.names_in("target_columns"))
 
     def scan_source(self) -> Iterator[SourceSummary]:
-        path = Path(resolve_records(self.meta.data_roots, self.table_train.data or ""))
+        path = self.path_of("table_train", "any")
         if is_database(path):
             return summarize_databases(path)
         table, root = self.source_paths()
