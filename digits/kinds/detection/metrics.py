@@ -73,8 +73,9 @@ def _precisions(
     classes = true[..., 4].astype(int)
     categories = np.unique(classes[classes >= 0]).tolist()
     annotations: list[dict[str, Any]] = []
-    for image, row in np.argwhere((classes >= 0) | (classes == IGNORED_BOX)).tolist():
-        place, (box,) = int(classes[image, row]), _as_coco(true[image, row : row + 1]).tolist()
+    rows = (classes >= 0) | (classes == IGNORED_BOX)
+    of_rows = (np.nonzero(rows)[0], classes[rows], _as_coco(true[rows]))
+    for image, place, box in zip(*(values.tolist() for values in of_rows), strict=True):
         is_ignored = place == IGNORED_BOX
         # A crowd is of one class, a region to ignore of all.
         annotations += [
