@@ -21,6 +21,7 @@ class Box(Struct, frozen=True, kw_only=True):
     height: float
     name: str
     color: str
+    ignored: bool = False
 
 
 class Picture(Struct, frozen=True, kw_only=True):

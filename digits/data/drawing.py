@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.target import IGNORED, TargetSpec
+from digits.data.target import IGNORED, IGNORED_BOX, NO_BOX, TargetSpec
 
 Color = tuple[int, int, int]
 
 # The fraction of the color circle between neighboring classes: never repeats, and neighbors differ clearly.
 _GOLDEN_ANGLE = 0.61803398875
 BACKGROUND = "background"
+# How regions to ignore are drawn.
+_IGNORED_NAME, _IGNORED_COLOR = "ignored", "#a0a0a0"
 
 
 def class_colors(target: TargetSpec) -> list[Color]:
@@ -41,19 +43,26 @@ def css_color(color: Color) -> str:
     return "#" + "".join(f"{channel:02x}" for channel in color)
 
 
-def legend(target: TargetSpec) -> list[tuple[str, str]]:
-    """Return the names and the CSS colors of the classes of masks and boxes; those that are not drawn have none."""
+def legend(target: TargetSpec, *, has_ignored: bool = False) -> list[tuple[str, str]]:
+    """Return the names and the CSS colors of the classes of masks and boxes; those that are not drawn have none.
+
+    With ``has_ignored``, regions to ignore are the last.
+    """
     if target.spatial not in ("mask", "boxes"):
         return []
-    return [
+    classes = [
         (name, css_color(color) if any(color) else "")
         for name, color in zip(target.names, class_colors(target), strict=False)
     ]
+    return [*classes, (_IGNORED_NAME, _IGNORED_COLOR)] if has_ignored else classes
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A box to draw; the edges are percentages of the width and height of the image."""
+    """A box to draw; the edges are percentages of the width and height of the image.
+
+    One that is ``ignored`` is not an object, but a region to ignore.
+    """
 
     left: float
     top: float
@@ -61,24 +70,33 @@ class Outline:
     height: float
     name: str
     color: str
+    ignored: bool = False
 
 
 def outlines(
     boxes: Iterable[Sequence[float]], target: TargetSpec, width: float, height: float
 ) -> list[Outline]:
-    """Return how to draw ``boxes``, rows of left, top, right, bottom and class, on images of this size in pixels."""
-    colors = class_colors(target)
+    """Return how to draw ``boxes``, rows of left, top, right, bottom and class, on images of this size in pixels.
+
+    Empty rows are omitted.
+    """
+    styles = {place: (*style, False) for place, style in enumerate(_styles(target))}
+    styles[IGNORED_BOX] = (_IGNORED_NAME, _IGNORED_COLOR, True)
     return [
         Outline(
             100 * left / width,
             100 * top / height,
             100 * (right - left) / width,
             100 * (bottom - top) / height,
-            target.names[int(place)],
-            css_color(colors[int(place)]),
+            *styles[int(place)],
         )
         for left, top, right, bottom, place in boxes
+        if place != NO_BOX
     ]
+
+
+def _styles(target: TargetSpec) -> list[tuple[str, str]]:
+    return list(zip(target.names, map(css_color, class_colors(target)), strict=True))
 
 
 def draw_mask(mask: NDArray[np.integer], colors: Sequence[Color]) -> bytes:

@@ -12,6 +12,9 @@ from digits.core.schema import Count
 
 # The index of pixels without a class: the borders of objects, and the padding around an image.
 IGNORED = 255
+# The class of rows of boxes without an object: empty ones, and regions that are neither objects nor background.
+NO_BOX = -1
+IGNORED_BOX = -2
 MAX_PIXEL_CLASSES = 255
 # An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
 SMALLEST_VISIBLE_SHARE = 0.25
@@ -34,7 +37,8 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
       grayscale PNG.
     - ``image``: an image of the same size, float32 [height, width, channels], 0 to 255. Stored as a PNG.
     - ``boxes``: the objects of the image, float32 [most objects, 5]. A row contains the left, top, right and bottom
-      edge in pixels, and the index of the class; rows without an object are -1.
+      edge in pixels, and the index of the class. The class of a region to ignore is `IGNORED_BOX`: detections in it
+      are neither right nor wrong. Empty rows are `NO_BOX`.
 
     ``colors`` are those of the classes, if the source has its own: red, green and blue, 0 to 255.
     """
@@ -178,7 +182,7 @@ def target_image(height: int, width: int, channels: int) -> TargetSpec:
 
 
 def boxes(classes: list[str], most: int) -> TargetSpec:
-    """The target of object detection: the boxes of at most ``most`` objects, float32 [most, 5]."""
+    """The target of object detection: at most ``most`` objects and regions to ignore, float32 [most, 5]."""
     return TargetSpec(
         feature="target/boxes", dtype="float32", shape=[max(1, most), 5], names=classes, spatial="boxes"
     )

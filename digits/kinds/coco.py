@@ -171,12 +171,20 @@ class CocoWriter:
     """Writes a file while images are added one by one. ``categories`` are the names of the classes by index."""
 
     def __init__(self, new_file: Callable[[], IO[bytes]], categories: Mapping[int, str]) -> None:
-        self._ids = {index: number for number, index in enumerate(categories, 1)}
-        listed = [{"id": self._ids[index], "name": name} for index, name in categories.items()]
+        self._ids: dict[int, int] = {}
+        self._categories: list[dict[str, Any]] = []
+        for index, name in categories.items():
+            self.add_category(index, name)
         self._file, self._images = new_file(), new_file()
-        self._file.write(b'{"categories": %s,\n"annotations": [' % _json(listed))
+        self._file.write(b'{"annotations": [')
         self._images.write(b'\n],\n"images": [')
         self._count = self._annotations = 0
+
+    def add_category(self, index: int, name: str) -> None:
+        """Add the class ``index`` unless there is one."""
+        if index not in self._ids:
+            self._ids[index] = len(self._ids) + 1
+            self._categories.append({"id": self._ids[index], "name": name})
 
     def add_image(self, name: str, width: int, height: int) -> None:
         """Add an image; the following annotations belong to it."""
@@ -200,7 +208,7 @@ class CocoWriter:
     def finish(self) -> IO[bytes]:
         """Return the complete file."""
         append(self._file, self._images)
-        self._file.write(b"\n]}\n")
+        self._file.write(b'\n],\n"categories": %s}\n' % _json(self._categories))
         return self._file
 
     @staticmethod

@@ -35,7 +35,7 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
-from digits.data.target import IGNORED, TargetSpec
+from digits.data.target import IGNORED, NO_BOX, TargetSpec
 
 EDITS_FILE = "edits.json"
 MAX_EDITS = 1_000_000
@@ -316,7 +316,7 @@ def _resize_target(record: Record, target: TargetSpec, geometry: Geometry) -> li
     value = record.target(parent)
     if target.spatial == "boxes":
         rows = value.copy()
-        used = rows[:, 4] >= 0
+        used = rows[:, 4] != NO_BOX
         rows[used, :4] = geometry.move_boxes(rows[used, :4])
         return cast(list[Any], rows.ravel().tolist())
     if target.spatial == "mask":

@@ -60,10 +60,11 @@ def preview() -> str | Response | tuple[Response, int]:
         services().short_tasks.forget(made)
     if request.path.endswith(".json"):
         return jsonify(msgspec.to_builtins(found))
+    boxes = [box for record in found.records for box in record.original.boxes]
     return render_template(
         "_augmented.html",
         preview=found,
-        legend=legend(manifest.target),
+        legend=legend(manifest.target, has_ignored=any(box.ignored for box in boxes)),
         note=_note(recipe),
         is_padded=min(manifest.width, manifest.height) < (recipe.crop_size or 0),
         record_word=views.record,

@@ -253,6 +253,8 @@ def explore(kind: Kind) -> str:
         raise NotFound("The records cannot be read.", str(error)) from error
     # In the URL, the first page is 0.
     page = Page.of(cast(Any, selected), max(request.args.get("page", default=0, type=int), 0) + 1, size)
+    items = _items(job, manifest, list(page.items))
+    boxes = [box for item in items for box in item.get("boxes", [])]
     return render_in_turns(
         "explore.html",
         job=serializers.row(job),
@@ -274,9 +276,9 @@ def explore(kind: Kind) -> str:
         page=page,
         size=size,
         sizes=PAGE_SIZES,
-        items=_items(job, manifest, list(page.items)),
+        items=items,
         suggested=suggested,
-        legend=legend(manifest.target),
+        legend=legend(manifest.target, has_ignored=any(box.ignored for box in boxes)),
         annotation_download=export_views.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,
         dataset_size=(manifest.width * manifest.channels // job.recipe.channels, manifest.height),
@@ -433,7 +435,7 @@ def _drawn(
     if spec.spatial != "boxes":
         return {}
     rows = read().target(spec)
-    return {"boxes": outlines(rows[rows[:, 4] >= 0].tolist(), spec, manifest.width, manifest.height)}
+    return {"boxes": outlines(rows.tolist(), spec, manifest.width, manifest.height)}
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:

@@ -65,7 +65,15 @@ def test_colors_are_distinct_and_the_background_is_transparent() -> None:
 def test_outlines_are_percentages_of_the_image() -> None:
     (outline,) = outlines([[10, 5, 30, 10, 1]], target.boxes(["car", "van"], 2), 40, 20)
     assert (outline.left, outline.top, outline.width, outline.height) == (25, 25, 50, 25)
-    assert outline.name == "van" and len(outline.color) == 7
+    assert outline.name == "van" and len(outline.color) == 7 and not outline.ignored
+
+
+def test_regions_to_ignore_are_drawn_in_their_own_style() -> None:
+    spec = target.boxes(["car"], 2)
+    (outline,) = outlines([[10, 5, 30, 10, target.IGNORED_BOX], [-1] * 5], spec, 40, 20)
+    assert outline.ignored and (outline.left, outline.width) == (25, 50)
+    assert legend(spec, has_ignored=True)[1:] == [(outline.name, outline.color)]
+    assert len(legend(spec)) == 1
 
 
 def test_numbers_without_names_are_shown_without_them() -> None:

@@ -18,6 +18,7 @@ from digits.data.archive import stream
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
 from digits.data.target import (
+    IGNORED_BOX,
     TargetSpec,
     boxes,
     class_index,
@@ -91,6 +92,7 @@ OBJECTS = [
     [3.0, 4.0, 29.999, 19.5, 2],
     [7.123456, 1.5, 8.25, 2.75, 3],
     [1, 2, 3, 4, 1],
+    [0, 1, 20, 9.5, IGNORED_BOX],
 ]
 
 
@@ -109,7 +111,7 @@ def test_boxes_are_equal_after_a_download(
     rows = np.array(OBJECTS, np.float32)
     records = [
         record(target, rows.ravel().tolist(), "x/one.png"),
-        record(target, [-1.0] * 20, "y/one.jpg"),
+        record(target, [-1.0] * rows.size, "y/one.jpg"),
     ]
     found = export(tmp_path, "image-object-detection", format_name, target, records)
     plan = read(
@@ -118,9 +120,13 @@ def test_boxes_are_equal_after_a_download(
     train = plan.splits["train"]
     by_file = dict(zip(train.files, train.targets, strict=True))
     assert sorted(by_file) == ["000000_one.png", "000001_one.png"]
-    names = [plan.target.names[int(place)] for place in by_file["000000_one.png"][:, 4]]
-    assert names == [NAMES[row[4]] for row in OBJECTS]
-    np.testing.assert_allclose(by_file["000000_one.png"][:, :4], rows[:, :4], rtol=1e-6)
+    # YOLO has no regions to ignore.
+    rows = rows[rows[:, 4] >= 0] if format_name == "yolo" else rows
+    names = {IGNORED_BOX: "ignored", **dict(enumerate(plan.target.names))}
+    expected = {IGNORED_BOX: "ignored", **dict(enumerate(NAMES))}
+    found_rows = by_file["000000_one.png"]
+    assert [names[place] for place in found_rows[:, 4]] == [expected[place] for place in rows[:, 4]]
+    np.testing.assert_allclose(found_rows[:, :4], rows[:, :4], rtol=1e-6)
     assert not len(by_file["000001_one.png"])
     data = (found / images_at / "000000_one.png").read_bytes()
     assert data == records[0].data

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from digits.data.sources import count_of, show
 from digits.data.tables import first_lines
 
+# The name of regions without annotations, as in KITTI.
+DONT_CARE = "dontcare"
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
     """An object: the edges in pixels of the image, the name of its class, and ``where`` it is in the annotations.
 
     With ``is_relative``, the edges are fractions of the width and height. One that ``is_ignored`` is marked as
-    difficult, as a crowd, or as a region without annotations.
+    difficult, as a crowd, or as a region without annotations: `DONT_CARE`.
     """
 
     left: float
@@ -98,9 +101,6 @@ class BoxChecks:
         return found
 
     def _check(self, box: Box, size: tuple[int, int] | None) -> Box | None:
-        if box.is_ignored:
-            self.ignored += 1
-            return None
         fault = box.fault()
         if not fault and size:
             whole = box.in_pixels(*size)
@@ -111,6 +111,7 @@ class BoxChecks:
         if fault:
             self.dropped.append(f"{box.where} ({fault})")
             return None
+        self.ignored += box.is_ignored
         return box
 
     def remarks(self) -> list[str]:
@@ -126,7 +127,7 @@ class BoxChecks:
             )
         if self.ignored:
             found.append(
-                f"{count_of(self.ignored, 'object')} marked as difficult, crowd or don’t care: not used."
+                f"{count_of(self.ignored, 'object')} marked as difficult, crowd or don’t care: ignored."
             )
         if self.empty:
             what = _count(self.empty, "image has", "images have")

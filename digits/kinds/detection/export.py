@@ -14,19 +14,21 @@ from digits.data.file_names import numbered_name
 from digits.data.manifest import Manifest
 from digits.data.record_index import DamagedRecords, IndexCache
 from digits.data.records import Record
+from digits.data.target import IGNORED_BOX, NO_BOX
 from digits.kinds.coco import CocoWriter
+from digits.kinds.detection.annotations import DONT_CARE
 from digits.kinds.export import Export, File, image_file, number_text
 
-# Left, top, right and bottom in pixels, and the index of the class.
+# Left, top, right and bottom in pixels, and the index of the class, or `IGNORED_BOX`.
 Object = tuple[float, float, float, float, int]
 
 
 class _Boxes(Export):
     def objects(self, record: Record) -> list[Object]:
-        """Return the objects of a record; raises DamagedRecords."""
+        """Return the objects of a record, and its regions to ignore; raises DamagedRecords."""
         target = self.manifest.target
         rows = record.target(target).tolist()
-        found = [(*row[:4], int(row[4])) for row in rows if row[4] >= 0]
+        found = [(*row[:4], int(row[4])) for row in rows if row[4] != NO_BOX]
         if any(place >= len(target.names) for *_, place in found):
             raise DamagedRecords(f"record of {record.filename!r} has an unknown class")
         return found
@@ -54,8 +56,13 @@ class Coco(_Boxes):
         for left, top, right, bottom, place in objects:
             width, height = right - left, bottom - top
             box = [left, top, width, height]
+            is_ignored = place == IGNORED_BOX
+            if is_ignored:
+                writer.add_category(place, DONT_CARE)
             # Tools would import polygons instead of boxes, or in addition.
-            writer.add_annotation(place, bbox=box, area=width * height, segmentation=[])
+            writer.add_annotation(
+                place, bbox=box, area=width * height, segmentation=[], iscrowd=int(is_ignored)
+            )
         return [(name, data)]
 
     def finish(self) -> Iterator[Entry]:
@@ -82,9 +89,11 @@ class Voc(_Boxes):
         SubElement(size, "depth").text = str(record.channels)
         for *edges, place in self.objects(record):
             item = SubElement(root, "object")
-            SubElement(item, "name").text = _printable(self.manifest.target.names[int(place)])
-            for key in ("truncated", "difficult"):
-                SubElement(item, key).text = "0"
+            is_ignored = place == IGNORED_BOX
+            name_of_class = DONT_CARE if is_ignored else self.manifest.target.names[int(place)]
+            SubElement(item, "name").text = _printable(name_of_class)
+            SubElement(item, "truncated").text = "0"
+            SubElement(item, "difficult").text = str(int(is_ignored))
             box = SubElement(item, "bndbox")
             for key, edge in zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True):
                 SubElement(box, key).text = number_text(edge)
@@ -94,7 +103,7 @@ class Voc(_Boxes):
 
 
 class Yolo(_Boxes):
-    """A text file for each image, and the names of the classes."""
+    """A text file for each image, and the names of the classes; the format has no regions to ignore."""
 
     name = "yolo"
     title = "YOLO"
@@ -104,6 +113,8 @@ class Yolo(_Boxes):
         stem = f"{split}/{numbered_name(number, record.source)}"
         lines = []
         for left, top, right, bottom, place in self.objects(record):
+            if place == IGNORED_BOX:
+                continue
             values = (
                 (left + right) / 2 / record.width,
                 (top + bottom) / 2 / record.height,

@@ -6,11 +6,10 @@ rotation_y; a score may follow. See the development kit of https://www.cvlibs.ne
 
 from __future__ import annotations
 
-from digits.kinds.detection.annotations import Box
+from digits.kinds.detection.annotations import DONT_CARE, Box
 from digits.kinds.detection.label_files import InvalidAnnotation, number_in, text_lines
 
 COLUMNS = 15
-DONT_CARE = "dontcare"
 # In the order of DIGITS' class numbers, from 1; 0 is don't care.
 CLASSES = (
     *("car", "van", "truck", "bus", "pickup", "vehicle-with-trailer", "special-vehicle", "person"),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from digits.data.target import IGNORED_BOX
 from digits.kinds import metrics
 from digits.kinds.detection.targets import COLUMNS, select_boxes
 
@@ -50,47 +51,48 @@ def mean_average_precision(found: NDArray[np.float32], true: NDArray[np.float32]
     """Return COCO's mAP at IoU 0.5 to 0.95, ``map``, and at 0.5, ``map50``.
 
     ``found`` are detections, float32 [images, detections, 6]: left, top, right, bottom, score, class. ``true`` are
-    objects, float32 [images, objects, 5], with the class last; it is negative for empty rows. Detections whose
-    score is not positive do not count. The means are over the classes that have objects.
+    objects, float32 [images, objects, 5], with the class last; it is negative for empty rows, and `IGNORED_BOX` for
+    regions to ignore. Detections in these that match no object do not count, and neither do those whose score is not
+    positive. The means are over the classes that have objects.
     """
-    images, places = np.nonzero(true[..., 4] >= 0)
-    objects = true[images, places]
     detected = np.isfinite(found).all(axis=2) & (found[..., 4] > 0)
     of_image, order = np.nonzero(detected)
     detections = found[of_image, order]
-    if not len(objects) or not len(detections):
+    if not (true[..., 4] >= 0).any() or not len(detections):
         return {"map": 0.0, "map50": 0.0}
     with contextlib.redirect_stdout(io.StringIO()):  # its progress
-        precision = _precisions(len(true), images, objects, of_image, detections)
+        precision = _precisions(true, of_image, detections)
     return {"map": _mean(precision), "map50": _mean(precision[0])}
 
 
 def _precisions(
-    count: int,
-    images: NDArray[np.integer],
-    objects: NDArray[np.float32],
-    of_image: NDArray[np.integer],
-    detections: NDArray[np.float32],
+    true: NDArray[np.float32], of_image: NDArray[np.integer], detections: NDArray[np.float32]
 ) -> NDArray[np.float64]:
     """Return the precisions [thresholds, recalls, classes]; -1 where a class has no objects."""
     truth = COCO()
-    boxes = _as_coco(objects)
-    truth.dataset = {
-        "images": [{"id": number} for number in range(count)],
-        "categories": [{"id": number} for number in np.unique(objects[:, 4]).astype(int).tolist()],
-        "annotations": [
+    classes = true[..., 4].astype(int)
+    categories = np.unique(classes[classes >= 0]).tolist()
+    annotations: list[dict[str, Any]] = []
+    rows = (classes >= 0) | (classes == IGNORED_BOX)
+    of_rows = (np.nonzero(rows)[0], classes[rows], _as_coco(true[rows]))
+    for image, place, box in zip(*(values.tolist() for values in of_rows), strict=True):
+        is_ignored = place == IGNORED_BOX
+        # A crowd is of one class, a region to ignore of all.
+        annotations += [
             {
-                "id": number,
+                "id": len(annotations) + number,
                 "image_id": image,
-                "category_id": place,
+                "category_id": category,
                 "bbox": box,
                 "area": box[2] * box[3],
-                "iscrowd": 0,
+                "iscrowd": int(is_ignored),
             }
-            for number, (image, place, box) in enumerate(
-                zip(images.tolist(), objects[:, 4].astype(int).tolist(), boxes.tolist(), strict=True), 1
-            )
-        ],
+            for number, category in enumerate(categories if is_ignored else [place], 1)
+        ]
+    truth.dataset = {
+        "images": [{"id": number} for number in range(len(true))],
+        "categories": [{"id": number} for number in categories],
+        "annotations": annotations,
     }
     truth.createIndex()
     results = truth.loadRes(

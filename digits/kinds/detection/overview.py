@@ -57,7 +57,8 @@ class Overview:
                     self._missing.append(image.file)
                 else:
                     self._files.append(image.file)
-                names = (self._choice.find(box.name) for box in self._checks.usable(image, size))
+                usable = self._checks.usable(image, size)
+                names = (self._choice.find(box.name) for box in usable if not box.is_ignored)
                 self._objects.update(name for name in names if name)
                 if pace.is_over(number):
                     break

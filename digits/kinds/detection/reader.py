@@ -26,10 +26,9 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
-from digits.data.target import SMALLEST_VISIBLE_SHARE
-from digits.kinds.detection.annotations import AnnotatedImage, BoxChecks
+from digits.data.target import IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE
+from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks
 from digits.kinds.detection.formats import detect, open_annotations
-from digits.kinds.detection.kitti import DONT_CARE
 from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, CreateDetection, Format
 
 MAX_CLASSES = 1000
@@ -45,6 +44,7 @@ class DetectionPlan(Plan):
     """The plan of a dataset whose targets are boxes.
 
     The targets of its splits are float32 [objects, 5], in pixels of the images: left, top, right, bottom, class.
+    The class of regions to ignore is `IGNORED_BOX`.
     """
 
     @property
@@ -55,17 +55,18 @@ class DetectionPlan(Plan):
         """Count the objects of each class."""
         total = np.zeros(len(self.counted), np.int64)
         for place in places:
-            np.add.at(total, split.targets[place][:, 4].astype(int), 1)
+            np.add.at(total, _objects(split.targets[place])[:, 4].astype(int), 1)
         return total
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        """The boxes in pixels of the resized image, and the features of other programs, from 0 to 1."""
+        """The boxes in pixels of the resized image, and the features of other programs: the objects, from 0 to 1."""
         boxes = resize_boxes(split.targets[place], geometry)
-        rows = np.full(self.target.shape, -1, np.float32)
+        rows = np.full(self.target.shape, NO_BOX, np.float32)
         rows[: len(boxes)] = boxes
         sides = np.array([geometry.width, geometry.height] * 2)
-        edges = (boxes[:, :4] / sides).tolist()
-        classes = boxes[:, 4].astype(int).tolist()
+        objects = _objects(boxes)
+        edges = (objects[:, :4] / sides).tolist()
+        classes = objects[:, 4].astype(int).tolist()
         return {
             self.target.feature: rows.ravel().tolist(),
             "image/object/bbox/xmin": [edge[0] for edge in edges],
@@ -77,14 +78,21 @@ class DetectionPlan(Plan):
         }
 
 
+def _objects(boxes: Boxes) -> Boxes:
+    found: Boxes = boxes[boxes[:, 4] >= 0]
+    return found
+
+
 def resize_boxes(boxes: Boxes, geometry: Geometry) -> Boxes:
-    """Return the boxes [objects, 5] of an image after it is resized, without those that are mostly cropped."""
+    """Return the boxes [objects, 5] of an image after it is resized, without objects that are mostly cropped."""
     moved = geometry.move_boxes(boxes[:, :4])
     limits = np.array([geometry.width, geometry.height] * 2, np.float32)
     clipped = np.clip(moved, 0, limits)
     areas = _areas(clipped)
-    visible = (areas > 0) & (areas >= SMALLEST_VISIBLE_SHARE * _areas(moved))
-    return np.concatenate([clipped, boxes[:, 4:]], axis=1)[visible].astype(np.float32)
+    least = np.where(boxes[:, 4] == IGNORED_BOX, 0, SMALLEST_VISIBLE_SHARE) * _areas(moved)
+    visible = (areas > 0) & (areas >= least)
+    kept: Boxes = np.concatenate([clipped, boxes[:, 4:]], axis=1)[visible].astype(np.float32)
+    return kept
 
 
 def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -93,7 +101,10 @@ def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
 
 @dataclass
 class _Objects:
-    """The images of a source with their checked boxes, and the classes that it declares."""
+    """The images of a source with their checked boxes, and the classes that it declares.
+
+    ``names`` are those of the objects of each image, without regions to ignore.
+    """
 
     files: list[str] = field(default_factory=list)
     boxes: list[Boxes] = field(default_factory=list)
@@ -128,7 +139,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         found[name] = _read_source(recipe, Path(folder), Path(labels), progress, warnings)
     parts = _divide(found, recipe)
     if "val" in parts:
-        _drop_small(parts["val"], min_box_size(recipe), warnings)
+        _ignore_small(parts["val"], min_box_size(recipe), warnings)
     classes = _classes(recipe, parts)
     splits, groups = _plan_splits(recipe, parts, classes)
     warnings += _class_remarks(classes, parts)
@@ -212,10 +223,11 @@ def _add(
     rows, names = [], []
     for box in checks.usable(image, size) if size else []:
         name = choice.find(box.name)
-        if name is None:
+        if name is None and not (box.is_ignored and box.name == DONT_CARE):
             unchosen[box.name] += 1
-        else:
-            rows.append((box.left, box.top, box.right, box.bottom, 0))
+            continue
+        rows.append((box.left, box.top, box.right, box.bottom, IGNORED_BOX if box.is_ignored else 0))
+        if name is not None and not box.is_ignored:
             names.append(name)
     found.files.append(image.file)
     found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
@@ -247,16 +259,18 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
     return parts
 
 
-def _drop_small(part: _Objects, side: int, warnings: list[str]) -> None:
-    """Remove objects with a side shorter than ``side`` pixels."""
-    dropped = 0
+def _ignore_small(part: _Objects, side: int, warnings: list[str]) -> None:
+    """Ignore objects with a side shorter than ``side`` pixels."""
+    ignored = 0
     for place, boxes in enumerate(part.boxes):
-        large = np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) >= side
-        dropped += int((~large).sum())
-        part.boxes[place] = boxes[large]
-        part.names[place] = [name for name, kept in zip(part.names[place], large, strict=True) if kept]
-    if dropped:
-        warnings.append(f"{count_of(dropped, 'validation object')} smaller than {side} pixels: not used.")
+        is_small = np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) < side
+        is_object = boxes[:, 4] >= 0
+        names = zip(part.names[place], is_small[is_object], strict=True)
+        part.names[place] = [name for name, small in names if not small]
+        ignored += int((is_small & is_object).sum())
+        boxes[is_small & is_object, 4] = IGNORED_BOX
+    if ignored:
+        warnings.append(f"{count_of(ignored, 'validation object')} smaller than {side} pixels: ignored.")
 
 
 def _classes(recipe: CreateDetection, parts: dict[str, _Objects]) -> list[str]:
@@ -298,7 +312,7 @@ def _plan_splits(
     for name, part in parts.items():
         folder, labels = of_split.get(name, of_split["train"])
         for boxes, names in zip(part.boxes, part.names, strict=True):
-            boxes[:, 4] = [places[item] for item in names]
+            boxes[boxes[:, 4] >= 0, 4] = [places[item] for item in names]
         of_images = [numbers[group_of(names)] for names in part.names]
         split = SplitPlan(ImageFolder(Path(folder)), part.files, list(part.boxes), of_images, labels)
         shuffle(split, recipe.seed, name)

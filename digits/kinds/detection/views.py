@@ -34,7 +34,7 @@ class Views(views.Views[CreateDetection]):
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [
             ("Classes", f"{len(manifest.target.names):,}"),
-            ("Maximum objects per image", f"{manifest.target.shape[0]:,}"),
+            ("Maximum boxes per image", f"{manifest.target.shape[0]:,}"),
         ]
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:

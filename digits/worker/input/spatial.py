@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from digits.data.target import IGNORED, SMALLEST_VISIBLE_SHARE, Spatial
+from digits.data.target import IGNORED, IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE, Spatial
 from digits.worker.input.affine import AffineMap
-
-_NO_BOX = -1.0
 
 
 def convert(y: tf.Tensor, spatial: Spatial) -> tf.Tensor:
@@ -77,13 +75,14 @@ def _shifted(boxes: tf.Tensor, down: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
 
 
 def _keep_visible(boxes: tf.Tensor, edges: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Return ``boxes`` with the new ``edges``, clipped to the image; boxes that are barely visible become -1."""
+    """Return ``boxes`` with the new ``edges``, clipped to the image; objects that are barely visible become empty."""
     limits = tf.constant([width, height, width, height], edges.dtype)
     clipped = tf.clip_by_value(edges, tf.zeros_like(limits), limits)
     visible = _areas(clipped) >= SMALLEST_VISIBLE_SHARE * _areas(edges)
-    kept = (boxes[..., 4] >= 0) & visible & (_areas(clipped) > 0)
+    kept = (boxes[..., 4] == IGNORED_BOX) | ((boxes[..., 4] >= 0) & visible)
+    kept &= _areas(clipped) > 0
     return tf.where(
-        kept[..., None], tf.concat([clipped, boxes[..., 4:]], 2), tf.constant(_NO_BOX, boxes.dtype)
+        kept[..., None], tf.concat([clipped, boxes[..., 4:]], 2), tf.constant(NO_BOX, boxes.dtype)
     )
 
 

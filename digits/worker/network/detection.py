@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.data.target import IGNORED_BOX
 from digits.worker.precision import full_precision
 
 # The fraction of a box, around its center, whose cells are trained to predict it.
@@ -31,7 +32,8 @@ _EPSILON = 1e-6
 def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
     """Return the loss of the maps ``scores`` and ``edges``; a cell has ``stride`` × ``stride`` pixels.
 
-    ``y``, float32 [N, objects, 5], contains the boxes in pixels and the class; rows of -1 are no objects. The loss is
+    ``y``, float32 [N, objects, 5], contains the boxes in pixels and the class. Rows with a negative class are no
+    objects; the scores of cells in regions to ignore, whose class is -2, are not trained to be low. The loss is
     the focal loss of the scores per object, plus the weighted mean of the boxes' generalized IoU loss
     (H. Rezatofighi et al., 2019).
     """
@@ -48,7 +50,8 @@ def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
     boxes_loss = tf.math.divide_no_nan(
         tf.reduce_sum(weights * _iou_loss(_as_boxes(edges), target)), tf.reduce_sum(weights)
     )
-    return tf.add(_focal_loss(scores, heat), _EDGE_WEIGHT * boxes_loss, name="detection_loss")
+    ignored = _touched(boxes, classes == IGNORED_BOX, rows, columns)[..., None]
+    return tf.add(_focal_loss(scores, heat, ignored), _EDGE_WEIGHT * boxes_loss, name="detection_loss")
 
 
 def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf.Tensor:
@@ -88,6 +91,18 @@ def _nearness(boxes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, columns: tf
     return tf.where((classes >= 0)[..., None, None], near, 0.0)
 
 
+def _touched(boxes: tf.Tensor, chosen: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """Return whether cells touch one of the ``chosen`` boxes, bool [N, rows, columns]."""
+
+    def along(low: tf.Tensor, high: tf.Tensor, cells: tf.Tensor) -> tf.Tensor:
+        start = tf.range(tf.cast(cells, tf.float32))
+        return tf.cast((start < high[..., None]) & (start + 1 > low[..., None]), tf.float32)
+
+    left, top, right, bottom = tf.unstack(boxes, axis=2)
+    down = along(top, bottom, rows) * tf.cast(chosen, tf.float32)[..., None]
+    return tf.matmul(down, along(left, right, columns), transpose_a=True) > 0
+
+
 def _as_boxes(edges: tf.Tensor) -> tf.Tensor:
     """Convert distances from the centers of cells to boxes, float32 [N, rows, columns, 4], in cells."""
     rows, columns = (tf.range(tf.cast(tf.shape(edges)[axis], tf.float32)) + 0.5 for axis in (1, 2))
@@ -96,12 +111,13 @@ def _as_boxes(edges: tf.Tensor) -> tf.Tensor:
     return tf.stack([x - left, y - top, x + right, y + bottom], axis=3)
 
 
-def _focal_loss(logits: tf.Tensor, heat: tf.Tensor) -> tf.Tensor:
-    """The penalty-reduced focal loss of CenterNet, per object."""
+def _focal_loss(logits: tf.Tensor, heat: tf.Tensor, ignored: tf.Tensor) -> tf.Tensor:
+    """The penalty-reduced focal loss of CenterNet, per object; cells that are ``ignored`` are not background."""
     p = tf.sigmoid(logits)
     is_middle = heat > 1 - _EPSILON
     positive = tf.square(1 - p) * tf.nn.softplus(-logits)
     negative = tf.pow(1 - tf.minimum(heat, 1.0), 4.0) * tf.square(p) * tf.nn.softplus(logits)
+    negative = tf.where(ignored, 0.0, negative)
     objects = tf.reduce_sum(tf.cast(is_middle, tf.float32))
     return tf.reduce_sum(tf.where(is_middle, positive, negative)) / tf.maximum(objects, 1.0)
 

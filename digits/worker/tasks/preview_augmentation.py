@@ -90,8 +90,7 @@ def _picture(pixels: NDArray[np.uint8], value: Any, target: TargetSpec, label: s
     if target.spatial == "image":
         return structs.replace(picture, target=_uri(np.asarray(value).clip(0, 255).round().astype(np.uint8)))
     if target.spatial == "boxes":
-        rows = value[value[:, 4] >= 0].tolist()
-        boxes = [Box(**asdict(item)) for item in outlines(rows, target, width, height)]
+        boxes = [Box(**asdict(item)) for item in outlines(value.tolist(), target, width, height)]
         return structs.replace(picture, boxes=boxes)
     if pixels.shape[2] not in (1, 3):
         return structs.replace(picture, width=images.side_by_side(pixels).shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -113,6 +114,32 @@ def test_records_contain_the_features_of_other_programs(site: Site, table: Path)
     assert record.features["image/object/bbox/ymax"][0] == pytest.approx(bottom / 32)
     assert record.features["image/object/class/text"][0].decode() == line.split(",")[5]
     assert record.target(about.target)[0, :4] == pytest.approx([left / 2, top, right / 2, bottom])
+
+
+def test_regions_to_ignore_are_drawn_but_not_counted(site: Site, table: Path) -> None:
+    annotations = [
+        {
+            "id": number,
+            "image_id": number % 6,
+            "category_id": 1,
+            "bbox": [4, 4, 20, 20],
+            "iscrowd": number // 6,
+        }
+        for number in range(12)
+    ]
+    coco = {
+        "images": [{"id": number, "file_name": f"{number}.png"} for number in range(6)],
+        "annotations": annotations,
+        "categories": [{"id": 1, "name": "thing"}],
+    }
+    path = table.with_name("crowds.json")
+    path.write_text(json.dumps(coco))
+    dataset = create(site, path, pct_val=0)
+    assert site.wait_for_end(dataset) == "Done"
+    explored = site.get(f"/datasets/images/detection/explore?job_id={dataset}").text
+    assert explored.count('class="box"') == explored.count('class="box ignored"') == 6
+    assert "1 thing" in explored and "2 thing" not in explored
+    assert "<bdi>ignored</bdi>" in explored
 
 
 def test_the_form_returns_with_the_errors_of_its_fields(site: Site, table: Path) -> None:

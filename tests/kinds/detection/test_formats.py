@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from digits.data.images import Geometry
 from digits.data.sources import Plan, UnusableSource
+from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import kitti, reader, voc, yolo
 from digits.kinds.detection.formats import detect, open_annotations
 from digits.kinds.detection.label_files import InvalidAnnotation
@@ -172,25 +174,39 @@ def test_kitti_has_default_classes_regions_to_ignore_and_small_boxes(folder: Pat
         (folder / "labels" / f"{name}.txt").write_text("\n".join(lines))
     found = plan(folder, folder / "labels", pct_val=33)
     assert found.target.names == ["truck", "person"]
-    assert len(boxes_of(found)["a.png"] if "a.png" in boxes_of(found) else boxes_of(found)["b.png"]) == 2
-    assert [len(boxes) for boxes in boxes_of(found, "val").values()] == [
-        1
-    ]  # the pedestrian is 10 pixels wide
+    ignored = [[1, 1, 9, 9, IGNORED_BOX], [5, 5, 35, 35, IGNORED_BOX]]
+    objects = [[0, 0, 30, 30, 0], [5, 5, 15, 35, 1]]
+    assert all(sorted(boxes) == sorted(ignored + objects) for boxes in boxes_of(found).values())
+    (boxes,) = boxes_of(found, "val").values()
+    small = [*objects[1][:4], IGNORED_BOX]  # the pedestrian is 10 pixels wide
+    assert sorted(boxes) == sorted([*ignored, objects[0], small])
+    assert found.counts(found.splits["val"], [0]).tolist() == [1, 0]
     assert any("6 objects marked as difficult, crowd or don’t care" in text for text in found.warnings)
-    assert "1 validation object smaller than 25 pixels: not used." in found.warnings
-    small = plan(folder, folder / "labels", pct_val=33, val_min_box_size=0)
-    assert [len(boxes) for boxes in boxes_of(small, "val").values()] == [2]
+    assert "1 validation object smaller than 25 pixels: ignored." in found.warnings
+    all_sizes = plan(folder, folder / "labels", pct_val=33, val_min_box_size=0)
+    assert sorted(*boxes_of(all_sizes, "val").values()) == sorted(ignored + objects)
 
 
 def test_difficult_and_crowd_objects_are_ignored(folder: Path) -> None:
     for name, objects in OBJECTS.items():
         more = "<difficult>1</difficult>" if name == "b" else "<difficult>0</difficult>"
         (folder / "labels" / f"{name}.xml").write_text(voc_file(objects, more))
-    assert boxes_of(plan(folder, folder / "labels")) == {**ALL, "b.png": []}
+    expected = {**ALL, "b.png": [[*ALL["b.png"][0][:4], IGNORED_BOX]]}
+    assert boxes_of(plan(folder, folder / "labels")) == expected
     crowd = coco_file()
     crowd["annotations"][2]["iscrowd"] = 1
     (folder / "crowd.json").write_text(json.dumps(crowd))
-    assert boxes_of(plan(folder, folder / "crowd.json")) == {**ALL, "b.png": []}
+    found = plan(folder, folder / "crowd.json")
+    assert boxes_of(found) == expected
+    # Not a region to ignore for other classes.
+    assert boxes_of(plan(folder, folder / "crowd.json", classes=["cat"]))["b.png"] == []
+    split = found.splits["train"]
+    features = found.features(
+        split, split.files.index("b.png"), Geometry((WIDTH, HEIGHT), WIDTH, HEIGHT, "squash")
+    )
+    assert features["target/boxes"][:5] == [0, 0, 8, 4, IGNORED_BOX]
+    assert features["image/object/class/label"] == []
+    assert found.target.describe(split.targets[split.files.index("b.png")]) == "no objects"
 
 
 def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> None:

@@ -56,6 +56,19 @@ near(of(wrong), (2 / 3 + 1) / 2, (2 / 3 + 1) / 2)
 other = perfect.copy()
 other[0, 1, 5] = 2
 near(of(other), 0.5, 0.5)
+# A region to ignore around that false positive: it is neither right nor wrong. Objects in a region still count.
+ignoring = y.copy()
+ignoring[2, 1] = [0, 0, 12, 12, -2]
+near(of(wrong, true=ignoring), 1, 1)
+near(of(perfect, true=ignoring), 1, 1)
+ignoring[1, 1] = [0, 0, 40, 40, -2]
+near(of(perfect, true=ignoring), 1, 1)
+near(of(other, true=ignoring), 0.5, 0.5)
+wrong[2, 0, :4] = [20, 20, 29, 29]  # beside the region
+near(of(wrong, true=ignoring), (2 / 3 + 1) / 2, (2 / 3 + 1) / 2)
+only = np.full_like(y, -1)
+only[:, 0] = [0, 0, 12, 12, -2]
+near(of(perfect, true=only), 0, 0)
 assert metrics.record_values(tf.zeros([3, 7]), tf.constant(y)) is None
 
 targets = Targets(target)

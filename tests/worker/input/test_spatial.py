@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from digits.core.recipe import Augment
-from digits.data.target import IGNORED, Spatial
+from digits.data.target import IGNORED, IGNORED_BOX, Spatial
 
 pytestmark = pytest.mark.tensorflow
 
@@ -74,6 +74,20 @@ def test_boxes_move_with_their_objects(in_child: Any, settings: dict[str, Any]) 
         np.testing.assert_allclose(
             box[:4], bounds(image[..., 0] > 127), atol=1.2 if "scale" in settings else 1e-3
         )
+
+
+def test_regions_to_ignore_move_like_objects_but_stay_when_barely_visible(in_child: Any) -> None:
+    *_, boxes = scene()
+    ignored = boxes.copy()
+    ignored[:, 1, 4] = IGNORED_BOX
+    settings = {"flip": "fliplr", "pad_crop": 3}
+    y = in_child(_prepared, "boxes", boxes, settings)[1]
+    moved = in_child(_prepared, "boxes", ignored, settings)[1]
+    assert np.array_equal(moved[..., :4], y[..., :4]) and (moved[:, 1, 4] == IGNORED_BOX).all()
+    edge = np.full((COUNT, 3, 5), -1, np.float32)
+    edge[:, 0], edge[:, 1] = (0, 0, 10, 10, 1), (0, 0, 10, 10, IGNORED_BOX)
+    *_, cropped = in_child(_prepared, "boxes", edge, {}, 8)
+    assert (cropped[:, [0, 2]] == -1).all() and (cropped[:, 1] == (0, 0, 2, 2, IGNORED_BOX)).all()
 
 
 def test_target_images_move_with_their_images(in_child: Any) -> None:

@@ -36,10 +36,16 @@ def _results(strength: float) -> dict[str, Any]:
         tape.watch(logits)
         loss = detection_loss(logits, edges, y, 4)
     nothing = detection_loss(scores, edges, np.full_like(y, -1), 4)
+    ignoring = y.copy()
+    ignoring[0, 1, 4] = -2
+    with tf.GradientTape() as ignoring_tape:
+        ignoring_tape.watch(logits)
+        ignored = detection_loss(logits, edges, ignoring, 4)
     return {
         "loss": float(loss),
         "gradient": tape.gradient(loss, logits).numpy(),
         "nothing": float(nothing),
+        "ignoring": ignoring_tape.gradient(ignored, logits).numpy(),
         "boxes": decode_boxes(scores, edges, 4, count=5).numpy(),
         "more": decode_boxes(scores, edges, 4, count=200).shape.as_list(),
     }
@@ -58,3 +64,13 @@ def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_child):
     assert np.isfinite(wrong["gradient"]).all() and np.isfinite(result["nothing"])
     # The score at the center must increase; that of the other class must not.
     assert wrong["gradient"][0, 3, 3, 1] < 0 < wrong["gradient"][0, 3, 3, 0]
+
+
+def test_regions_to_ignore_are_neither_objects_nor_background(in_child):
+    gradient = in_child(_results, 8.0)["ignoring"][0]
+    region = np.zeros(gradient.shape[:2], bool)
+    region[5:6, 4:8] = True  # 16 to 30 and 20 to 24 pixels
+    assert not gradient[region].any()
+    # The other object is still learned, and the rest is background.
+    assert gradient[3, 3, 1] < 0
+    assert (gradient[~region][:, 0] > 0).all()
