@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.runtime import short_tasks
 from tests.site import Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
@@ -53,9 +54,15 @@ def test_the_form_shows_augmented_images_of_the_dataset(site: Site) -> None:
 def test_newer_settings_end_the_preview_of_the_same_form(site: Site) -> None:
     dataset = site.dataset()
     assert site.wait_for_end(dataset) == "Done"
+    # Without a free slot, no preview can finish before the others are requested.
+    ledger = site.services.ledger
+    held = list(iter(lambda: ledger.reserve_slot(short_tasks.POOL), None))
     previews = [
         gevent.spawn(ask, site, dataset, aug_noise=noise, form="one") for noise in ("0.1", "0.2", "0.3")
     ]
+    site.wait(lambda: all(item.ready() for item in previews[:2]))
+    for allocation in held:
+        ledger.release(allocation)
     *outdated, latest = [item.get(timeout=60) for item in previews]
     assert latest.status_code == 200
     assert [answer.status_code for answer in outdated] == [409, 409]
