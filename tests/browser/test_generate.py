@@ -52,7 +52,7 @@ def test_a_grid_of_images_from_a_seed_and_from_own_vectors(
     assert download.value.suggested_filename == "generated-5.png"
     check_accessibility(page)
 
-    panel.get_by_text("Own latent vectors").click()
+    panel.get_by_text("Custom latent vectors").click()
     panel.get_by_label("One vector on each line").fill("1 0 0 0\n0, 1, 0, 0")
     panel.get_by_label("Interpolate").check()
     panel.get_by_role("button", name="Generate", exact=True).click()
