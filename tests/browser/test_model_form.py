@@ -254,7 +254,7 @@ def test_fine_tuning_is_submitted_only_if_visible(page: Page, dataset):
 def test_a_check_shows_errors_at_their_fields(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
 ):
-    page_faults.allow(r"/models/preflight$")
+    page_faults.allow(r"/models/(preflight|augmentation-preview)$")
     page.goto(NEW_MODEL)
     page.locator("#augmentation summary").click()
     page.get_by_label("Zoom").fill("7")
