@@ -38,7 +38,7 @@ def test_a_folder_is_uploaded_and_becomes_a_dataset(
     check_accessibility(page)
     page.get_by_role("button", name="Delete uploaded bars.tar").click()
     page.get_by_role("button", name="Delete", exact=True).click()
-    expect(page.get_by_text("No uploads")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("uploaded bars.tar"))).to_have_count(0)
     assert not server_folder.exists()
 
 
