@@ -139,11 +139,13 @@ class EarlyStopping(Struct, kw_only=True, frozen=True):
 class CheckDataset(Recipe, tag="check-dataset"):
     """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core.
 
-    Without ``appearance``, images are compared, but not judged by their look.
+    Without ``appearance``, images are compared, but not judged by their look. Without ``counts``, groups are not
+    judged by their number of images.
     """
 
     dataset: str
     appearance: bool = True
+    counts: bool = True
     processes: Positive | None = None
 
 

@@ -36,6 +36,8 @@ UPSCALED_AREA = 4
 # The aspect ratio of a source differs from that of the dataset's images by this factor.
 ODD_ASPECT = 3.0
 FEW_IMAGES = 10
+# The page of a dataset shows the counts of so few groups side by side.
+FEW_GROUPS = 10
 IMBALANCE = 10
 PLAIN_MODES = ("", "L", "RGB")
 
@@ -95,10 +97,12 @@ def find(
     seconds: float = 0.0,
     *,
     appearance: bool = True,
+    counts: bool = True,
 ) -> Result:
     """Return the findings from the ``statistics`` and ``groups`` of the records of each split, most severe first.
 
-    Without ``appearance``, findings about how images look are omitted.
+    Without ``appearance``, findings about how images look are omitted; without ``counts``, those about the number of
+    images in each group.
     """
     table = _join(statistics, groups)
     collected = _Collected(table)
@@ -107,7 +111,9 @@ def find(
         _find_near_duplicates(collected)
         _find_unusual_pixels(collected)
         _find_unusual_sources(collected, manifest)
-    _find_unusual_groups(collected, manifest)
+    if counts:
+        _find_unusual_counts(collected, manifest)
+    _find_similar_names(collected, manifest)
     _find_skipped(collected, manifest)
     order = sorted(
         range(len(collected.findings)), key=lambda at: _SEVERITIES.index(collected.findings[at].severity)
@@ -356,7 +362,7 @@ def _add_single(
 # Groups
 
 
-def _find_unusual_groups(collected: _Collected, manifest: Manifest) -> None:
+def _find_unusual_counts(collected: _Collected, manifest: Manifest) -> None:
     train = manifest.splits.get("train")
     counts = np.array(train.counts if train else [], np.int64)
     few = np.flatnonzero(counts < FEW_IMAGES)
@@ -379,10 +385,13 @@ def _find_unusual_groups(collected: _Collected, manifest: Manifest) -> None:
             extremes,
             "imbalance",
             "Imbalanced training images",
-            f"The largest group has {counts.max():,} training images, and the smallest {counts.min():,}. Class "
-            "balancing in the settings of a training helps.",
+            f"The largest group has {counts.max():,} training images, and the smallest {counts.min():,}. Balancing, a "
+            "setting of new models, may help.",
             "info",
         )
+
+
+def _find_similar_names(collected: _Collected, manifest: Manifest) -> None:
     _add_groups(
         collected,
         manifest,
@@ -512,7 +521,7 @@ def _record_array(table: _Table, members: list[_Members]) -> NDArray[Any]:
 def _histograms(table: _Table, manifest: Manifest, appearance: bool) -> list[Histogram]:
     histograms = _image_histograms(table.rows) if appearance else []
     train = manifest.splits.get("train")
-    if train and len(train.counts) > 1:
+    if train and len(train.counts) > FEW_GROUPS:
         counts = np.array(train.counts, np.float64)
         edges = np.unique(np.linspace(0, counts.max() + 1, _BINS + 1).round())
         histograms.append(_histogram("Training images per group", "", "", counts, edges))
@@ -536,6 +545,11 @@ def _image_histograms(rows: Statistics) -> list[Histogram]:
 
 
 def _histogram(title: str, unit: str, filter: str, values: NDArray[Any], edges: Any) -> Histogram:
+    """Count the ``values`` between ``edges``, which also limit them; equal values are one bin without width."""
+    if len(values) and np.all(values == values[0]):
+        return Histogram(
+            title=title, unit=unit, filter=filter, edges=[float(values[0])] * 2, counts=[len(values)]
+        )
     edges = np.asarray(edges, np.float64)
     counts, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
     used = np.flatnonzero(counts)

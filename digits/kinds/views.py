@@ -52,6 +52,11 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def describe_images(width: int, height: int, channels: int) -> str:
+    """Return the size and color mode of images with one or three ``channels``, such as ``28×28 grayscale``."""
+    return f"{width}×{height} {'grayscale' if channels == 1 else 'color'}"
+
+
 # Blending images would blend masks, boxes or other targets in the image.
 UNBLENDED = tuple(name for name in TRANSFORMATIONS if name not in ("mixup", "cutmix"))
 
@@ -86,7 +91,7 @@ class Views(Generic[AnyRecipe]):
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
 
     Without ``checks_appearance``, health checks compare records, but do not judge how they look, because they are not
-    photos.
+    photos. Without ``checks_counts``, they do not judge the counts of the groups, such as ranges of a number.
 
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """
@@ -108,6 +113,7 @@ class Views(Generic[AnyRecipe]):
     records = "images"
     shows_images = True
     checks_appearance = True
+    checks_counts = True
     has_input = False
     takes_image = True
     annotation_format = ""
@@ -129,6 +135,12 @@ class Views(Generic[AnyRecipe]):
             name for word in words for name in metrics if name == word or (word in name and word != "loss")
         ]
         return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
+
+    def describe_input(self, manifest: Manifest) -> str:
+        """Return the size and type of a model's input, such as ``28×28 grayscale``."""
+        if manifest.dtype != "uint8":
+            return f"{manifest.height}×{manifest.width}×{manifest.channels} numbers"
+        return describe_images(manifest.width, manifest.height, manifest.channels)
 
     def describe_dataset(self, manifest: Manifest) -> str:
         """A few words on the targets for lists, such as ``10 classes``."""

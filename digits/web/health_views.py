@@ -210,4 +210,6 @@ def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
             }
         )
     words = "groups" if not item.filter else "images"
+    if item.edges[0] == item.edges[-1]:
+        return {"title": item.title, "unit": item.unit, "value": f"{item.edges[0]:.3g}", "words": words}
     return {"title": item.title, "unit": item.unit, "bins": bins, "words": words}

@@ -28,7 +28,10 @@ def views_of(kind: Kind) -> Views[Any]:
 
 def health_check(job: DatasetJob) -> CheckDataset:
     """Return the recipe of the health check of a dataset."""
-    return CheckDataset(dataset=str(job.folder), appearance=views_of(job.data_kind).checks_appearance)
+    views = views_of(job.data_kind)
+    return CheckDataset(
+        dataset=str(job.folder), appearance=views.checks_appearance, counts=views.checks_counts
+    )
 
 
 def add_kinds(app: Flask) -> None:

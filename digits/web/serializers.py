@@ -21,6 +21,7 @@ from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, last_metric
 from digits.kinds.versions import CreateVersion
+from digits.kinds.views import describe_images
 from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
 from digits.web.offload import in_turns
@@ -153,6 +154,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "labels": manifest.target.labels,
         "groups": manifest.groups,
         "target_names": manifest.target.names,
+        "input": views.describe_input(manifest),
         "about": views.describe_dataset(manifest),
         "tiles": views.tiles(manifest),
         "splits": {
@@ -295,6 +297,7 @@ def model(job: ModelJob) -> dict[str, Any]:
             "channels": manifest.channels if manifest else None,
             "dtype": manifest.dtype if manifest else None,
             "labels": manifest.target.labels if manifest else [],
+            "input": views_of(parent.data_kind).describe_input(manifest) if parent and manifest else "",
             "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },
         **_network(job),
@@ -371,16 +374,13 @@ def _detail(job: Job) -> str:
         return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
     if not isinstance(job, DatasetJob):
         return ""
-    shape = f"{job.recipe.width}×{job.recipe.height} {'grayscale' if job.recipe.channels == 1 else 'color'}"
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
-        return shape
-    images = sum(split.count for split in manifest.splits.values())
+        return describe_images(job.recipe.width, job.recipe.height, job.recipe.channels)
+    count = sum(split.count for split in manifest.splits.values())
     views = views_of(job.data_kind)
-    if manifest.dtype != "uint8":
-        shape = f"{manifest.height}×{manifest.width}×{manifest.channels} numbers"
-    parts = [shape] if views.shows_images else []
-    return " · ".join([*parts, views.describe_dataset(manifest), f"{images:,} {views.records}"])
+    about = views.describe_input(manifest), views.describe_dataset(manifest)
+    return " · ".join([*about, f"{count:,} {views.records}"])
 
 
 def _optimizer(job: ModelJob) -> str:

@@ -68,7 +68,26 @@ def test_records_that_are_not_photos_are_only_compared() -> None:
     groups = {"train": np.zeros(4, np.int32)}
     found = health_findings.find(manifest_of({"train": [4, 0]}, ["a", "b"]), splits, groups, appearance=False)
     assert {item.id for item in found.health.findings} == {"exact_duplicates", "few_images"}
-    assert [item.title for item in found.health.histograms] == ["Training images per group"]
+    assert not found.health.histograms
+
+
+def test_counts_of_groups_are_judged_if_wanted_and_drawn_if_many() -> None:
+    names = [f"group {number}" for number in range(11)] + ["Group 1"]
+    manifest = manifest_of({"train": [40, 20, *[1] * 10]}, names)
+    splits, groups = {"train": rows(*[{}] * 70)}, {"train": np.zeros(70, np.int32)}
+    judged = health_findings.find(manifest, splits, groups)
+    assert {item.id for item in judged.health.findings} == {"few_images", "imbalance", "similar_names"}
+    (counts,) = (item for item in judged.health.histograms if item.title == "Training images per group")
+    assert sum(counts.counts) == 12
+    found = health_findings.find(manifest, splits, groups, counts=False)
+    assert {item.id for item in found.health.findings} == {"similar_names"}
+
+
+def test_equal_values_are_a_bin_without_width() -> None:
+    result = check(train=rows({}, {}, {"brightness": 7}))
+    shown = {item.filter: (item.edges, item.counts) for item in result.health.histograms}
+    assert shown["source_size"] == ([32.0, 32.0], [3]) and shown["aspect"] == ([1.0, 1.0], [3])
+    assert sum(shown["brightness"][1]) == 3 and len(shown["brightness"][1]) > 1
 
 
 def test_a_copy_in_two_splits_is_removed_from_train() -> None:
@@ -133,7 +152,7 @@ def test_unusual_images_are_found(finding_id: str, change: dict[str, Any]) -> No
 def test_unknown_source_sizes_are_not_findings() -> None:
     result = check(train=rows({"width": 0, "height": 0, "mode": 0}))
     assert not {"tiny_sources", "odd_aspect", "odd_mode"} & {item.id for item in result.health.findings}
-    assert [item.filter for item in result.health.histograms] == ["brightness", ""]
+    assert [item.filter for item in result.health.histograms] == ["brightness"]
 
 
 def test_groups_are_compared() -> None:

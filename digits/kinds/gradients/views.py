@@ -33,6 +33,7 @@ class Views(RegressionViews):
     transformations = ("mean", "noise", "cutout")
     has_input = True
     checks_appearance = False
+    checks_counts = False
 
     def describe_dataset(self, manifest: Manifest) -> str:
         return "gradients"

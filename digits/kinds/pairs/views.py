@@ -43,6 +43,9 @@ class Views(views.Views[CreatePairs]):
     checks_appearance = False
     takes_image = False
 
+    def describe_input(self, manifest: Manifest) -> str:
+        return views.describe_images(manifest.width, manifest.height, manifest.channels // len(INPUTS))
+
     def describe_dataset(self, manifest: Manifest) -> str:
         return "same or different"
 

@@ -16,6 +16,7 @@ class Views(views.Views[CreateRegression]):
 
     group = "range"
     groups = "ranges"
+    checks_counts = False
     distribution = "Target distribution"
     charts = (
         views.Chart("error", "Error", ("mae", "rmse")),

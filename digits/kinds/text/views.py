@@ -37,6 +37,9 @@ class Views(ClassificationViews):
         found = [text for text in record.features.get(TEXT_FEATURE, []) if isinstance(text, bytes)]
         return {"text": found[0].decode("utf-8", "replace") if found else ""}
 
+    def describe_input(self, manifest: Manifest) -> str:
+        return f"{manifest.width:,} characters"
+
     def describe_dataset(self, manifest: Manifest) -> str:
         return f"{super().describe_dataset(manifest)} of texts"
 

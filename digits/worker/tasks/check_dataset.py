@@ -50,7 +50,9 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
         raise _damaged(error) from error
     events.append(Progressed(1.0, None, "Searching for duplicates"))
     seconds = round(time.monotonic() - started, 3)
-    result = health_findings.find(manifest, statistics, groups, seconds, appearance=recipe.appearance)
+    result = health_findings.find(
+        manifest, statistics, groups, seconds, appearance=recipe.appearance, counts=recipe.counts
+    )
     try:
         health.save(job_folder, result.health, result.records, statistics)
     except OSError as error:

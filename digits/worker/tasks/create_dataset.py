@@ -299,11 +299,13 @@ class Creation:
             if before and not after
         ]
         if lost:
-            self._report.warn(f"No usable train image is left in: {', '.join(lost)}.")
+            self._report.warn(f"No usable training image is left in: {', '.join(lost)}.")
         in_train = _digests(written["train"])
         for name in SPLITS[1:]:
             if name in written and (same := int(np.isin(_digests(written[name]), in_train).sum())):
-                self._report.warn(f"{same:,} {name} images are identical to train images.")
+                split = {"val": "validation", "test": "test"}[name]
+                verb = "is" if same == 1 else "are"
+                self._report.warn(f"{count_of(same, f'{split} image')} {verb} identical to training images.")
 
     def _save_skipped(self, skipped: list[Unusable]) -> None:
         text = io.StringIO()

@@ -279,7 +279,7 @@ def test_separate_folders_become_separate_splits(job: Path, tmp_path: Path) -> N
     }
     warnings = [event.message for event in made.of(events.Warned)]
     assert any("strange" in message for message in warnings)
-    assert "9 val images are identical to train images." in warnings
+    assert "9 validation images are identical to training images." in warnings
 
 
 def truncated(path: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_class_that_loses_all_images_is_named(job: Path, source: Path) -> None
         path.write_bytes(b"")
     made = make(job, recipe(source, max_unusable_percent=50))
     assert made.manifest.splits["train"].counts[0] == 0
-    assert "No usable train image is left in: blue." in [event.message for event in made.of(events.Warned)]
+    assert "No usable training image is left in: blue." in [event.message for event in made.of(events.Warned)]
 
 
 def test_at_least_two_classes_must_remain(job: Path, source: Path) -> None:
