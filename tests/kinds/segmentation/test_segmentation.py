@@ -63,7 +63,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert re.search(r'class="mask" src="[^"]*/records/train/0/target', page)
     assert "2 classes" in site.get("/").text
     explored = site.get(f"/datasets/images/segmentation/explore?job_id={dataset}").text
-    assert "background, foreground" in explored and "/target" in explored
+    assert "foreground, background" in explored and "/target" in explored
 
     model = site.post(
         "/models/images/segmentation.json",
