@@ -203,10 +203,15 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left_behind_by_module(temporary_folder: None) -> Iterator[None]:
-    """Fail a module whose shared fixtures leave a process, connection or file behind; end that process."""
+    """Fail a module whose shared fixtures leave a process, connection or file behind; end that process.
+
+    Also fail one that imports TensorFlow, whose threads make the forks of later tests hang: see `in_child`.
+    """
     before = Leftovers.now()
+    had_tensorflow = "tensorflow" in sys.modules
     yield
     _check(before.since(shared=False))
+    assert had_tensorflow or "tensorflow" not in sys.modules, "the tests of this module imported TensorFlow"
 
 
 @pytest.fixture(autouse=True)

@@ -86,10 +86,11 @@ def best_of(snapshots: Iterable[Snapshot], metric: str) -> Snapshot | None:
 def choose_metric(primary: str, metrics: Iterable[str]) -> str:
     """Return the default metric for the best snapshot: ``primary`` or a metric named after it, else the loss.
 
-    ``metrics`` are the names of the validation metrics. Return an empty string if they contain neither.
+    ``metrics`` are the names of the validation metrics. Return an empty string if they contain neither, or without
+    ``primary``.
     """
     names = list(metrics)
-    candidates = [primary, *(name for name in names if primary and primary in name.lower()), LOSS]
+    candidates = [primary, *(name for name in names if primary in name.lower()), LOSS] if primary else []
     return next((name for name in candidates if name in names), "")
 
 

@@ -91,14 +91,16 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
         return f"{shown}, … ({len(numbers):,} numbers)" if more > 0 else shown
 
     def _describe_spatial(self, value: NDArray[Any]) -> str:
-        """The names of the classes of a mask, smallest area first, the numbers of objects of each class, or nothing for an image."""
+        """The classes of a mask, smallest area first; the number of objects of each class; nothing for an image."""
         if self.spatial == "image":
             return ""
         found = value.ravel() if self.spatial == "mask" else value.reshape(-1, 5)[:, 4]
         indexes, counts = np.unique(
             found[(found >= 0) & (found < len(self.names))].astype(int), return_counts=True
         )
-        if self.spatial == "mask":  # the smallest first: a caption has little space, and most pixels are background
+        if (
+            self.spatial == "mask"
+        ):  # the smallest first: a caption has little space, and most pixels are background
             return ", ".join(self.names[index] for index in indexes[np.argsort(counts)]) or "no classes"
         objects = (f"{count} {self.names[index]}" for index, count in zip(indexes, counts, strict=True))
         return ", ".join(objects) or "no objects"

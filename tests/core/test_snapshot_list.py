@@ -123,6 +123,7 @@ def test_a_folder_without_snapshots_has_none(tmp_path: Path) -> None:
         ("r2", ["loss", "mae", "rmse", "r2"], "r2"),
         ("loss", ["accuracy", "loss"], "loss"),
         ("r2", [], ""),
+        ("", ["accuracy", "loss"], ""),
     ],
 )
 def test_the_default_metric_is_that_of_the_kind_or_the_loss(

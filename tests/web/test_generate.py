@@ -82,7 +82,9 @@ def test_models_generate_images_from_latent_vectors(site: Site) -> None:
     dataset = site.dataset(resize_width=16, resize_height=16, resize_channels=1, seed=1)
     assert site.wait_for_end(dataset) == "Done"
     model = train(site, dataset, CONDITIONAL)
-    assert 'id="generate-panel"' in site.get(f"/models/{model}").text
+    page = site.get(f"/models/{model}").text
+    assert 'id="generate-panel"' in page
+    assert "Epoch 1" in page and "(best)" not in page
 
     found = generate(site, job_id=model, rows=2, columns=4, seed=3).get_json()
     classes = len(found["classes"])

@@ -40,7 +40,8 @@ class Checkpoints:
     """Saves the state of a training in its job's folder and decides which snapshot is the best one.
 
     The best snapshot is the one with the best ``recipe.best_metric``. If that is unset, the kind's ``primary`` metric
-    is used if the network reports it, else the loss, and only snapshots saved at the regular interval compete.
+    is used if the network reports it, else the loss, and only snapshots saved at the regular interval compete. If both
+    are empty, there is no best snapshot.
 
     ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
     ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.

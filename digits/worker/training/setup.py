@@ -47,7 +47,8 @@ class Setup:
     """A training before its first step, as ``recipe`` describes it.
 
     The constructor opens the dataset. `build` or `build_lazily` then builds the network and sets ``training``,
-    ``evaluation`` (None without validation) and ``activations`` (None unless their histograms are wanted).
+    ``evaluation`` (None without validation), ``activations`` (None unless their histograms are wanted) and
+    ``generates_images`` (from latent vectors).
 
     ``config`` describes devices, precision and batches; `build` may adapt it to the network. With
     ``measures_labels``, the steps also measure the cross-entropy over the classes. Raises UserFault for an unusable
@@ -57,6 +58,7 @@ class Setup:
     training: Training
     evaluation: Evaluation | None = None
     activations: Activations | None = None
+    generates_images = False
 
     def __init__(
         self,
@@ -111,6 +113,7 @@ class Setup:
     def _build(self, board: TensorBoardLog) -> None:
         net = self._network()
         shown, fault = inference.trace_for_display(net, self.store)
+        self.generates_images = shown.latent > 0
         self.config = self.config.supported_by(shown.built.tower)
         if self.recipe.numerics_checks and self.config.compiled:
             self.config = dataclasses.replace(self.config, compiled=False)

@@ -84,7 +84,8 @@ class Trainer:
         self._setup, self._reports = setup, reports
         self._timeline, self._learning_rate = setup.timeline, setup.learning_rate
         self._training = setup.training
-        primary = kind_named(setup.data.manifest.kind).metric
+        # No metric compares generated images with those of the dataset: the latest snapshot is the default.
+        primary = "" if setup.generates_images else kind_named(setup.data.manifest.kind).metric
         self._checkpoints = Checkpoints(setup.recipe, setup.job_folder, setup.events, primary, reports.flush)
         self._validation = _validation(setup)
         self._rows = MetricRows()
