@@ -31,6 +31,20 @@ class Columns:
     classes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ParquetTable:
+    """The rows of a file as text, with their numbers from 1.
+
+    ``image`` is the column of images; empty if the file has none. Its cells are names in `ParquetImages`. ``is_whole``:
+    these are all rows. Iteration raises UnusableSource.
+    """
+
+    columns: list[str]
+    image: str
+    rows: Iterator[tuple[int, list[str]]]
+    is_whole: bool
+
+
 class _Rows:
     """A forward reader of one column of a file."""
 
@@ -152,6 +166,77 @@ def labels(path: Path, columns: Columns) -> Iterator[str]:
                     yield _class_name(value, columns.classes)
         except ValueError as error:
             raise UnusableSource(f"{show(path.name)}, row {row:,}: {_first_line(error)}.") from error
+
+
+def read_table(path: Path, max_rows: int) -> ParquetTable:
+    """Return the first ``max_rows`` of a file as text; raises UnusableSource.
+
+    Of several columns of images, only the first one can be used. Class indexes become names, and lists are joined by
+    vertical bars.
+    """
+    with _open(path) as file:
+        schema, count = file.schema_arrow, file.metadata.num_rows
+    image = next((name for name in schema.names if _is_image(schema.field(name).type)), "")
+    return ParquetTable(schema.names, image, _text_rows(path, schema, image, max_rows), count <= max_rows)
+
+
+def in_row_order(names: list[str]) -> list[int]:
+    """Return the places of ``names`` in `ParquetImages` in the order in which reading is fast."""
+
+    def row(place: int) -> tuple[str, int]:
+        path, _, number = names[place].rpartition(":")
+        return path, int(number)
+
+    return sorted(range(len(names)), key=row)
+
+
+def _text_rows(path: Path, schema: Any, image: str, max_rows: int) -> Iterator[tuple[int, list[str]]]:
+    features = _features(schema.metadata or {})
+    read = [name for name in schema.names if not _is_image(schema.field(name).type)]
+    classes = {name: _class_names(features.get(name)) for name in read}
+    row = 0
+    with _open(path) as file:
+        try:
+            for batch in file.iter_batches(batch_size=LABEL_BATCH_ROWS, columns=read, use_threads=False):
+                columns = {name: batch.column(name).to_pylist() for name in read}
+                for place in range(len(batch)):
+                    if row == max_rows:
+                        return
+                    row += 1
+                    cells = {name: _as_text(values[place], classes[name]) for name, values in columns.items()}
+                    cells[image] = f"{path.name}:{row - 1}"
+                    yield row, [cells.get(name, "") for name in schema.names]
+        except UnusableSource:
+            raise
+        except Exception as error:  # pyarrow raises various errors for damaged files
+            raise UnusableSource(f"{show(path.name)}, after row {row:,}: {_first_line(error)}.") from error
+
+
+def _class_names(feature: Any) -> tuple[str, ...]:
+    """The names of class indexes, or of lists of them; empty for other features."""
+    if isinstance(feature, list):
+        return _class_names(feature[0]) if feature else ()
+    if not isinstance(feature, dict):
+        return ()
+    names = feature.get("names")
+    return tuple(map(str, names)) if isinstance(names, list) else _class_names(feature.get("feature"))
+
+
+def _as_text(value: Any, classes: tuple[str, ...]) -> str:
+    if isinstance(value, list):
+        return "|".join(_as_text(item, classes) for item in value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(classes):
+        return classes[value]
+    return cell_text(value)
+
+
+def cell_text(value: Any) -> str:
+    """Return a value as the text of a table's cell: truth values as 1 and 0, and nothing for other types."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, list):
+        return "|".join(map(cell_text, value))
+    return str(value).strip() if isinstance(value, (str, int, float)) else ""
 
 
 def _class_name(value: Any, classes: tuple[str, ...]) -> str:

@@ -1,12 +1,18 @@
-"""Read CSV files that list images, and divide their rows into splits."""
+"""Read tables that list images, and divide their rows into splits.
+
+A table is a CSV file, a file of JSON lines (``.jsonl``), or a Parquet file, which can also contain the images.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import itertools
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
@@ -14,6 +20,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data import parquet
 from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
 from digits.data.sources import UnusableSource, count_of, listed, path_below, show, split_counts
@@ -22,7 +29,8 @@ MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 MAX_LINES_SHOWN = 5
 MAX_FOLDERS_KEPT = 10_000
-IMAGE_COLUMN = "image"
+IMAGE_COLUMNS = ("image", "file_name")
+MAX_PARQUET_ROWS = 20_000
 DELIMITERS = "\t;|,"
 MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
@@ -42,20 +50,27 @@ class Row(NamedTuple, Generic[Value]):
 
 @dataclass
 class TableFile:
-    """The beginning of a CSV file: the names of its columns, and the line numbers and cells of its rows.
+    """The beginning of a table: the names of its columns, and the line numbers and cells of its rows.
 
-    ``is_whole``: these are all rows. Iteration raises UnusableSource.
+    ``is_whole``: these are all rows. If the file contains the ``images`` itself, the cells in the column at
+    ``images_at`` are their names. Iteration raises UnusableSource.
     """
 
     path: Path
     columns: list[str]
     rows: Iterator[tuple[int, Cells]]
     is_whole: bool
+    images: parquet.ParquetImages | None = None
+    images_at: int = -1
 
     def place(self, name: str) -> int:
-        """Return the place of the column ``name``, by default ``image`` or the first one; raises UnusableSource."""
+        """Return the place of the column ``name``; raises UnusableSource.
+
+        The default is that of the images, or one called ``image`` or ``file_name``, or the first one.
+        """
         if not name:
-            return self.columns.index(IMAGE_COLUMN) if IMAGE_COLUMN in self.columns else 0
+            usual = (self.columns.index(word) for word in IMAGE_COLUMNS if word in self.columns)
+            return self.images_at if self.images else next(usual, 0)
         if name not in self.columns:
             raise UnusableSource(
                 f"{show(self.path.name)} has no column “{show(name)}”.",
@@ -67,6 +82,18 @@ class TableFile:
         """Return the places of the columns ``names``, by default all but ``image``; raises UnusableSource."""
         found = [self.place(name) for name in names]
         return found or [place for place in range(len(self.columns)) if place != image]
+
+    def images_in(self, image: int) -> parquet.ParquetImages | None:
+        """Return the images of the column ``image``; None if it contains paths."""
+        return self.images if image == self.images_at else None
+
+    def need_paths(self, image: int) -> None:
+        """Raise UnusableSource if the column ``image`` does not contain paths."""
+        if self.images_in(image):
+            raise UnusableSource(
+                f"The column “{show(self.columns[image])}” of {show(self.path.name)} contains images.",
+                "Choose a column of paths.",
+            )
 
     def parse(self, root: Path, image: int, parse: Callable[[Cells], Value]) -> Iterator[Row[Value]]:
         """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells.
@@ -85,9 +112,10 @@ class TableFile:
                     return found
                 raise
 
+        is_stored = self.images_in(image) is not None
         for line, cells in self.rows:
             try:
-                file = find(cells[image] if image < len(cells) else "")
+                file = cells[image] if is_stored else find(cells[image] if image < len(cells) else "")
                 yield Row(line, file, parse(cells))
             except ValueError as error:
                 yield Row(line, "", None, str(error))
@@ -115,15 +143,17 @@ class PathsBelow:
 
 @dataclass
 class Table:
-    """The usable rows of a table: paths of images, and their values [rows, names]."""
+    """The usable rows of a table: paths of images, or names in ``images``, and their values [rows, names]."""
 
     names: list[str]
     files: list[str]
     values: NDArray[Any]
+    images: parquet.ParquetImages | None = None
 
     def take(self, places: NDArray[np.integer[Any]]) -> Self:
         """Return the rows at ``places``."""
-        return type(self)(self.names, [self.files[place] for place in places], self.values[places])
+        files = [self.files[place] for place in places]
+        return type(self)(self.names, files, self.values[places], self.images)
 
 
 def open_table(
@@ -132,11 +162,16 @@ def open_table(
     max_bytes: int = MAX_TABLE_BYTES,
     delimiter: str = "",
 ) -> TableFile:
-    """Open the first ``max_bytes`` of a CSV file; raises UnusableSource. By default, the delimiter is detected.
+    """Open the first ``max_bytes`` of a table; raises UnusableSource. Of Parquet files, it opens 20,000 rows or all.
 
-    ``is_header`` decides about the cells of the first row. Without a header, columns are called ``column 1``,
-    ``column 2`` and so on.
+    ``is_header`` decides about the cells of the first row of a CSV file. Without a header, columns are called
+    ``column 1``, ``column 2`` and so on. By default, the delimiter is detected.
     """
+    match path.suffix.lower():
+        case ".parquet":
+            return _open_parquet(path, max_bytes)
+        case ".jsonl":
+            return _open_json_lines(path, max_bytes)
     if len(delimiter) > 1 or delimiter in {'"', "\r", "\n", "\0"}:
         raise UnusableSource(f"“{show(delimiter)}” is not a delimiter.", "Use one character.")
     lines, is_whole = open_lines(path, max_bytes)
@@ -146,7 +181,44 @@ def open_table(
     return TableFile(path, columns, rows, is_whole)
 
 
-def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Iterator[str], bool]:
+def _open_parquet(path: Path, max_bytes: int) -> TableFile:
+    max_rows = sys.maxsize if max_bytes == MAX_TABLE_BYTES else MAX_PARQUET_ROWS
+    found = parquet.read_table(path, max_rows)
+    images = parquet.ParquetImages(path.parent, found.image) if found.image else None
+    at = found.columns.index(found.image) if images else -1
+    return TableFile(path, found.columns, found.rows, found.is_whole, images, at)
+
+
+def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
+    lines, is_whole = open_lines(path, max_bytes)
+    objects = _json_objects(path, lines)
+    start = list(itertools.islice(objects, _SAMPLE_LINES))
+    columns = list(dict.fromkeys(name for _, item in start for name in item))
+    if not columns:
+        raise UnusableSource(f"{show(path.name)} is empty.")
+    rows = (
+        (line, [parquet.cell_text(item.get(name)) for name in columns])
+        for line, item in itertools.chain(start, objects)
+    )
+    return TableFile(path, columns, rows, is_whole)
+
+
+def _json_objects(path: Path, lines: Generator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects in lines that are not blank, with their line numbers."""
+    with contextlib.closing(lines):
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                item = json.loads(line)
+            except (ValueError, RecursionError):
+                item = None
+            if not isinstance(item, dict):
+                raise UnusableSource(f"{show(path.name)}, line {number}, is not a JSON object.")
+            yield number, item
+
+
+def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Generator[str], bool]:
     """Return the lines in the first ``max_bytes`` of a UTF-8 file, with their ends, and whether these are all lines.
 
     Raises UnusableSource; so does the iteration.
@@ -221,7 +293,7 @@ def is_image(cell: str) -> bool:
     return cell.strip().lower().endswith(EXTENSIONS)
 
 
-def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Iterator[str]:
+def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
     taken = 0
     with file:
         for number in itertools.count(1):

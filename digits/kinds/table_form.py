@@ -1,4 +1,4 @@
-"""The form fields of datasets whose source is a CSV file that lists images."""
+"""The form fields of datasets whose source is a table that lists images."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from digits.kinds.table_summary import suggest_tables
 AnyTableRecipe = TypeVar("AnyTableRecipe", bound=CreateFromTable)
 
 
-class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
-    """Base class of the forms that create a dataset from CSV files."""
+NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
 
-    table_train = StringField("Table", validators=[DataRequired("Enter a CSV file."), AllowedPath("file")])
+
+class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
+    """Base class of the forms that create a dataset from tables."""
+
+    table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedPath("file")])
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
     image_column = StringField("Image column", default="", validators=[Optional(), Length(max=200)])
     pct_val = required_integer("Validation split (%)", CreateFromTable, "pct_val")

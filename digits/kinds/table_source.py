@@ -1,4 +1,4 @@
-"""Datasets whose source is a CSV file that lists images: the recipe, and the plan of the splits."""
+"""Datasets whose source is a table that lists images: the recipe, and the plan of the splits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
+from digits.data.parquet import in_row_order
 from digits.data.sources import ImageFolder, Progress, SplitPlan, check_shares, show, shuffle
 from digits.data.tables import Table
 
 
 class CreateFromTable(CreateDataset, kw_only=True):
-    """Read a table of images from the CSV file ``table``.
+    """Read a table of images from the file ``table``.
 
     The paths in the column ``image_column``, by default the first, are relative to ``folder``. Columns of a table
     without a header are called ``column 1``, ``column 2`` and so on. ``val_table`` and ``test_table`` are separate
@@ -67,7 +68,11 @@ def plan_splits(
     splits = {}
     for name, part in parts.items():
         table, folder = sources.get(name, sources["train"])
-        split = SplitPlan(ImageFolder(Path(folder)), part.files, targets(part), groups(part), table)
-        shuffle(split, recipe.seed, name)
+        images = part.images or ImageFolder(Path(folder))
+        split = SplitPlan(images, part.files, targets(part), groups(part), table)
+        if part.images:
+            split.reorder(in_row_order(split.files))
+        else:
+            shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits

@@ -1,4 +1,4 @@
-"""Summarize a CSV file that lists images for the form: rows, invalid lines, and missing images by line."""
+"""Summarize a table that lists images for the form: rows, invalid lines, and missing images by line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
+from digits.data.parquet import ParquetImages
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row, Value, first_lines
 from digits.kinds.source_summary import SPLIT_NAMES, Pace, SourceSummary, Suggestion, with_sample
@@ -18,11 +19,15 @@ MAX_BYTES = 8 << 20
 
 @dataclass
 class RowSource(Generic[Value]):
-    """The rows to summarize, and their contents in words, such as ``a number each``. ``is_whole``: no rows follow."""
+    """The rows to summarize, and their contents in words, such as ``a number each``. ``is_whole``: no rows follow.
+
+    ``images`` are those that the table contains, if any.
+    """
 
     contents: str
     rows: Iterator[Row[Value]]
     is_whole: bool
+    images: ParquetImages | None = None
 
 
 @dataclass
@@ -62,7 +67,7 @@ def summarize_table(
             found.rows += 1
             if row.value is None:
                 found.faults.append(f"line {row.line}: {row.fault}")
-            elif not os.path.isfile(root / row.file):
+            elif not source.images and not os.path.isfile(root / row.file):
                 found.missing.append(f"line {row.line}: {show(row.file)}")
             else:
                 found.usable.append(row)
@@ -77,7 +82,8 @@ def summarize_table(
     except UnusableSource as error:
         yield SourceSummary.unusable(error)
         return
-    yield from with_sample(str(root), [row.file for row in found.usable], summarize)
+    files = [] if source.images else [row.file for row in found.usable]
+    yield from with_sample(str(root), files, summarize)
 
 
 def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:

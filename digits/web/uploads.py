@@ -145,12 +145,14 @@ def describe(upload: Upload) -> dict[str, Any]:
 
 
 def _tables(upload: Upload) -> list[str]:
-    """Return the paths of CSV files in the folder of an upload."""
+    """Return the paths of tables in the folder of an upload."""
     content = upload.content
     if content is None:
         return []
     found = services().roots.complete(f"{content}/")
-    return [path for path in found if path.lower().endswith((".csv", ".tsv", ".parquet"))][:MAX_TABLES]
+    return [path for path in found if path.lower().endswith((".csv", ".tsv", ".jsonl", ".parquet"))][
+        :MAX_TABLES
+    ]
 
 
 def _upload(upload_id: str) -> Upload:

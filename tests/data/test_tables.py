@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from digits.data import tables
+from digits.data import parquet, tables
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row, Table
 
@@ -72,3 +75,50 @@ def test_every_row_is_in_one_split() -> None:
     for part in parts.values():
         if part is not test:
             assert [f"{value}.png" for value in part.values[:, 0]] == part.files
+
+
+def test_json_lines_are_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.jsonl"
+    items = [
+        {"n": 1.5, "file_name": "a.png", "tags": ["x", "y z"]},
+        {"file_name": "b.png", "good": True, "n": None, "more": {"a": 1}},
+    ]
+    path.write_text("\n\n".join(map(json.dumps, items)))
+    table = tables.open_table(path, lambda cells: False)
+    assert table.columns == ["n", "file_name", "tags", "good", "more"] and table.place("") == 1
+    assert list(table.rows) == [(1, ["1.5", "a.png", "x|y z", "", ""]), (3, ["", "b.png", "", "1", ""])]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "line 1, is not a JSON"), ("[1]", "line 1"), ("\n", "empty")]
+)
+def test_faults_of_json_lines_name_the_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "metadata.jsonl"
+    path.write_text(text)
+    with pytest.raises(UnusableSource, match=message):
+        tables.open_table(path, lambda cells: False)
+
+
+def test_a_parquet_file_is_a_table_of_its_images(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    images = [{"bytes": bytes([number]), "path": None} for number in range(3)]
+    columns = {"n": [0.5, None, 2.0], "image": images, "tags": [[0, 1], [], [1]]}
+    names = {"feature": {"names": ["sea", "sky"], "_type": "ClassLabel"}, "_type": "Sequence"}
+    about = json.dumps({"info": {"features": {"tags": names}}})
+    pq.write_table(pa.table(columns).replace_schema_metadata({"huggingface": about}), path)
+    table = tables.open_table(path, lambda cells: False)
+    assert table.is_whole and table.place("") == 1 and table.columns == ["n", "image", "tags"]
+    rows = list(table.parse(tmp_path, 1, lambda cells: (cells[0], cells[2])))
+    assert [row.value for row in rows] == [("0.5", "sea|sky"), ("", ""), ("2.0", "sky")]
+    source = table.images_in(1)
+    assert source is not None and [source.read(row.file) for row in rows] == [b"\0", b"\1", b"\2"]
+    assert parquet.in_row_order([rows[2].file, rows[0].file]) == [1, 0]
+    with pytest.raises(UnusableSource, match=r"“image” of train\.parquet contains images"):
+        table.need_paths(1)
+
+
+def test_a_damaged_parquet_file_is_not_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    path.write_bytes(b"PAR1")
+    with pytest.raises(UnusableSource, match="not a Parquet file"):
+        tables.open_table(path, lambda cells: False)

@@ -121,6 +121,22 @@ def _regression(images: Path) -> CreateDataset:
     return CreateRegression(table=str(table), folder=str(images), **SETTINGS)
 
 
+def _parquet_numbers(images: Path) -> CreateDataset:
+    recipe = _parquet(images)
+    assert isinstance(recipe, CreateClassification) and isinstance(recipe.files, DatasetFolder)
+    path = Path(recipe.files.folder) / "train-00000-of-00001.parquet"
+    table = pq.read_table(path).drop_columns("label")
+    pq.write_table(table.append_column("size", [[int(name[2]) for name in names()]]), path)
+    return CreateRegression(table=str(path), folder=recipe.files.folder, **SETTINGS)
+
+
+def _json_labels(images: Path) -> CreateDataset:
+    rows = [json.dumps({"file_name": name, "labels": [name[0], "c"]}) for name in names()]
+    path = images / "metadata.jsonl"
+    path.write_text("\n".join(rows))
+    return CreateMultilabel(table=str(path), folder=str(images), **SETTINGS)
+
+
 def _boxes(images: Path) -> CreateDataset:
     table = _lines(images, lambda name: f"{name},cat,1,1,6,5", "image,class,left,top,right,bottom\n")
     return CreateDetection(images=str(images), labels=str(table), **SETTINGS)
@@ -205,6 +221,8 @@ LISTED: dict[str, Make] = {
     "parquet": _parquet,
     "multi-label": _multilabel,
     "regression": _regression,
+    "numbers in parquet": _parquet_numbers,
+    "labels in json": _json_labels,
     "boxes": _boxes,
     "coco": _coco,
     "listed pairs": _listed_pairs,

@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -261,3 +263,12 @@ def test_the_preview_shows_an_image_of_the_source(site: Site, tmp_path: Path) ->
         answer = site.client.post(preview, data=fields, headers={"Accept": "application/json"})
         assert answer.status_code in (400, 403), name
         assert answer.get_json()["error"]["message"]
+
+
+def test_a_parquet_file_of_images_is_a_table(site: Site) -> None:
+    path = site.data / "train.parquet"
+    pq.write_table(pa.table({"image": [b"x"] * 4, "size": [1.5, None, 2.5, 4]}), path)
+    found = summary(site, TABLE, table_train=str(path))
+    assert any("4 rows with a number each: size" in fact for fact in found["facts"])
+    assert any("1 line cannot be used: line 2: no value for size" in problem for problem in found["problems"])
+    assert not any("not found" in problem for problem in found["problems"])

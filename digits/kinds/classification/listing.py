@@ -128,6 +128,7 @@ class OpenTable:
                 f"{show(path.name)} has only one column.", "Each line needs an image and a label."
             )
         image = table.place(settings.image_column)
+        table.need_paths(image)
         others = [place for place in range(len(table.columns)) if place != image]
         usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
         label = table.place(settings.label_column) if settings.label_column else (usual or others)[0]

@@ -25,6 +25,7 @@ def read(path: Path, root: Path) -> Annotations:
     """Read a table whose images are below ``root``, a real path; raises UnusableSource."""
     table = open_table(path, _is_header, MAX_TABLE_BYTES)
     places = _places(table)
+    table.need_paths(places[0])
     return Annotations("CSV", _images(table, root, places[0], _parser(places[1:])))
 
 

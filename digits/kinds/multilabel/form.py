@@ -31,7 +31,7 @@ SEPARATORS = choices(
 
 
 class DatasetForm(TableForm[CreateMultilabel]):
-    """A dataset for multi-label classification, from a CSV file with paths of images and their labels."""
+    """A dataset for multi-label classification, from a table of images and their labels."""
 
     SCANNED = (
         *("table_train", "image_folder", "image_column", "label_columns", "layout", "separator"),

@@ -35,7 +35,7 @@ class Overview:
         else:
             separator = SEPARATOR_NAMES[columns.separator]
             contents = f"labels in “{show(columns.labels[0])}”, separated by {separator}"
-        return RowSource(contents, found.rows, found.is_whole)
+        return RowSource(contents, found.rows, found.is_whole, found.images)
 
     def describe(self, rows: list[Row[Labels]], summary: SourceSummary) -> None:
         """Add the labels and their number of images."""

@@ -1,4 +1,4 @@
-"""Read images and labels from a CSV file.
+"""Read images and labels from a table.
 
 A table has one of two layouts: a column that lists the labels of an image, or a column of zeros and
 ones for each label.
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data.parquet import ParquetImages
 from digits.data.sources import Plan, Progress, UnusableSource, count_of, listed, show
 from digits.data.tables import (
     MAX_HEADER_BYTES,
@@ -68,12 +69,13 @@ class _Choices(msgspec.Struct):
 class LabelRows:
     """The rows of a table with the labels of each image; ``is_whole``: these are all rows.
 
-    ``columns`` are those of the table, after detection.
+    ``columns`` are those of the table, after detection. ``images`` are those that the file contains, if any.
     """
 
     columns: Columns
     rows: Iterator[Row[Labels]]
     is_whole: bool
+    images: ParquetImages | None
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,12 @@ class LabeledImages:
     labels_of: dict[str, set[str]]
     lines: dict[str, int]
     repeated: list[str]
+    images: ParquetImages | None = None
 
     @classmethod
-    def combine(cls, rows: Iterable[Row[Labels]]) -> LabeledImages:
-        """Combine the labels of usable rows that name the same image."""
-        images = cls({}, {}, [])
+    def combine(cls, rows: Iterable[Row[Labels]], stored: ParquetImages | None = None) -> LabeledImages:
+        """Combine the labels of usable rows that name the same image; the images may be ``stored`` in the table."""
+        images = cls({}, {}, [], stored)
         for row in rows:
             if row.file in images.labels_of:
                 images.repeated.append(f"line {row.line}: {show(row.file)}")
@@ -121,7 +124,7 @@ class LabeledImages:
         values = np.zeros((len(self.labels_of), len(labels)), np.float32)
         for number, found in enumerate(self.labels_of.values()):
             values[number, [places[label] for label in found]] = 1
-        return Table(labels, list(self.labels_of), values)
+        return Table(labels, list(self.labels_of), values, self.images)
 
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
@@ -152,13 +155,13 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
 
 
 def read_table(path: Path, root: Path, columns: Columns) -> tuple[LabeledImages, Columns]:
-    """Read the CSV file ``path``, whose images are below ``root``, and return its columns after detection.
+    """Read the table ``path``, whose images are below ``root``, and return its columns after detection.
 
     Raises UnusableSource that names the first faulty lines.
     """
     found = open_labels(path, root, columns, MAX_TABLE_BYTES)
     usable, _ = usable_rows(path, found.rows)
-    return LabeledImages.combine(usable), found.columns
+    return LabeledImages.combine(usable, found.images), found.columns
 
 
 def open_labels(path: Path, root: Path, columns: Columns, max_bytes: int) -> LabelRows:
@@ -176,7 +179,8 @@ def open_labels(path: Path, root: Path, columns: Columns, max_bytes: int) -> Lab
         parse = _flag_parser(table.columns, places)
     else:
         parse = _list_parser(len(table.columns), places[0], SEPARATORS[columns.separator])
-    return LabelRows(columns, table.parse(root, image, parse), table.is_whole)
+    rows = table.parse(root, image, parse)
+    return LabelRows(columns, rows, table.is_whole, table.images_in(image))
 
 
 def check_columns(path: Path, columns: Columns) -> None:

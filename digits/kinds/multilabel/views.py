@@ -21,7 +21,10 @@ class Views(views.Views[CreateMultilabel]):
         views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),
         views.Chart("f1", "F1", ("f1",), percent=True, best="highest", low=0),
     )
-    invitation = "Predict any number of labels for each image, such as the objects in it. From a CSV file."
+    invitation = (
+        "Predict any number of labels for each image, such as the objects in it. "
+        "From a CSV, JSON Lines or Parquet file."
+    )
     infer = "Predict labels"
     infer_title = "Predict the labels of an image"
     result = "Labels appear here."

@@ -14,16 +14,16 @@ from digits.kinds.regression.overview import Overview, summarize_databases
 from digits.kinds.regression.reader import check_header
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import TableForm
+from digits.kinds.table_form import NO_TABLE, TableForm
 from digits.kinds.table_summary import summarize_table
 
 
 class DatasetForm(TableForm[CreateRegression]):
-    """A dataset for regression, from a CSV file with paths of images and numbers, or from databases of DIGITS."""
+    """A dataset for regression, from a table of images and numbers, or from databases of DIGITS."""
 
     SCANNED = ("table_train", "image_folder", "image_column", "target_columns", "table_val", "table_test")
 
-    table_train = StringField("Table", validators=[DataRequired("Enter a CSV file."), AllowedPath("any")])
+    table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedPath("any")])
     target_columns = StringField("Target columns", default="", validators=[Optional(), Length(max=2000)])
 
     def check_table(self, table: str) -> None:

@@ -28,9 +28,10 @@ class Overview:
 
     def open(self) -> RowSource[list[float]]:
         """Open the table; raises UnusableSource."""
-        self._names, rows, is_whole = read_rows(*self._arguments, MAX_BYTES)
+        found = read_rows(*self._arguments, MAX_BYTES)
+        self._names = found.names
         what = "a number" if len(self._names) == 1 else f"{len(self._names)} numbers"
-        return RowSource(f"{what} each: {listed(self._names)}", rows, is_whole)
+        return RowSource(f"{what} each: {listed(self._names)}", found.rows, found.is_whole, found.images)
 
     def describe(self, rows: list[Row[list[float]]], summary: SourceSummary) -> None:
         """Add the range of each number, and the distribution of the first one."""

@@ -1,15 +1,17 @@
-"""Read images and numbers from a CSV file."""
+"""Read images and numbers from a table."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data.parquet import ParquetImages
 from digits.data.sources import Plan, Progress, UnusableSource, listed, show
 from digits.data.tables import (
     MAX_HEADER_BYTES,
@@ -30,6 +32,19 @@ from digits.kinds.table_source import plan_splits, table_sources
 MAX_TARGETS = 100
 MAX_GROUPS = 10
 LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
+
+
+@dataclass(frozen=True)
+class NumberRows:
+    """The rows of a table with the numbers called ``names`` of each image; ``is_whole``: these are all rows.
+
+    ``images`` are those that the file contains, if any.
+    """
+
+    names: list[str]
+    rows: Iterator[Row[list[float]]]
+    is_whole: bool
+    images: ParquetImages | None
 
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
@@ -65,23 +80,20 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
 def read_table(
     path: Path, root: Path, image_column: str = "", target_columns: list[str] | None = None
 ) -> Table:
-    """Read the CSV file ``path``, whose images are below ``root``.
+    """Read the table ``path``, whose images are below ``root``.
 
     The delimiter and whether there is a header are detected. Raises UnusableSource that names the first
     faulty lines.
     """
-    names, rows, _ = read_rows(path, root, image_column, target_columns or [], MAX_TABLE_BYTES)
-    usable, values = usable_rows(path, rows)
-    return Table(names, [row.file for row in usable], np.array(values, np.float64))
+    found = read_rows(path, root, image_column, target_columns or [], MAX_TABLE_BYTES)
+    usable, values = usable_rows(path, found.rows)
+    return Table(found.names, [row.file for row in usable], np.array(values, np.float64), found.images)
 
 
 def read_rows(
     path: Path, root: Path, image_column: str, target_columns: list[str], max_bytes: int
-) -> tuple[list[str], Iterator[Row[list[float]]], bool]:
-    """Return the target names and rows in the first ``max_bytes`` of a table, and whether these are all rows.
-
-    Raises UnusableSource, also during iteration.
-    """
+) -> NumberRows:
+    """Open the first ``max_bytes`` of a table; raises UnusableSource, also during iteration."""
     table = open_table(path, _is_header, max_bytes)
     names = table.columns
     image, targets = _columns(table, image_column, target_columns)
@@ -91,7 +103,12 @@ def read_rows(
     def parse(cells: Cells) -> list[float]:
         return [_number(cells, place, names[place]) for place in targets]
 
-    return [names[place] for place in targets], table.parse(root, image, parse), table.is_whole
+    return NumberRows(
+        [names[place] for place in targets],
+        table.parse(root, image, parse),
+        table.is_whole,
+        table.images_in(image),
+    )
 
 
 def check_header(path: str, image_column: str, target_columns: list[str]) -> None:

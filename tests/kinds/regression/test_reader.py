@@ -7,6 +7,8 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +35,16 @@ def test_the_delimiter_and_the_header_are_detected(tmp_path: Path, delimiter: st
     assert found.names == ["angle", "distance"]
     assert found.files == ["a.png", "sub/b.png"]
     assert found.values.tolist() == [[1.5, -2], [20, 3]]
+
+
+def test_the_images_of_a_parquet_file_keep_its_order(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"image": [b"x"] * 20, "n": range(20)}), path)
+    made = reader.read(CreateRegression(table=str(path), folder=str(tmp_path), seed=1), Silent())
+    train, val = made.splits["train"], made.splits["val"]
+    assert [len(train), len(val)] == [15, 5]
+    assert [f"train.parquet:{target[0]:.0f}" for target in train.targets] == train.files
+    assert train.targets == sorted(train.targets) and val.images.read(val.files[0]) == b"x"
 
 
 def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:

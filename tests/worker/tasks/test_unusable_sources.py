@@ -134,7 +134,7 @@ def test_unusable_images_are_listed_and_the_others_kept(images: Path, job: Path,
         found = [row["reason"] for row in reasons if listed & set(row["path"].split(" | "))]
         assert any(words in reason for reason in found), (name, reasons)
     good = {"a/6.png", "a/7.png", "b/7.png"}
-    if source == "parquet":
+    if "parquet" in source:
         good = {"train-00000-of-00001.parquet:0", "train-00000-of-00001.parquet:15"}
     assert good <= {name for names in kept(job) for name in names}
 
@@ -173,7 +173,7 @@ def test_special_files_in_a_list_are_skipped(images: Path, job: Path, source: st
 def test_a_list_with_a_path_outside_its_folder_is_refused(images: Path, job: Path, source: str) -> None:
     recipe = small_sources.LISTED[source](images)
     SPECIAL["link outside"](images / "b/2.png")
-    if source == "parquet":  # its paths are read with the images
+    if "parquet" in source:  # its paths are read with the images
         create(job, recipe)
         assert [row["reason"] for row in skipped(job)] == ["“files/b/2.png” is outside the image folder"]
         return
