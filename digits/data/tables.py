@@ -203,6 +203,12 @@ def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
     return TableFile(path, columns, rows, is_whole)
 
 
+def open_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return the line numbers and objects of a file of JSON lines; raises UnusableSource, also on iteration."""
+    lines, _ = open_lines(path)
+    return _json_objects(path, lines)
+
+
 def _json_objects(path: Path, lines: Generator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects in lines that are not blank, with their line numbers."""
     with contextlib.closing(lines):

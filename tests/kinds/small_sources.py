@@ -142,6 +142,13 @@ def _boxes(images: Path) -> CreateDataset:
     return CreateDetection(images=str(images), labels=str(table), **SETTINGS)
 
 
+def _hub_boxes(images: Path) -> CreateDataset:
+    objects = {"bbox": [[1, 1, 5, 4]], "categories": ["cat"]}
+    path = images / "metadata.jsonl"
+    path.write_text("\n".join(json.dumps({"file_name": name, "objects": objects}) for name in names()))
+    return CreateDetection(images=str(images), labels=str(path), **SETTINGS)
+
+
 def _coco(images: Path) -> CreateDataset:
     content = {
         "images": [
@@ -224,6 +231,7 @@ LISTED: dict[str, Make] = {
     "numbers in parquet": _parquet_numbers,
     "labels in json": _json_labels,
     "boxes": _boxes,
+    "boxes in json": _hub_boxes,
     "coco": _coco,
     "listed pairs": _listed_pairs,
 }

@@ -27,6 +27,7 @@ FORMATS = choices(
     ("cvat", "CVAT for images (XML)"),
     ("yolo", "YOLO"),
     ("csv", "CSV"),
+    ("jsonl", "JSON Lines (Hugging Face)"),
 )
 MAX_BOX_SIZE = 10_000
 

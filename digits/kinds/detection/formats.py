@@ -9,14 +9,14 @@ from pathlib import Path
 from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
-from digits.kinds.detection import box_table, coco, cvat, kitti, voc, yolo
+from digits.kinds.detection import box_table, coco, cvat, json_lines, kitti, voc, yolo
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.label_files import LabelFolder
 from digits.kinds.detection.recipe import Format
 
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
-_FILES: dict[str, Format] = {".json": "coco", ".csv": "csv", ".tsv": "csv", ".txt": "csv"}
+_FILES: dict[str, Format] = {".json": "coco", ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl"}
 _NOT_LABELS = (
     *yolo.NAME_FILES,
     "readme.txt",
@@ -57,13 +57,13 @@ def open_annotations(
 def find_sources(root: Path) -> tuple[Path, Path] | None:
     """Return the folder of the images and the annotations in ``root``, a folder that contains both, or None.
 
-    These are the layouts of annotation tools: a COCO or CVAT file, folders with usual names, or images beside their
-    annotations.
+    These are the layouts of annotation tools and of the Hugging Face Hub: a COCO, CVAT or metadata file, folders with
+    usual names, or images beside their annotations.
     """
     folders = find_folders(root, LABEL_FOLDERS)
     if folders and is_detected(folders[1]):
         return folders
-    for file in (root / cvat.FILE_NAME, find_file(root)):
+    for file in (root / cvat.FILE_NAME, root / json_lines.FILE_NAME, find_file(root)):
         if file and file.is_file():
             return root, file
     return (root, root) if is_detected(root) else None
@@ -88,7 +88,7 @@ def detect(labels: Path) -> Format:
             return found
         raise UnusableSource(
             f"The format of {show(labels.name)} is unknown.",
-            "Choose a folder of annotations, a .json file in the format COCO, an .xml file of CVAT or a .csv file.",
+            "Choose a folder of annotations, or a file: .json (COCO), .xml (CVAT), .csv or .jsonl.",
         )
     texts = False
     for name in _first_names(labels):
@@ -153,6 +153,10 @@ def _open_yolo(labels: Path, images: Path) -> Annotations:
     return Annotations("YOLO", found, names, remarks)
 
 
+def _open_json_lines(labels: Path, images: Path) -> Annotations:
+    return Annotations("JSON Lines", json_lines.read(labels, images))
+
+
 def _open_cvat(labels: Path, images: Path) -> Annotations:
     remarks: list[str] = []
     classes: list[str] = []
@@ -165,4 +169,5 @@ _OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {
     "cvat": _open_cvat,
     "yolo": _open_yolo,
     "csv": box_table.read,
+    "jsonl": _open_json_lines,
 }

@@ -11,14 +11,14 @@ from digits.core.schema import Percent, Whole
 
 KIND = "image-object-detection"
 
-Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv"]
+Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl"]
 
 
 class CreateDetection(CreateDataset, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
-    ``labels`` is a folder of KITTI, Pascal VOC or YOLO files, a COCO file, an XML file of CVAT, or a CSV file of
-    boxes; the ``format`` is detected by default. The ``val_`` and ``test_`` sources are separate; without their
+    ``labels`` is a folder of KITTI, Pascal VOC or YOLO files, a COCO file, an XML file of CVAT, or a CSV or JSON Lines
+    file of boxes; the ``format`` is detected by default. The ``val_`` and ``test_`` sources are separate; without their
     labels, ``pct_val`` and ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in
     their order; by default, all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used;
     by default, that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0.

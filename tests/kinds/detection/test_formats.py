@@ -109,11 +109,32 @@ def write_csv_without_header(folder: Path) -> Path:
     return folder / "boxes.csv"
 
 
+def hub_line(name: str, objects: list[tuple[str, float, float, float, float]], is_listed: bool) -> str:
+    """A line of ``metadata.jsonl``; with ``is_listed``, a list of objects instead of an object of lists."""
+    boxes = [[left, top, right - left, bottom - top] for _, left, top, right, bottom in objects]
+    labels = [label for label, *_ in objects]
+    listed = [{"bbox": box, "category": label} for box, label in zip(boxes, labels, strict=True)]
+    return json.dumps(
+        {
+            "file_name": f"{name}.png",
+            "objects": listed if is_listed else {"bbox": boxes, "categories": labels},
+        }
+    )
+
+
+def write_json_lines(folder: Path) -> Path:
+    path = folder / "images" / "metadata.jsonl"
+    lines = [hub_line(name, objects, name == "b") for name, objects in OBJECTS.items()]
+    path.write_text("\n\n".join(lines))
+    return path
+
+
 WRITERS = {
     "kitti": write_kitti,
     "voc": write_voc,
     "yolo": write_yolo,
     "coco": write_coco,
+    "jsonl": write_json_lines,
     "csv": write_csv,
     "csv without header": write_csv_without_header,
 }
@@ -154,6 +175,28 @@ def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name:
     assert [warning for warning in found.warnings if "1 image has no objects: c.png" in warning]
     counts = found.counts(found.splits["train"], range(3))
     assert found.counted == ["cat", "dog"] and counts.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"objects": {"bbox": [[0, 0, 1, 1]], "categories": ["a"]}}', "path of the image is missing"),
+        ('{"file_name": "../x.png"}', "outside the image folder"),
+        ('{"file_name": "a.png", "objects": {"bbox": [[0, 0, 1, 1]], "categories": []}}', "same length"),
+        ('{"file_name": "a.png", "objects": {"bbox": [[0, 0, 1]], "categories": ["a"]}}', "left, top, width"),
+        ('{"file_name": "a.png", "objects": {"bbox": [["x", 0, 1, 1]], "categories": ["a"]}}', "object 1"),
+        ('{"file_name": "a.png", "objects": {"bbox": [[0, 0, 1, 1]], "categories": [null]}}', "no class"),
+        ('{"file_name": "a.png", "objects": 3}', "“objects” must have"),
+        ('{"file_name": "a.png", "objects": [3]}', "“objects” must have"),
+        ("{", "not a JSON object"),
+    ],
+)
+def test_faults_of_json_lines_name_the_line(folder: Path, line: str, message: str) -> None:
+    path = write_json_lines(folder)
+    path.write_text(f"{path.read_text()}\n{line}")
+    with pytest.raises(UnusableSource, match=message) as refusal:
+        plan(folder, path)
+    assert "line 6" in str(refusal.value)
 
 
 def test_classes_are_chosen_and_ordered(folder: Path) -> None:
