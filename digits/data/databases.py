@@ -50,7 +50,7 @@ def open_database(path: Path, below: Path | None = None) -> Database:
         return Hdf5Images(path, below)
     raise UnusableSource(
         f"{show(str(path))} is not a database.",
-        f"An LMDB database is a folder with {DATA_FILE}, an HDF5 database one with .h5 files.",
+        f"Enter a folder that contains {DATA_FILE} (LMDB) or .h5 files (HDF5).",
     )
 
 

@@ -172,7 +172,8 @@ class ImageFeature:
         shape = self.shape or stored_shape(features) or square(count)
         if not shape:
             raise UnusableImage(
-                f"“{show(self.name)}” has {count:,} values that are no image file, and no features with its shape"
+                f"“{show(self.name)}” has {count:,} values, which are not an image file, "
+                "and no features with the image shape"
             )
         height, width, channels = (*shape, 1, 1)[:3]
         return height, width, channels
@@ -213,7 +214,7 @@ class NumberFeature:
         """Return how the numbers are stored in a first record with ``features``; raises ValueError with a message."""
         kind, values = values_of(features, name)
         if kind not in (INTEGERS, FLOATS):
-            raise ValueError(f"“{show(name)}” is {kind or 'empty'}, not numbers")
+            raise ValueError(f"“{show(name)}” is {kind or 'empty'} instead of numbers")
         if shape and math.prod(shape) != len(values):
             raise ValueError(f"“{show(name)}” has {len(values):,} numbers, not {'×'.join(map(str, shape))}")
         return cls(name, kind, tuple(shape) or ((len(values),) if len(values) > 1 else ()))
@@ -343,10 +344,10 @@ class ClassFeature:
         if len(values) > 1:
             raise ValueError(f"“{name}” has {len(values):,} values, not one")
         if kind == FLOATS:
-            raise ValueError(f"“{name}” is {kind}, not an integer or a text")
+            raise ValueError(f"“{name}” is {kind} instead of an integer or a string")
         self._kind = self._kind or kind
         if kind != self._kind:
-            raise ValueError(f"“{name}” is {kind}, but {self._kind} in the records before")
+            raise ValueError(f"“{name}” is {kind}, but {self._kind} in earlier records")
         if kind == BYTES:
             text: str = values[0].decode("utf-8", "backslashreplace").strip()
             if not text:
@@ -357,7 +358,7 @@ class ClassFeature:
             return str(index)
         if not 0 <= index < len(self._labels):
             raise ValueError(
-                f"the class {index} is not one of 0 to {len(self._labels) - 1}, those with a name"
+                f"the class {index} is not one of 0 to {len(self._labels) - 1}, the classes with names"
             )
         return self._labels[index]
 

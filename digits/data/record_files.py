@@ -113,8 +113,8 @@ def _in_folder(folder: Path) -> RecordFiles:
     if "train" not in found.splits:
         if len(found.splits) > 1:
             raise UnusableSource(
-                f"None of the files in {show(str(folder))} is for training: {listed(path.name for path in files)}.",
-                "Start the names of its files with “train”.",
+                f"{show(str(folder))} contains no training files: {listed(path.name for path in files)}.",
+                "Rename the training files so that their names start with “train”.",
             )
         found.splits = {"train": files}
     for paths in found.splits.values():
@@ -132,7 +132,7 @@ def _need(files: list[Path], folder: Path) -> list[Path]:
     if not files:
         raise UnusableSource(
             f"{show(str(folder))} contains no TFRecord files.",
-            "Their names end with .tfrecord, .tfrecords or .record, or with a shard such as 00000-of-00004.",
+            "File names must end with .tfrecord, .tfrecords, .record, or a shard number such as 00000-of-00004.",
         )
     return files
 
@@ -215,7 +215,7 @@ def _read_tfds(folder: Path) -> RecordFiles:
             folder, name, split, str(item.get("filepathTemplate", "")), len(shards)
         )
     if "train" not in found.splits:
-        raise UnusableSource(f"The dataset {show(name)} has no split for training: {listed(found.ignored)}.")
+        raise UnusableSource(f"The dataset {show(name)} has no training split: {listed(found.ignored)}.")
     features = _json(folder / FEATURES_FILE) if (folder / FEATURES_FILE).is_file() else {}
     _read_tfds_features(folder, features, found)
     return found

@@ -49,7 +49,7 @@ class Targets:
     @property
     def suitable_output(self) -> str:
         """What a network must return, for `refuse`."""
-        return f"one number for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
+        return f"one value for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """Select the predictions, float32 [N, …], from all ``outputs`` of a network, in its graph."""

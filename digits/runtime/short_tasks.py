@@ -229,9 +229,9 @@ class ShortTasks:
         if run.timed_out:
             activity = f" Its last activity: {state.doing}." if state.doing else ""
             state.failure = Failure(
-                f"This took longer than {seconds_allowed:.0f} seconds.{activity}",
-                "Check the network for an endless loop. If this machine is too slow for it, reduce the batch size or "
-                "the size of the images.",
+                f"The task took longer than {seconds_allowed:.0f} seconds.{activity}",
+                "Check the network for an endless loop. If this machine is too slow, reduce the batch size or "
+                "the image size.",
             )
         elif run.exit is None or (run.exit.stopped and run.handle is None):
             raise Unavailable("The server is shutting down.")

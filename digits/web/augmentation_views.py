@@ -33,7 +33,7 @@ def preview() -> str | Response | tuple[Response, int]:
     manifest = dataset.manifest()
     if manifest is None:
         raise NotReady(
-            f"The dataset “{dataset.name}” is not finished.", "The preview appears as soon as it is."
+            f"The dataset “{dataset.name}” is not done yet.", "The preview appears once the dataset is done."
         )
     views = views_of(dataset.data_kind)
     form = ModelForm(formdata=request.form, meta={"data_roots": services().roots})
@@ -74,8 +74,8 @@ def preview() -> str | Response | tuple[Response, int]:
 def _note(recipe: PreviewAugmentation) -> str:
     """Explain how the pictures differ from the values."""
     if recipe.augment.whitening:
-        return "; shown with a medium brightness and contrast"
-    return "" if recipe.mean == "none" else "; shown with the mean added back"
+        return "; brightness and contrast normalized for display"
+    return "" if recipe.mean == "none" else "; mean added back for display"
 
 
 def _is_setting(field: str) -> bool:

@@ -52,7 +52,8 @@ def check_labels(job_id: str) -> tuple[Response, int]:
     job = services().store.get(job_id, DatasetJob)
     if job.status is not Status.DONE or not views_of(job.data_kind).checks_labels:
         raise BadRequest(
-            f"The labels of “{job.name}” cannot be checked.", "It must be finished, and have classes."
+            f"The labels of “{job.name}” cannot be checked.",
+            "Label checks require a completed dataset with classes.",
         )
     model = services().store.get(request.form.get("model", ""), ModelJob)
     if model.dataset_id != job.id:

@@ -168,8 +168,8 @@ class Fetch:
         if self.news.listed > self._request.max_files:
             limit = f"{self._request.max_files:,}"
             raise TooMany(
-                f"There are more than {limit} files and folders, the limit of this server.",
-                "Read a smaller folder, or ask the administrator to raise --max-remote-files.",
+                f"The address contains more than {limit} files and folders, the limit on this server.",
+                "Choose a smaller folder, or ask the administrator to raise --max-remote-files.",
             )
 
     def _claim(self, path: str) -> bool:
@@ -191,7 +191,7 @@ class Fetch:
             names += "…" if count > SHOWN_NAMES else ""
             self.news.warnings.append(
                 f"{count:,} remote {'files were' if count > 1 else 'file was'} ignored, because the name cannot be "
-                f"used on this server, or is that of another file or folder: {names}"
+                f"used on this server or duplicates another file or folder: {names}"
             )
 
     # Downloading
@@ -265,13 +265,15 @@ class Fetch:
         free = shutil.disk_usage(place).free - SPARE_BYTES
         if self.news.total_bytes > free:
             needed, left = _size(self.news.total_bytes), _size(max(0, free))
-            raise RemoteError(f"The files need {needed} on the disk, {left} can be used.", "Free some space.")
+            raise RemoteError(
+                f"The files require {needed} of disk space, but only {left} is available.", "Free some space."
+            )
 
     def _too_large(self) -> TooMany:
         limit = _size(self._request.max_bytes)
         return TooMany(
-            f"The files are larger than {limit} together, the limit of this server.",
-            "Read a smaller folder, or ask the administrator to raise --max-remote.",
+            f"The total file size exceeds {limit}, the limit on this server.",
+            "Choose a smaller folder, or ask the administrator to raise --max-remote.",
         )
 
     def _warn_of_failed(self) -> None:
@@ -279,7 +281,7 @@ class Fetch:
             count = len(self._failed)
             self.news.warnings.append(
                 f"{count:,} remote {'files' if count > 1 else 'file'} could not be read and "
-                f"{'are' if count > 1 else 'is'} left out. The first one: {self._failed[0].message}"
+                f"{'are' if count > 1 else 'is'} skipped. The first error: {self._failed[0].message}"
             )
 
     def _tell(self, now: bool = False) -> None:

@@ -70,7 +70,7 @@ class WebDriver:
             ):
                 raise RemoteError(
                     f"{url} is not a folder: the server did not send a page with links to its files.",
-                    "Enable directory listings on that server, or enter the address of a file where one is expected.",
+                    "Enable directory listings on that server, or enter the address of a file if the field accepts one.",
                 )
             base = response.url if urlsplit(response.url).path.endswith("/") else f"{response.url}/"
             links, decoder = _Links(), codecs.getincrementaldecoder("utf-8")("replace")
@@ -106,7 +106,8 @@ class WebDriver:
         response.close()
         if status in (401, 403):
             raise RemoteError(
-                f"Access to {url} was denied ({status}).", "The server requires a login or a permission."
+                f"Access to {url} was denied ({status}).",
+                "The server requires a login or additional permissions.",
             )
         if status in (404, 410):
             raise RemoteError(f"{url} does not exist ({status}).", "Check the address.")
@@ -129,13 +130,15 @@ class WebDriver:
             parts = urlsplit(target)
             self._policy.check(str(parse(parts._replace(query="", fragment="").geturl())))
         except DigitsError as error:
-            raise RemoteError(f"{url} redirects to another address. {error.message}", error.hint) from error
+            raise RemoteError(
+                f"{url} redirects to an address that is not allowed. {error.message}", error.hint
+            ) from error
 
     def _pieces(self, response: requests.Response, url: str) -> Iterator[bytes]:
         try:
             yield from response.iter_content(PIECE_BYTES)
         except OSError as error:  # the base of all errors of requests
-            raise RemoteError(f"The connection was lost while {url} was read.", is_temporary=True) from error
+            raise RemoteError(f"The connection was lost while reading {url}.", is_temporary=True) from error
 
     def _explain(self, error: requests.RequestException, url: str, refused_before: int) -> RemoteError:
         import requests
@@ -168,8 +171,8 @@ class WebDriver:
 def refused(what: str, host: str) -> RemoteError:
     """Return the error for a connection that the guard refused."""
     return RemoteError(
-        f"{what} leads to the private address {host}, which is refused.",
-        "An administrator can allow a server of this network by its name, with --remote-address.",
+        f"{what} resolves to the private address {host}, which is not allowed.",
+        "An administrator can allow this server by name with --remote-address.",
     )
 
 

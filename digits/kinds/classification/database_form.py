@@ -194,7 +194,7 @@ class _Summaries:
         encodings = {name for scan in self._scans.values() for name in scan.encodings}
         mode = "grayscale" if shape.channels == 1 else "color"
         return Suggestion(
-            f"All images are {mode} and have {shape.width}×{shape.height} pixels. Use this size, to keep them exactly?",
+            f"All images are {mode} and have {shape.width}×{shape.height} pixels. Use this size to avoid resizing?",
             "Use it",
             {
                 "resize_width": str(shape.width),
@@ -208,17 +208,13 @@ class _Summaries:
         total = sum(scan.database.count for scan in self._scans.values())
         names = self._found.names or sort_labels(set(self._counts))
         what = (
-            "A dataset of DIGITS"
-            if self._found.job
-            else "Databases"
-            if len(self._scans) > 1
-            else "A database"
+            "A DIGITS dataset" if self._found.job else "Databases" if len(self._scans) > 1 else "A database"
         )
         classes = "1 class" if len(names) == 1 else f"{len(names):,} classes"
-        read = "" if self._is_complete else f" {self._seen:,} of them were read."
+        read = "" if self._is_complete else f" {self._seen:,} of them were checked."
         summary = SourceSummary(facts=[f"{what} with {count_of(total, 'image')} in {classes}.{read}"])
         if self._found.mean is not None:
-            summary.facts.append("The mean image is computed anew, and compared with mean.binaryproto.")
+            summary.facts.append("The mean image is recomputed and compared with mean.binaryproto.")
         summary.problems = list(self._problems)
         if self._fault_count:
             summary.problems.append(

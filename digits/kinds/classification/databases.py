@@ -43,13 +43,13 @@ def find(source: Databases) -> Found:
     if job is not None:
         if job.targets:
             raise UnusableSource(
-                f"{show(source.folder)} is a generic dataset: its labels are arrays, not classes.",
-                "If they are numbers, create a dataset for regression from it.",
+                f"{show(source.folder)} is a generic dataset: its labels are arrays instead of classes.",
+                "If the labels are numbers, create a regression dataset from it.",
             )
         if job.labels is None and labels is None:
             raise UnusableSource(
                 f"{show(source.folder)} has no {LABELS_FILE}.",
-                "Copy it from the job, or choose a file with the names of the classes.",
+                "Copy it from the job folder, or choose a file with the class names.",
             )
         labels = labels or job.labels
         found.databases = {name: open_database(path, root) for name, path in job.images.items()}
@@ -106,7 +106,7 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
         unknown = sort_labels(set(listing.labels) - set(names))
         if unknown:
             raise UnusableSource(
-                f"The {name} images have labels without training images: {', '.join(unknown[:5])}."
+                f"The {name} images have labels that no training image has: {', '.join(unknown[:5])}."
             )
     made = plan_listings(
         listings,
@@ -127,8 +127,8 @@ def check_mean(mean: NDArray[np.float32], shape: Shape) -> None:
     own = Shape(width, height, channels)
     if own != shape:
         raise UnusableSource(
-            f"The mean image in mean.binaryproto has the shape {own}, and the records {shape}.",
-            "Remove the file if it belongs to other images: the mean image is computed anew.",
+            f"The mean image in mean.binaryproto has shape {own}, but the records have shape {shape}.",
+            "Remove the file if it belongs to other images; the mean image is recomputed anyway.",
         )
 
 
@@ -152,6 +152,6 @@ def _collect(database: Database, checks: Checks, progress: Progress) -> Listing:
         shown = first_lines(faults[:MAX_FAULTS_SHOWN])
         raise UnusableSource(
             f"{at_least}{count_of(len(faults), 'record')} of {place} cannot be used: {shown}.",
-            "Choose the labels file and the database of the same dataset, or create it again.",
+            "Choose the labels file and the database of the same dataset, or recreate the database.",
         )
     return listing

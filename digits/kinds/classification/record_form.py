@@ -91,7 +91,7 @@ class RecordFields(ImageDatasetForm[CreateClassification]):
         try:
             source = self.record_source()
         except ValueError:
-            raise BadRequest("Enter the shape as height, width and channels, such as 28×28×1.") from None
+            raise BadRequest("Enter height × width × channels, such as 28×28×1.") from None
         return _summarize(source)
 
     def _text(self, name: str) -> str:

@@ -39,7 +39,7 @@ class Coco(_Boxes):
 
     name = "coco"
     title = "COCO"
-    contents = "Images, and a JSON file of the boxes in each split. For Label Studio, CVAT and others."
+    contents = "Images, and one JSON file of boxes per split. For Label Studio, CVAT and other tools."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
@@ -75,7 +75,7 @@ class Voc(_Boxes):
 
     name = "voc"
     title = "Pascal VOC"
-    contents = "Images, and an XML file of the boxes in each image."
+    contents = "Images, and one XML file of boxes per image."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"
@@ -107,7 +107,7 @@ class Yolo(_Boxes):
 
     name = "yolo"
     title = "YOLO"
-    contents = "Images, and a text file of the boxes in each image. For Ultralytics and others."
+    contents = "Images, and one text file of boxes per image. For Ultralytics and other tools."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"

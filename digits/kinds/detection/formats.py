@@ -88,7 +88,7 @@ def detect(labels: Path) -> Format:
             return found
         raise UnusableSource(
             f"The format of {show(labels.name)} is unknown.",
-            "Choose a folder of annotations, a .json file in the format COCO, an .xml file of CVAT or a .csv file.",
+            "Choose a folder of annotations, a COCO file (.json), a CVAT file (.xml) or a .csv file.",
         )
     texts = False
     for name in _first_names(labels):

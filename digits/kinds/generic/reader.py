@@ -96,8 +96,8 @@ def map_features(recipe: CreateGeneric) -> Mapping:
     shape = _array_shape(array.shape)
     if max(shape[:2]) > MAX_SIDE_PIXELS or shape[2] > MAX_CHANNELS:
         raise UnusableSource(
-            f"“{show(name)}” has the shape {'×'.join(map(str, shape))}.",
-            f"The first two sizes must be at most {MAX_SIDE_PIXELS:,}, and the third at most {MAX_CHANNELS:,}.",
+            f"“{show(name)}” has shape {'×'.join(map(str, shape))}.",
+            f"Height and width must be at most {MAX_SIDE_PIXELS:,}, and channels at most {MAX_CHANNELS:,}.",
         )
     return Mapping(files, first, ImageFeature(name), array, shape, target)
 
@@ -120,7 +120,9 @@ def _image_shape(image: ImageFeature, first: Features) -> tuple[int, int, int]:
     picture = images.open_picture(image.encoded(first), 3)
     width, height = picture.size
     if max(width, height) > MAX_SIDE_PIXELS:
-        raise UnusableImage(f"{width}×{height} pixels are more than {MAX_SIDE_PIXELS:,} in one direction")
+        raise UnusableImage(
+            f"{width}×{height} pixels exceeds the limit of {MAX_SIDE_PIXELS:,} pixels per side"
+        )
     return height, width, 1 if picture.mode in _GRAYSCALE else 3
 
 
@@ -197,7 +199,7 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
         raise UnusableSource(
             f"The first record has changed: its input is {height}×{width} {mapping.dtype}, "
             f"not {recipe.height}×{recipe.width} {recipe.dtype}.",
-            "Fill in the form again.",
+            "Create the dataset again.",
         )
     statistics = _Statistics()
     in_train = False

@@ -196,7 +196,8 @@ def _target() -> TargetSpec:
     built = tower.current_tower()
     if built is None:
         raise UserFault(
-            "The targets are only known inside the network.", "Call this function in inference or loss."
+            "The targets are only available inside the network.",
+            "Call this function in `inference` or `loss`.",
         )
     target: TargetSpec = built.target
     return target

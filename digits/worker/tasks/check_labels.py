@@ -124,7 +124,7 @@ class _Model:
             ) from error
         probabilities = self._targets.class_probabilities(predicted)
         if probabilities is None:
-            raise UserFault("This model predicts no probabilities of classes.", "Choose another model.")
+            raise UserFault("This model does not predict class probabilities.", "Choose another model.")
         if not np.all(np.isfinite(probabilities)):
             raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
         return probabilities

@@ -336,8 +336,8 @@ class Creation:
         difference = float(np.abs(known - mean).max())
         if difference > MAX_MEAN_DIFFERENCE:
             self._report.warn(
-                f"The mean image differs from that of the source by up to {difference:.1f} of 255. "
-                "The new one is used."
+                f"The recomputed mean image differs from the source’s mean image by up to {difference:.1f} of 255. "
+                "The recomputed one is used."
             )
 
     def _need_room(self, plan: Plan) -> None:
@@ -577,7 +577,7 @@ class _News:
 
 
 def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
-    """Return the pieces of all splits, train first. Depends only on the plan and the size of the images."""
+    """Return the pieces of all splits, train first. Depends only on the plan and the image size."""
     pieces = []
     for split in SPLITS:
         if split not in plan.splits:
