@@ -70,7 +70,7 @@ class WebDriver:
             ):
                 raise RemoteError(
                     f"{url} is not a folder: the server did not send a page with links to its files.",
-                    "Enable directory listings on that server, or enter the address of a file if the field accepts one.",
+                    "Enable directory listings on the server, or enter a file address if the field accepts one.",
                 )
             base = response.url if urlsplit(response.url).path.endswith("/") else f"{response.url}/"
             links, decoder = _Links(), codecs.getincrementaldecoder("utf-8")("replace")
