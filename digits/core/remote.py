@@ -1,6 +1,6 @@
-"""Remote addresses that datasets are read from, such as ``s3://bucket/images`` and ``https://host/images/``.
+"""Remote addresses of datasets, such as ``s3://bucket/images`` and ``https://host/images/``.
 
-They are off until an administrator allows addresses (the setting ``remote_addresses``). A recipe refers to them like
+Disabled until an administrator allows addresses (the setting ``remote_addresses``). A recipe refers to them like
 to paths; its `RemoteSources` lists them, with the limits that applied when the dataset was created.
 """
 
@@ -74,7 +74,7 @@ class RemoteSources(Struct, kw_only=True, frozen=True):
 
 
 class Credentials(Struct, kw_only=True, frozen=True):
-    """An access key of S3. It has no useful text form, so that no message can contain it."""
+    """An S3 access key. Its text form is redacted to keep it out of messages."""
 
     access_key: str = ""
     secret_key: str = ""
@@ -136,7 +136,7 @@ def parse(text: str) -> Address:
         raise BadRequest(
             f"Addresses that start with “{parts.scheme}:” are not supported.", f"Use one of {known}."
         )
-    # Anyone who sees the dataset would also see a password or a signature.
+    # Passwords and signatures would be visible to anyone who can see the dataset.
     if "@" in parts.netloc or parts.query or parts.fragment or "?" in text or "#" in text:
         raise BadRequest(
             "An address cannot contain a user name, a password, “?” or “#”.",
@@ -279,7 +279,7 @@ class CredentialStore:
         return path
 
     def discard(self, job_id: str) -> None:
-        """Delete the credentials of a job, if there are any."""
+        """Delete the credentials of a job, if any."""
         with contextlib.suppress(OSError):
             os.unlink(self._folder / job_id)
 

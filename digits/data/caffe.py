@@ -1,4 +1,4 @@
-"""Records (Datum) and mean images (BlobProto) as Caffe and DIGITS 4 to 6 wrote them.
+"""Records (Datum) and mean images (BlobProto) as written by Caffe and DIGITS 4–6.
 
 Pixels that are not an image file are uint8 [channels, height, width]; those of color images are blue, green and red.
 Files in records, such as PNG and JPEG, have the usual order.
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 def parse(value: bytes) -> Datum:
-    """Return the record in ``value``; raises ValueError, with a message, if it is none."""
+    """Return the record in ``value``; raises ValueError if it is invalid."""
     try:
         datum: Datum = Datum.FromString(value)
     except DecodeError:
@@ -105,7 +105,7 @@ def vector_of(datum: Datum) -> list[float]:
 
 
 def whole_pixels(values: NDArray[np.generic]) -> Pixels:
-    """Convert the whole numbers 0 to 255 of any type to bytes; raises UnusableImage for others."""
+    """Convert integers from 0 to 255 of any type to bytes; raises UnusableImage for other values."""
     numbers = np.asarray(values, np.float64)
     if not np.isfinite(numbers).all():
         raise UnusableImage("it contains NaN or infinity")

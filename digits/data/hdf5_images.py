@@ -32,7 +32,7 @@ _NUMERIC = "fiu"
 
 
 class Hdf5Images:
-    """The images of the database ``path``, a folder of files, or one file; their names are ``file:row``."""
+    """The images of the database ``path``, a folder or a file; images are named ``file:row``."""
 
     format = "HDF5"
 
@@ -117,7 +117,7 @@ class Hdf5Images:
                 "HDF5 files require the package h5py.", "Install it with: pip install h5py"
             ) from error
         try:
-            open_plain(self._root / name, below=self._below).close()  # it must not be a link
+            open_plain(self._root / name, below=self._below).close()  # refuse links
             return h5py.File(self._root / name, "r", locking=False, rdcc_nbytes=MAX_CHUNK_BYTES)
         except (UnreadableFile, FileNotFoundError) as error:
             raise UnusableSource(f"{show(name)} in {self.describe()} cannot be read: {error}.") from error

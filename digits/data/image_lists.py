@@ -45,7 +45,7 @@ class ImageList:
 
 
 def no_images_in(root: Path) -> str:
-    """Return the message for a folder without images."""
+    """Return the error message for a folder without images."""
     extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
     return f"No images found in {show(str(root))} (looked for {extensions})."
 

@@ -74,7 +74,7 @@ def load(job_folder: Path, manifest: Manifest) -> LabelCheck:
 
 
 def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
-    """Return the records with wrong labels, an array of `LABEL_ERROR_DTYPE`, the likeliest first.
+    """Return the records with wrong labels, an array of `LABEL_ERROR_DTYPE`, most likely errors first.
 
     Raises UnreadableFile.
     """

@@ -108,7 +108,7 @@ class LmdbFile:
             return
         last_key = b""
         found = 0
-        # Damage can lead in circles.
+        # Damaged pages can form cycles.
         pages_left = self._state[1] // self._page_bytes
         waiting = [(self._root, 1)]
         while waiting:

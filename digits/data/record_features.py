@@ -1,4 +1,4 @@
-"""Features of the records of TFRecord files: what they contain, and which are probably the image and the label."""
+"""Describe the features of TFRecord files, and guess which ones are the image and the label."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _SIDES = {
     "width": ("width", "cols", "columns"),
     "channels": ("depth", "channels"),
 }
-# Sizes and identities are no labels.
+# Sizes and ids are not labels.
 _OTHERS = {*(word for words in _SIDES.values() for word in words), "id", "index", "key", "format", "filename"}
 
 
 def values_of(features: Features, name: str) -> tuple[str, Sequence[Any]]:
-    """Return the type and the values of a feature; both are empty if there is none."""
+    """Return the type and the values of a feature; both are empty if it has no values."""
     if name not in features:
         return "", ()
     kind = features[name].WhichOneof("kind")
@@ -268,7 +268,7 @@ class ValueRange:
 
 
 def guess_image(features: Features) -> str:
-    """Return the name of the feature that is most probably an image, or an empty string."""
+    """Return the name of the feature that is most likely an image, or an empty string."""
     encoded = _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
     if encoded:
         return best_named(encoded, IMAGE_NAMES)
@@ -283,7 +283,7 @@ def guess_image(features: Features) -> str:
 
 
 def guess_input(features: Features) -> str:
-    """Return the name of the feature that is most probably an image or an array, or an empty string."""
+    """Return the name of the feature that is most likely an image or an array, or an empty string."""
     image = guess_image(features)
     arrays = [
         name
@@ -294,7 +294,7 @@ def guess_input(features: Features) -> str:
 
 
 def guess_target(features: Features, input_name: str = "") -> str:
-    """Return the name of the feature that is most probably the target: numbers, or an empty string."""
+    """Return the name of the feature that is most likely the target: numbers, or an empty string."""
     numbers = [
         name
         for name in sorted(features)
@@ -307,7 +307,7 @@ def guess_target(features: Features, input_name: str = "") -> str:
 
 
 def guess_label(features: Features, image: str = "") -> str:
-    """Return the name of the feature that is most probably the class, or an empty string."""
+    """Return the name of the feature that is most likely the class, or an empty string."""
     possible = [
         name
         for name in _named(features, lambda kind, values: kind == INTEGERS or _is_short_text(kind, values), 1)

@@ -1,4 +1,4 @@
-"""Read TFRecord files of other programs, which contain a ``tf.train.Example`` per record, with any features.
+"""Read TFRecord files from other programs, with one ``tf.train.Example`` per record and any features.
 
 Files may be compressed with GZIP or ZLIB, as `tf.io.TFRecordWriter` writes them. Lengths and checksums are verified.
 Memory holds one record. Records are counted from 0.

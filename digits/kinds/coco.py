@@ -61,7 +61,7 @@ class _File(Struct, Generic[AnyAnnotation]):
 @dataclass
 class CocoFile(Generic[AnyAnnotation]):
     """The contents of a file: the ``images`` by id, their ``paths`` below the image folder, and the names of the
-    categories by id. Annotations that refer to other images or categories are not contained but in ``faults``.
+    categories by id. Annotations that refer to missing images or categories are listed in ``faults`` instead.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""The form fields of datasets whose source is TFRecord files."""
+"""Form fields for datasets from TFRecord files."""
 
 from __future__ import annotations
 

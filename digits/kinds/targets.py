@@ -48,7 +48,7 @@ class Targets:
 
     @property
     def suitable_output(self) -> str:
-        """What a network must return, for `refuse`."""
+        """Describe the output that a network must return, for `refuse`."""
         return f"one value for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
 
     def predict(self, outputs: Any) -> tf.Tensor:

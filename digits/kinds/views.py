@@ -85,7 +85,7 @@ class Views(Generic[AnyRecipe]):
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
 
-    Without ``checks_appearance``, health checks compare records, but do not judge how they look, because they are not
+    Without ``checks_appearance``, health checks compare records but do not evaluate their appearance: they are not
     photos.
 
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.

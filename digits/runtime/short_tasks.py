@@ -1,4 +1,4 @@
-"""Short tasks: show the layers of a network, preview an augmentation, check a training before it is created, export.
+"""Short tasks: visualize a network, preview augmentation, run a preflight check, export a snapshot.
 
 Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """

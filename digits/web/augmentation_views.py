@@ -1,4 +1,4 @@
-"""The preview of an augmentation: records of a dataset with the settings of the model form, as a training sees them."""
+"""Augmentation preview: dataset records with the settings of the model form, as in training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ blueprint = Blueprint("augmentation", __name__)
 def preview() -> str | Response | tuple[Response, int]:
     """Augment a few training records, and return the pictures.
 
-    ``seed`` chooses the random variants. A newer request with the same ``form`` ends an earlier one.
+    ``seed`` determines the random variants. A newer request with the same ``form`` cancels an earlier one.
     """
     require_tensorflow()
     dataset = services().store.get(request.form.get("dataset", ""), DatasetJob)
@@ -72,7 +72,7 @@ def preview() -> str | Response | tuple[Response, int]:
 
 
 def _note(recipe: PreviewAugmentation) -> str:
-    """Explain how the pictures differ from the values."""
+    """Explain how the pictures differ from the network's input."""
     if recipe.augment.whitening:
         return "; brightness and contrast normalized for display"
     return "" if recipe.mean == "none" else "; mean added back for display"

@@ -1,7 +1,7 @@
 """The routes of DIGITS 6 for all datasets and models except those of image classification.
 
 They name the kind (``image-gradients``) instead of its route (``images/gradients``), as an *extension*. Predictions are
-the values of the network's output, without their meaning. Without an extension, the routes of datasets are those of
+the raw values of the network's output. Without an extension, the routes of datasets are those of
 the kind ``generic``.
 """
 

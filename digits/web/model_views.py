@@ -568,7 +568,7 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
 
 
 def _check_kind(form: ModelForm) -> None:
-    """Add errors for settings that are not available for the dataset's kind; turn off those that were not sent."""
+    """Add errors for settings that are not available for the dataset's kind; turn off settings that were not sent."""
     dataset = services().store.find(form.dataset.data or "")
     if not isinstance(dataset, DatasetJob):
         return

@@ -26,7 +26,7 @@ class Progress(Protocol):
         """Report the progress of a download, 0 to 1."""
 
     def warn(self, message: str) -> None:
-        """Report something that the user should know."""
+        """Report a warning to the user."""
 
 
 class Copies:

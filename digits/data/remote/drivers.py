@@ -175,7 +175,7 @@ class S3Driver(FileSystemDriver):
                 visited()
                 is_empty = False
                 name = item["Key"][len(prefix) :]
-                if name and not (name.endswith("/") and not item["Size"]):  # the marker of a folder
+                if name and not (name.endswith("/") and not item["Size"]):  # a folder marker
                     yield RemoteFile(name, f"{folder.host}/{item['Key']}", item["Size"])
             following = {"ContinuationToken": page.get("NextContinuationToken", "")}
         if is_empty:

@@ -1,4 +1,4 @@
-"""Download the files at remote addresses into a folder, in a process of its own.
+"""Download the files at remote addresses into a folder, in a separate process.
 
 ``python -m digits.data.remote.fetch`` reads a `Request` as one line of JSON, which includes credentials, and writes
 `News` as lines of JSON. It exits when standard input is closed. Nothing from a server is trusted: connections go to
@@ -34,12 +34,12 @@ from digits.data.remote.drivers import (
     is_usable_name,
 )
 
-# Downloads at the same time.
+# Number of concurrent downloads.
 THREADS = 16
 ATTEMPTS = 4
 FIRST_PAUSE_SECONDS = 0.5
 REPORT_SECONDS = 0.25
-# Disk space to leave free.
+# Disk space to leave free, in bytes.
 SPARE_BYTES = 500_000_000
 SHOWN_NAMES = 3
 MAX_FOLDERS_SHOWN = 500
@@ -88,7 +88,7 @@ class News(Struct, kw_only=True):
 
 
 class TooMany(RemoteError):
-    """A limit of the administrator is exceeded."""
+    """A limit set by the administrator was exceeded."""
 
 
 class Fetch:
@@ -318,7 +318,7 @@ def explain(error: BaseException, request: Request) -> News:
 def main() -> int:
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
     output = os.fdopen(os.dup(1), "wb", buffering=0)
-    # What libraries print could contain secrets.
+    # The output of libraries could contain secrets.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -344,7 +344,7 @@ def main() -> int:
         else:
             report(explain(error, request))
             code = 1
-    # Threads may still wait for a silent server.
+    # Threads may still be waiting for an unresponsive server.
     os._exit(code)
 
 

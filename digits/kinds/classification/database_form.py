@@ -1,4 +1,4 @@
-"""The form fields of databases of Caffe and of DIGITS 4 to 6."""
+"""Form fields for Caffe and DIGITS 4–6 databases."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _close(found: Found) -> None:
 
 @dataclass
 class _Scan:
-    """What is known about a database so far."""
+    """Findings about a database so far."""
 
     database: Database
     picture: str = ""
@@ -116,7 +116,7 @@ def _summarize(source: Databases) -> Iterator[SourceSummary]:
 
 
 class _Summaries:
-    """Reads the records of all databases, and describes what was found."""
+    """Reads the records of all databases and summarizes them."""
 
     def __init__(self, found: Found) -> None:
         self._found = found
@@ -184,7 +184,7 @@ class _Summaries:
         return images.data_uri(images.encode_image(picture, "png"))
 
     def _suggestion(self) -> Suggestion | None:
-        """Suggest the size and the encoding that keep all images exactly."""
+        """Suggest the size and the encoding that preserve all images exactly."""
         shapes = {shape for scan in self._scans.values() for shape in scan.shapes}
         if len(shapes) != 1:
             return None

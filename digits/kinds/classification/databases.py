@@ -1,4 +1,4 @@
-"""Images with a label each in databases of Caffe and of DIGITS 4 to 6."""
+"""Labeled images in Caffe and DIGITS 4–6 databases."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Checks:
         self.shape: Shape | None = None
 
     def fault(self, entry: Entry, place: str) -> str:
-        """Return what is wrong with a record of the database ``place``; an empty string if nothing is."""
+        """Return the fault of a record in the database ``place``, or an empty string."""
         if entry.fault:
             return entry.fault
         if entry.label < 0 or (self._names and entry.label >= len(self._names)):
@@ -116,13 +116,13 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
         seed=recipe.seed,
         is_shuffled=False,  # databases are read in order
     )
-    if set(made.splits) == set(listings):  # else it is the mean of other images
+    if set(made.splits) == set(listings):  # otherwise it belongs to different images
         made.known_mean = found.mean
     return made
 
 
 def check_mean(mean: NDArray[np.float32], shape: Shape) -> None:
-    """Raise UnusableSource if a mean image has not the ``shape`` of the records."""
+    """Raise UnusableSource if the shape of a mean image differs from the records' ``shape``."""
     height, width, channels = mean.shape
     own = Shape(width, height, channels)
     if own != shape:

@@ -1,4 +1,4 @@
-"""Images with a label each in TFRecord files."""
+"""Labeled images in TFRecord files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The form fields of TFRecord files with an image and a label per record."""
+"""Form fields for TFRecord files with an image and a label per record."""
 
 from __future__ import annotations
 

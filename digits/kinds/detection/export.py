@@ -35,7 +35,7 @@ class _Boxes(Export):
 
 
 class Coco(_Boxes):
-    """A COCO file for each split."""
+    """One COCO file per split."""
 
     name = "coco"
     title = "COCO"
@@ -59,7 +59,7 @@ class Coco(_Boxes):
             is_ignored = place == IGNORED_BOX
             if is_ignored:
                 writer.add_category(place, DONT_CARE)
-            # Tools would import polygons instead of boxes, or in addition.
+            # Some tools would import polygons instead of boxes, or in addition to them.
             writer.add_annotation(
                 place, bbox=box, area=width * height, segmentation=[], iscrowd=int(is_ignored)
             )
@@ -71,7 +71,7 @@ class Coco(_Boxes):
 
 
 class Voc(_Boxes):
-    """An XML file for each image, and lists of the images of each split."""
+    """One XML file per image, and lists of the images in each split."""
 
     name = "voc"
     title = "Pascal VOC"

@@ -76,7 +76,7 @@ def find(recipe: CreateGeneric) -> RecordFiles:
 
 
 def map_features(recipe: CreateGeneric) -> Mapping:
-    """Find out from the first record how the input and the target of ``recipe`` are stored; raises UnusableSource."""
+    """Determine from the first record how the input and the target of ``recipe`` are stored; raises UnusableSource."""
     files = find(recipe)
     first = first_record(files.splits["train"])
     name = need_feature(first, recipe.input_feature, files.image or guess_input(first), "an input")
@@ -256,7 +256,7 @@ def _target_spec(target: NumberFeature | None, statistics: _Statistics) -> Targe
 
 
 def _divide(train: SplitPlan, pct_val: float, pct_test: float, seed: int) -> dict[str, SplitPlan]:
-    """Divide the records at random; each split keeps their order."""
+    """Split the records at random; each split preserves their order."""
     if not (pct_val or pct_test):
         return {}
     chosen = choose([str(place) for place in range(len(train))], seed, "divide")

@@ -62,7 +62,7 @@ PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 DIGEST_BYTES = 8
 MAX_UINT16_SUMMANDS = 65535 // 255
-# Mean images of DIGITS 6 are rounded.
+# DIGITS 6 rounds mean images.
 MAX_MEAN_DIFFERENCE = 1.0
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
@@ -178,7 +178,7 @@ class Creation:
             raise
 
     def _fetch(self) -> None:
-        """Copy the remote files of the recipe, and read the copies instead."""
+        """Download the recipe's remote files, and read the local copies instead."""
         recipe = self._recipe
         if recipe.remote is None:
             return
