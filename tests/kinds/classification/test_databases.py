@@ -169,7 +169,10 @@ def _link_out(job: Path) -> None:
             lambda job: (job / "labels.txt").write_text("cold\nwarm\n"),
             r"4 records of .*train_db cannot be used: 00000002_2: the label 2 is not one of 0 to 1",
         ),
-        (lambda job: (job / "mean.binaryproto").write_bytes(b"\xff"), "mean.binaryproto is not a mean image"),
+        (
+            lambda job: (job / "mean.binaryproto").write_bytes(b"\xff"),
+            "mean.binaryproto is damaged or not a Caffe mean image",
+        ),
         (_mean(1, WIDTH), "mean.binaryproto has shape 8×6×1, but the records have shape 8×6×3"),
         (_mean(3, 5), "mean.binaryproto has shape 5×6×3, but the records have shape 8×6×3"),
         (lambda job: _replace(job, 6, 4), r"its shape is 8×4×3, unlike 8×6×3 in .*train_db"),
@@ -223,15 +226,18 @@ IMAGES = np.zeros((4, 3, HEIGHT, WIDTH), np.float32)
     [
         (_hdf5(lambda file: file.pop("data")), r"0\.h5 has no dataset “data”"),
         (_hdf5(lambda file: file.pop("label")), r"0\.h5 has no dataset “label”"),
-        (_with("data", data=IMAGES[0]), "has the shape 3×6×8"),
-        (_with("data", data=IMAGES[:, :2]), "has the shape 4×2×6×8"),
-        (_with("data", data=IMAGES[:3]), "“label” .* has the shape 4, and “data” 3×3×6×8"),
-        (_with("label", data=np.zeros((4, 2))), "“label” .* has the shape 4×2"),
-        (_with("label", data=[0, 1, 1.5, 0]), r"1 record .*0\.h5:2: the label 1\.5 is not a whole number"),
-        (_with("label", data=[0, 1, np.nan, 0]), r"0\.h5:2: the label nan is not a whole number"),
+        (_with("data", data=IMAGES[0]), "has shape 3×6×8"),
+        (_with("data", data=IMAGES[:, :2]), "has shape 4×2×6×8"),
+        (_with("data", data=IMAGES[:3]), "“label” .* has shape 4, but “data” has shape 3×3×6×8"),
+        (_with("label", data=np.zeros((4, 2))), "“label” .* has shape 4×2"),
+        (_with("label", data=[0, 1, 1.5, 0]), r"1 record .*0\.h5:2: the label 1\.5 is not an integer"),
+        (_with("label", data=[0, 1, np.nan, 0]), r"0\.h5:2: the label nan is not an integer"),
         (_with("data", data=np.full((4, 3, 1, 1), b"a", object), dtype=h5py.string_dtype()), "not numbers"),
-        (_with("data", shape=(10**9, 3, 256, 256), chunks=(1, 3, 256, 256)), "contains only a part of it"),
-        (_with("data", shape=(10**9, 3, 256, 256)), "contains only a part of it"),
+        (
+            _with("data", shape=(10**9, 3, 256, 256), chunks=(1, 3, 256, 256)),
+            "contains only part of the data",
+        ),
+        (_with("data", shape=(10**9, 3, 256, 256)), "contains only part of the data"),
         (
             _with(
                 "data", shape=(4, 3, 4000, 4000), chunks=(4, 3, 4000, 4000), dtype="f4", compression="gzip"
