@@ -1,4 +1,4 @@
-"""The preview of an augmentation: records of a dataset, and variants of each as a network would see them."""
+"""Augmentation preview: dataset records, with several augmented variants of each as a network would see them."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
     ``seed`` determines the split and the order of the records. The task fails if more than
     ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core. ``remote``
-    lists the paths of the recipe that are addresses, whose files are downloaded first.
+    lists the paths of the recipe that are addresses, which are downloaded first.
     """
 
     kind: str
@@ -139,8 +139,8 @@ class EarlyStopping(Struct, kw_only=True, frozen=True):
 class CheckDataset(Recipe, tag="check-dataset"):
     """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core.
 
-    Without ``appearance``, images are compared, but not judged by their look. Without ``counts``, groups are not
-    judged by their number of images.
+    Without ``appearance``, records are only compared; findings about image appearance are skipped. Without ``counts``,
+    findings about the number of images per group are skipped.
     """
 
     dataset: str
@@ -150,7 +150,7 @@ class CheckDataset(Recipe, tag="check-dataset"):
 
 
 class CheckLabels(Recipe, tag="check-labels"):
-    """Search for wrong labels in the dataset in the folder ``dataset``.
+    """Find likely wrong labels in the dataset in the folder ``dataset``.
 
     The trained model in folder ``model``, with the id ``model_id`` and named ``model_name``, predicts the classes of
     all records. ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``.
@@ -239,7 +239,7 @@ class Visualize(Recipe, tag="visualize"):
 
 
 class PreviewAugmentation(Recipe, tag="preview-augmentation"):
-    """Augment a few training records of the dataset in the folder ``dataset`` as a training does.
+    """Augment a few training records of the dataset in the folder ``dataset`` as in training.
 
     There are several ``variants`` of each of the ``records``, which depend on the ``seed``. The result goes to a file
     in the task's parent folder; see `digits.core.augmentation_preview`.

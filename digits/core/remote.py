@@ -1,6 +1,6 @@
-"""Remote addresses that datasets are read from, such as ``s3://bucket/images`` and ``https://host/images/``.
+"""Remote addresses of datasets, such as ``s3://bucket/images`` and ``https://host/images/``.
 
-They are off until an administrator allows addresses (the setting ``remote_addresses``). A recipe refers to them like
+Disabled until an administrator allows addresses (the setting ``remote_addresses``). A recipe refers to them like
 to paths; its `RemoteSources` lists them, with the limits that applied when the dataset was created.
 """
 
@@ -74,7 +74,7 @@ class RemoteSources(Struct, kw_only=True, frozen=True):
 
 
 class Credentials(Struct, kw_only=True, frozen=True):
-    """An access key of S3. It has no useful text form, so that no message can contain it."""
+    """An S3 access key. Its text form is redacted to keep it out of messages."""
 
     access_key: str = ""
     secret_key: str = ""
@@ -125,7 +125,7 @@ def parse(text: str) -> Address:
     text = text.strip()
     shown = text if len(text) <= 100 else f"{text[:100]}…"
     if len(text) > MAX_ADDRESS_CHARACTERS or not text.isprintable() or any(c.isspace() for c in text[:8]):
-        raise BadRequest("The address is too long, or contains characters that cannot be printed.")
+        raise BadRequest("The address is too long or contains unprintable characters.")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -134,21 +134,21 @@ def parse(text: str) -> Address:
     if parts.scheme not in MODULES:
         known = ", ".join(MODULES)
         raise BadRequest(
-            f"Addresses that start with “{parts.scheme}:” cannot be read.", f"Known are: {known}."
+            f"Addresses that start with “{parts.scheme}:” are not supported.", f"Use one of {known}."
         )
-    # Anyone who sees the dataset would also see a password or a signature.
+    # Passwords and signatures would be visible to anyone who can see the dataset.
     if "@" in parts.netloc or parts.query or parts.fragment or "?" in text or "#" in text:
         raise BadRequest(
             "An address cannot contain a user name, a password, “?” or “#”.",
-            "It is stored with the dataset, and shown on its page.",
+            "The address is stored with the dataset and shown on its page.",
         )
     if parts.scheme not in WEB_SCHEMES:
         host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc  # keep upper case
     if not _HOST.fullmatch(f"[{host}]" if ":" in host else host):
-        raise BadRequest(f"The address {shown} does not name a host or a bucket.")
+        raise BadRequest(f"The address {shown} has no host or bucket.")
     address = Address(parts.scheme, f"[{host}]" if ":" in host else host, port, parts.path.strip("/"))
     if any(part in (".", "..") or "\0" in part or "/" in part for part in address.segments):
-        raise BadRequest(f"The address {shown} contains “.” or “..” as the name of a folder.")
+        raise BadRequest(f"The address {shown} contains “.” or “..” as a folder name.")
     return address
 
 
@@ -171,18 +171,18 @@ class RemotePolicy:
         address = parse(text)
         if not self:
             raise NotAllowed(
-                "Datasets cannot be read from addresses on this server.",
-                f"An administrator can allow some with {OPTION} {_example(address)}.",
+                "This server does not allow datasets from remote addresses.",
+                f"An administrator can allow addresses with {OPTION} {_example(address)}.",
             )
         if not any(_allows(item, address) for item in self._items):
             raise NotAllowed(
-                f"Datasets cannot be read from {address}: this server does not allow it.",
-                f"Allowed are: {', '.join(self.allowed)}. An administrator can allow more with {OPTION}.",
+                f"This server does not allow datasets from {address}.",
+                f"Allowed addresses: {', '.join(self.allowed)}. An administrator can allow more with {OPTION}.",
             )
         module, package = MODULES[address.scheme]
         if need_driver and importlib.util.find_spec(module) is None:
             raise BadRequest(
-                f"Addresses that start with {address.scheme}:// require a package that is not installed.",
+                f"Addresses that start with {address.scheme}:// require an additional package.",
                 f"Install it on the server: pip install '{package}'.",
             )
         return address
@@ -279,7 +279,7 @@ class CredentialStore:
         return path
 
     def discard(self, job_id: str) -> None:
-        """Delete the credentials of a job, if there are any."""
+        """Delete the credentials of a job, if any."""
         with contextlib.suppress(OSError):
             os.unlink(self._folder / job_id)
 

@@ -195,16 +195,16 @@ class Settings:
     remote_addresses: tuple[str, ...] = _setting(
         _remote_addresses,
         lambda: (),
-        "Addresses that datasets may be read from, with everything below them, separated by commas: such as "
+        "Comma-separated addresses that datasets may be read from, including everything below them, such as "
         "https://data.example/images, s3://bucket, or s3://* for all buckets. Private addresses are refused, except "
-        "for hosts that are listed by name. See [remote addresses](remote.md).",
+        "for hosts listed by name. See [remote addresses](remote.md).",
         shown="none",
         option="--remote-address",
     )
     max_remote: int = _setting(
         _bytes,
         lambda: 100 * 10**9,
-        "Maximum size of the files that a dataset downloads from remote addresses, in MB, GB or TB.",
+        "Maximum total size of the files that a dataset downloads from remote addresses, in MB, GB or TB.",
         shown="`100GB`",
     )
     max_remote_files: int = _setting(

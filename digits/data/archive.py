@@ -1,4 +1,4 @@
-"""Archives created while they are sent, so that they need neither memory nor disk.
+"""Archives that are created while they are sent, without buffering them in memory or on disk.
 
 The size of an archive and the number of its files are not limited: tar archives use PAX headers, zip archives ZIP64
 (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT). Those of the standard library keep a list of all files in
@@ -151,7 +151,7 @@ def _zip_pieces(entries: Iterable[Entry]) -> Iterator[bytes]:
             encoded = name.encode()
             checksum, start = 0, offset
             flags, extra, sizes = _UTF8_NAME, b"", (_MOST_32, _MOST_32)
-            if isinstance(content, bytes):  # simple readers need the size in front of the data
+            if isinstance(content, bytes):  # simple readers require the size before the data
                 checksum, sizes = zlib.crc32(content), (len(content), len(content))
             else:
                 flags |= _HAS_DESCRIPTOR

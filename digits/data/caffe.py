@@ -1,4 +1,4 @@
-"""Records (Datum) and mean images (BlobProto) as Caffe and DIGITS 4 to 6 wrote them.
+"""Records (Datum) and mean images (BlobProto) as written by Caffe and DIGITS 4–6.
 
 Pixels that are not an image file are uint8 [channels, height, width]; those of color images are blue, green and red.
 Files in records, such as PNG and JPEG, have the usual order.
@@ -46,13 +46,13 @@ class Entry(NamedTuple):
 
 
 def parse(value: bytes) -> Datum:
-    """Return the record in ``value``; raises ValueError, with a message, if it is none."""
+    """Return the record in ``value``; raises ValueError if it is invalid."""
     try:
         datum: Datum = Datum.FromString(value)
     except DecodeError:
-        raise ValueError("it is not a Datum of Caffe") from None
+        raise ValueError("it is not a Caffe Datum") from None
     if not datum.data and not datum.float_data:
-        raise ValueError("it is not a Datum of Caffe, or has no data")
+        raise ValueError("it is not a Caffe Datum, or has no data")
     return datum
 
 
@@ -68,7 +68,7 @@ def check_size(datum: Datum) -> None:
     declared = datum.channels * datum.height * datum.width
     found = len(datum.data) or len(datum.float_data)
     if min(shape_of(datum)) < 1 or declared != found:
-        raise ValueError(f"it declares {shape_of(datum)} values, but has {found:,}")
+        raise ValueError(f"it declares {shape_of(datum)} values but contains {found:,}")
 
 
 def encoding_of(datum: Datum) -> str:
@@ -105,15 +105,15 @@ def vector_of(datum: Datum) -> list[float]:
 
 
 def whole_pixels(values: NDArray[np.generic]) -> Pixels:
-    """Convert the whole numbers 0 to 255 of any type to bytes; raises UnusableImage for others."""
+    """Convert integers from 0 to 255 of any type to bytes; raises UnusableImage for other values."""
     numbers = np.asarray(values, np.float64)
     if not np.isfinite(numbers).all():
-        raise UnusableImage("it contains values that are not numbers (NaN or infinity)")
+        raise UnusableImage("it contains NaN or infinity")
     low, high = numbers.min(), numbers.max()
     if low < 0 or high > 255:
-        raise UnusableImage(f"its values, {low:g} to {high:g}, are not pixels from 0 to 255")
+        raise UnusableImage(f"its values, {low:g} to {high:g}, are not pixel values from 0 to 255")
     if (numbers != np.rint(numbers)).any():
-        raise UnusableImage(f"its values, {low:g} to {high:g}, are not whole numbers from 0 to 255")
+        raise UnusableImage(f"its values, {low:g} to {high:g}, are not integers from 0 to 255")
     return numbers.astype(np.uint8)
 
 
@@ -121,7 +121,7 @@ def as_file(planes: Pixels) -> bytes:
     """Return the image file (PPM or PGM) of uint8 [channels, height, width], red first; raises UnusableImage."""
     channels, height, width = planes.shape
     if channels not in (1, 3):
-        raise UnusableImage(f"images have 1 or 3 channels, not {channels}")
+        raise UnusableImage(f"images must have 1 or 3 channels, not {channels}")
     if height * width > MAX_PIXELS:
         raise UnusableImage(f"{width}×{height} pixels is more than the limit of {MAX_PIXELS:,} pixels")
     header = f"{'P6' if channels == 3 else 'P5'}\n{width} {height}\n255\n"
@@ -154,5 +154,5 @@ def read_mean(path: Path, below: Path | None = None) -> NDArray[np.float32]:
 
 def _not_a_mean(place: str) -> UnusableSource:
     return UnusableSource(
-        f"{place} is not a mean image of Caffe, or damaged.", "Remove it: the mean image is computed anew."
+        f"{place} is damaged or not a Caffe mean image.", "Remove it; the mean image is recomputed anyway."
     )

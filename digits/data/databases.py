@@ -1,4 +1,4 @@
-"""Find and open the databases of Caffe and of DIGITS 4 to 6, and the folders of their dataset jobs."""
+"""Find and open databases of Caffe and DIGITS 4–6, and the folders of DIGITS dataset jobs."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def open_database(path: Path, below: Path | None = None) -> Database:
         return Hdf5Images(path, below)
     raise UnusableSource(
         f"{show(str(path))} is not a database.",
-        f"An LMDB database is a folder with {DATA_FILE}, an HDF5 database one with .h5 files.",
+        f"Enter a folder that contains {DATA_FILE} (LMDB) or .h5 files (HDF5).",
     )
 
 
 def open_lmdb(path: Path, below: Path | None = None) -> LmdbImages:
-    """Open an LMDB database, like `open_database`; raises UnusableSource for one of another format."""
+    """Open an LMDB database, like `open_database`; raises UnusableSource for other formats."""
     found = open_database(path, below)
     if not isinstance(found, LmdbImages):
         raise UnusableSource(f"{show(str(path))} is not an LMDB database.")
@@ -77,7 +77,7 @@ class JobFolder:
 
 
 def find_job(root: Path) -> JobFolder | None:
-    """Return the contents of the folder of a dataset job; None if it is none."""
+    """Return the contents of a dataset job folder, or None if the folder is not a dataset job."""
     if not (root / "train_db").is_dir():
         return None
     found = JobFolder(root)

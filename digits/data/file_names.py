@@ -1,4 +1,4 @@
-"""File names made from texts that users or files provide, valid on all systems and different from each other."""
+"""Create unique file names that are valid on all systems from untrusted text."""
 
 from __future__ import annotations
 

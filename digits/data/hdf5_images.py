@@ -32,7 +32,7 @@ _NUMERIC = "fiu"
 
 
 class Hdf5Images:
-    """The images of the database ``path``, a folder of files, or one file; their names are ``file:row``."""
+    """The images of the database ``path``, a folder or a file; images are named ``file:row``."""
 
     format = "HDF5"
 
@@ -74,7 +74,7 @@ class Hdf5Images:
                         raise _damaged(name, error) from error
                     for row, label in enumerate(values.reshape(len(values)).tolist(), start):
                         whole = math.isfinite(label) and label == int(label)
-                        fault = "" if whole else f"the label {label:g} is not a whole number"
+                        fault = "" if whole else f"the label {label:g} is not an integer"
                         yield Entry(f"{name}:{row}", label, shape, ENCODING, fault)
 
     def read(self, name: str) -> bytes:
@@ -117,13 +117,13 @@ class Hdf5Images:
                 "HDF5 files require the package h5py.", "Install it with: pip install h5py"
             ) from error
         try:
-            open_plain(self._root / name, below=self._below).close()  # it must not be a link
+            open_plain(self._root / name, below=self._below).close()  # refuse links
             return h5py.File(self._root / name, "r", locking=False, rdcc_nbytes=MAX_CHUNK_BYTES)
         except (UnreadableFile, FileNotFoundError) as error:
             raise UnusableSource(f"{show(name)} in {self.describe()} cannot be read: {error}.") from error
         except OSError as error:
             raise UnusableSource(
-                f"{show(name)} in {self.describe()} is not an HDF5 file, or damaged: {_first_line(error)}."
+                f"{show(name)} in {self.describe()} is damaged or not an HDF5 file: {_first_line(error)}."
             ) from error
 
 
@@ -160,14 +160,14 @@ def _datasets(file: Any, name: str) -> tuple[Any, Any]:
     images, labels = (_dataset(file, name, item) for item in ("data", "label"))
     if images.ndim != 4:
         raise UnusableSource(
-            f"“data” in {show(name)} has the shape {_sizes(images.shape)}.",
-            "Images have four dimensions: images, channels, height, width.",
+            f"“data” in {show(name)} has shape {_sizes(images.shape)}.",
+            "Four dimensions are required: images, channels, height, width.",
         )
     count, channels, height, width = images.shape
     if channels not in (1, 3):
         raise UnusableSource(
-            f"“data” in {show(name)} has the shape {_sizes(images.shape)}.",
-            f"Images have 1 or 3 channels, not {channels}.",
+            f"“data” in {show(name)} has shape {_sizes(images.shape)}.",
+            f"Images must have 1 or 3 channels, not {channels}.",
         )
     if min(height, width) < 1 or height * width > MAX_PIXELS:
         raise UnusableSource(
@@ -176,7 +176,7 @@ def _datasets(file: Any, name: str) -> tuple[Any, Any]:
         )
     if not labels.ndim or labels.shape[0] != count or math.prod(labels.shape[1:]) != 1:
         raise UnusableSource(
-            f"“label” in {show(name)} has the shape {_sizes(labels.shape)}, and “data” {_sizes(images.shape)}.",
+            f"“label” in {show(name)} has shape {_sizes(labels.shape)}, but “data” has shape {_sizes(images.shape)}.",
             "Classification requires one label per image.",
         )
     return images, labels
@@ -219,7 +219,7 @@ def _check_storage(found: Any, name: str, place: str) -> None:
     if chunk_bytes > MAX_CHUNK_BYTES:
         raise UnusableSource(
             f"“{name}” in {show(place)} is stored in chunks of {chunk_bytes >> 20:,} MiB.",
-            f"The limit is {MAX_CHUNK_BYTES >> 20} MiB: write it with smaller chunks.",
+            f"The limit is {MAX_CHUNK_BYTES >> 20} MiB. Write the file with smaller chunks.",
         )
     chunks = math.prod(math.ceil(size / part) for size, part in zip(found.shape, found.chunks, strict=True))
     if found.id.get_num_chunks() < chunks:
@@ -228,7 +228,7 @@ def _check_storage(found: Any, name: str, place: str) -> None:
 
 def _incomplete(found: Any, name: str, place: str) -> UnusableSource:
     return UnusableSource(
-        f"“{name}” in {show(place)} declares the shape {_sizes(found.shape)}, but contains only a part of it."
+        f"“{name}” in {show(place)} declares shape {_sizes(found.shape)} but contains only part of the data."
     )
 
 

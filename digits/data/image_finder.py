@@ -1,4 +1,4 @@
-"""Find images by the paths that annotation tools write, which are often those on another computer."""
+"""Find images by the paths in annotation files, which often come from another computer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ImageFinder:
 
 
 def _readings(path: str) -> list[str]:
-    """Return what ``path`` can mean: a path as it is, one of Windows, or the path or the file in a URL."""
+    """Return possible meanings of ``path``: a path as written, a Windows path, or the path or file in a URL."""
     found = [path, path.replace("\\", "/")]
     if "?" in path or "%" in path:
         try:
@@ -66,7 +66,7 @@ def _readings(path: str) -> list[str]:
 
 
 def _best(found: list[str], wanted: str) -> str | None:
-    """Return the only one of ``found`` whose last folders are those of ``wanted``."""
+    """Return the only item in ``found`` whose trailing folders match ``wanted``."""
     parts = wanted.split("/")[::-1]
 
     def agreement(path: str) -> int:

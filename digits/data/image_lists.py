@@ -37,15 +37,15 @@ class ImageList:
         if self.links:
             links = count_of(self.links, "link")
             found.append(
-                f"{links} ignored in {show(str(self.root))}: to folders, broken, or leading outside."
+                f"{links} ignored in {show(str(self.root))}: they point to folders or outside, or are broken."
             )
         if self.unreadable:
-            found.append(f"Folders in {show(str(self.root))} that cannot be read: {listed(self.unreadable)}.")
+            found.append(f"Unreadable folders in {show(str(self.root))}: {listed(self.unreadable)}.")
         return found
 
 
 def no_images_in(root: Path) -> str:
-    """Return the message for a folder without images."""
+    """Return the error message for a folder without images."""
     extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
     return f"No images found in {show(str(root))} (looked for {extensions})."
 

@@ -351,7 +351,7 @@ def scale_to_pixels(values: NDArray[np.float32]) -> Pixels:
 
 
 def data_uri(file: bytes, media_type: str = "image/png") -> str:
-    """Return the contents of an image file as a URI."""
+    """Return the contents of an image file as a data URI."""
     return f"data:{media_type};base64,{base64.b64encode(file).decode()}"
 
 
@@ -382,7 +382,7 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
                 if pixels is not None:
                     plain = factor == 1 and _is_plain_jpeg(image, data)
                     return Picture(pixels, data, "JPEG", plain, image.size, file_mode)
-            # Otherwise Pillow converts the image, or finds what is wrong with it.
+            # Otherwise Pillow converts the image or reports the fault.
             if factor > 1:
                 image.draft(mode, (width // factor, height // factor))
         own_mode = image.mode
@@ -408,7 +408,7 @@ def _open_simple_png(data: bytes, mode: str, max_pixels: int) -> Picture | None:
     try:
         image = Image.frombytes(found.mode, size, found.compressed, "zip", found.mode)
     except ValueError:
-        return None  # Pillow's reader finds the reason
+        return None  # Pillow reports the reason
     plain = found.mode == mode and not _is_bloated(data, image)
     return Picture(image if found.mode == mode else image.convert(mode), data, "PNG", plain, size, found.mode)
 
@@ -430,7 +430,7 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
 
 
 def _reduction(image: Image.Image, enough: tuple[int, int] | None) -> int:
-    """Return by how much the sides of a JPEG image are divided: 1, 2, 4 or 8."""
+    """Return the divisor of a JPEG image's sides for decoding at a reduced size: 1, 2, 4 or 8."""
     if enough is None or image.mode not in ("L", "RGB"):
         return 1
     # At least twice the target size in each direction makes the result nearly indistinguishable from that of a full
@@ -484,7 +484,7 @@ def _is_plain_jpeg(image: Image.Image, data: bytes) -> bool:
 
 
 def _is_bloated(data: bytes, image: Image.Image) -> bool:
-    """Return whether a file is larger than its pixels, and should not be stored instead of them."""
+    """Return whether a file is larger than its raw pixels, so that storing it would not save space."""
     return len(data) > image.width * image.height * len(image.getbands()) + 4096
 
 

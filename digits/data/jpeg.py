@@ -20,7 +20,7 @@ _BILINEAR = ResizeAlg.convolution(FilterType.bilinear)
 
 
 class _Local(threading.local):
-    """A resizer has buffers that threads cannot share."""
+    """One resizer per thread, because its buffers cannot be shared."""
 
     def __init__(self) -> None:
         self.resizer = Resizer()

@@ -43,10 +43,10 @@ def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
     counts = np.bincount(found["split"], minlength=len(SPLITS)).tolist()
     return Finding(
         id=FINDING,
-        title="Labels that are likely wrong",
-        explanation=f"The model “{model_name[:200]}” confidently predicts another class. It has learned from the "
-        "labels of the training images, and finds few errors among them; those of other splits are new to it. "
-        "Review each one: the model may be wrong.",
+        title="Likely wrong labels",
+        explanation=f"The model “{model_name[:200]}” confidently predicts a different class. It was trained on the "
+        "labels of the training split and finds few errors there; it has not seen the other splits. "
+        "Review each image: the model may be wrong.",
         severity="warning",
         count=len(found),
         fraction=len(found) / images if images else 0.0,
@@ -74,7 +74,7 @@ def load(job_folder: Path, manifest: Manifest) -> LabelCheck:
 
 
 def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
-    """Return the records with wrong labels, an array of `LABEL_ERROR_DTYPE`, the likeliest first.
+    """Return the records with wrong labels, an array of `LABEL_ERROR_DTYPE`, most likely errors first.
 
     Raises UnreadableFile.
     """
@@ -84,7 +84,7 @@ def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
     except (ValueError, EOFError, MemoryError) as error:
         raise UnreadableFile(f"{LABEL_ERRORS_FILE} is damaged: {error}") from error
     if rows.dtype != LABEL_ERROR_DTYPE or rows.ndim != 1:
-        raise UnreadableFile(f"{LABEL_ERRORS_FILE} has another format")
+        raise UnreadableFile(f"{LABEL_ERRORS_FILE} has an unexpected format")
     counts = np.array([manifest.splits[name].count if name in manifest.splits else 0 for name in SPLITS])
     classes = len(manifest.target.names)
     is_valid = (rows["split"] < len(SPLITS)) & (rows["given"] < classes) & (rows["suggested"] < classes)

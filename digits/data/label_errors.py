@@ -1,4 +1,4 @@
-"""Confident learning: records whose class is likely wrong, from the probabilities that a model predicts.
+"""Confident learning: find likely mislabeled records from predicted class probabilities.
 
 C. Northcutt, L. Jiang, I. Chuang, "Confident Learning: Estimating Uncertainty in Dataset Labels", Journal of
 Artificial Intelligence Research 70 (2021), https://arxiv.org/abs/1911.00068.
@@ -30,7 +30,7 @@ LABEL_ERROR_DTYPE = np.dtype(
 def find(
     probabilities: NDArray[np.floating[Any]], given: NDArray[np.integer[Any]], split: int = 0
 ) -> NDArray[Any]:
-    """Return the records whose ``given`` class is likely wrong, an array of `LABEL_ERROR_DTYPE`, the likeliest first.
+    """Return records whose ``given`` class is likely wrong, an array of `LABEL_ERROR_DTYPE`, most likely errors first.
 
     ``probabilities`` are those of the classes, [records, classes], and ``given`` the classes, [records]. A record is
     confidently in the class with the highest probability among those that reach the threshold of their class: the mean
@@ -59,5 +59,5 @@ def find(
 
 
 def sort(found: NDArray[Any]) -> NDArray[Any]:
-    """Sort records of `LABEL_ERROR_DTYPE`: the likeliest errors first."""
+    """Sort records of `LABEL_ERROR_DTYPE`: most likely errors first."""
     return found[np.argsort(found["given_confidence"] - found["confidence"], kind="stable")]

@@ -1,4 +1,4 @@
-"""Latent vectors, from which networks generate images, and grids of generated images."""
+"""Latent vectors for generating images, and grids of generated images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Vectors = NDArray[np.float32]
 
 
 class UnusableVector(ValueError):
-    """A latent vector has another size than the network requires."""
+    """A latent vector does not have the size that the network requires."""
 
 
 def draw_vectors(

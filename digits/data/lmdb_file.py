@@ -108,7 +108,7 @@ class LmdbFile:
             return
         last_key = b""
         found = 0
-        # Damage can lead in circles.
+        # Damaged pages can form cycles.
         pages_left = self._state[1] // self._page_bytes
         waiting = [(self._root, 1)]
         while waiting:
@@ -128,7 +128,7 @@ class LmdbFile:
                 last_key = key
                 yield key, self._value(page, size, flags, start)
         if found < self.count:
-            raise UnusableDatabase(f"it has {found:,} of its {self.count:,} records")
+            raise UnusableDatabase(f"only {found:,} of its {self.count:,} records are present")
 
     def get(self, key: bytes) -> bytes:
         """Return the value of ``key``; raises KeyError if there is none."""
@@ -177,12 +177,12 @@ class LmdbFile:
         last_page, _ = _META_END.unpack_from(newest, _META_BYTES - _META_END.size)
         if (last_page + 1) * self._page_bytes > size:
             raise UnusableDatabase(
-                f"the file is truncated: it has {size:,} of {(last_page + 1) * self._page_bytes:,} bytes"
+                f"the file is truncated: it contains {size:,} of {(last_page + 1) * self._page_bytes:,} bytes"
             )
         main = _PAGE_HEADER.size + _META.size + _DATABASE.size
         _, flags, _, _, _, _, self.count, self._root = _DATABASE.unpack_from(newest, main)
         if flags & (_REVERSED | _SORTED_DUPLICATES | _INTEGER_KEYS):
-            raise UnusableDatabase("its keys are not sorted like text, unlike those of Caffe and DIGITS")
+            raise UnusableDatabase("its keys are not sorted as in databases from Caffe and DIGITS")
 
     def _page(self, number: int) -> _Page:
         found = self._pages.get(number)
@@ -197,7 +197,7 @@ class LmdbFile:
 
     def _value(self, page: _Page, size: int, flags: int, start: int) -> bytes:
         if flags & (_SUB_DATABASE | _DUPLICATES):
-            raise UnusableDatabase("it contains several databases, unlike those of Caffe and DIGITS")
+            raise UnusableDatabase("it contains several named databases, which Caffe and DIGITS do not use")
         if not flags & _BIG:
             value = page.data[start : start + size]
             if len(value) < size:

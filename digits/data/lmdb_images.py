@@ -63,7 +63,7 @@ class LmdbImages:
         except UnusableImage:
             raise
         except KeyError:
-            raise UnusableImage("the database has no such record") from None
+            raise UnusableImage("the record does not exist") from None
         except ValueError as error:
             raise UnusableImage(str(error)) from error
 
@@ -84,5 +84,5 @@ class LmdbImages:
 
     def _refused(self, error: Exception) -> UnusableSource:
         return UnusableSource(
-            f"The database {self.describe()} cannot be read: {error}.", "Copy it again, completely."
+            f"The database {self.describe()} cannot be read: {error}.", "Copy the complete database again."
         )

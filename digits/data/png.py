@@ -1,4 +1,4 @@
-"""Write PNG files, and find the pixels of simple ones, several times faster than Pillow.
+"""Write PNG files and locate the pixels of simple ones, several times faster than Pillow.
 
 The format: https://www.w3.org/TR/png-3/
 """
@@ -59,7 +59,7 @@ def write(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def read_simple(data: bytes) -> SimplePng | None:
-    """Return the contents of a PNG file that any decoder reads alike, else None.
+    """Return the contents of a PNG file that all decoders interpret identically, else None.
 
     It has 8 bits per channel, gray or RGB, without interlacing, a palette, transparency, a color profile or metadata
     that could rotate it, and all checksums are correct.

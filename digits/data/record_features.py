@@ -1,4 +1,4 @@
-"""Features of the records of TFRecord files: what they contain, and which are probably the image and the label."""
+"""Describe the features of TFRecord files, and guess which ones are the image and the label."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _SIDES = {
     "width": ("width", "cols", "columns"),
     "channels": ("depth", "channels"),
 }
-# Sizes and identities are no labels.
+# Sizes and ids are not labels.
 _OTHERS = {*(word for words in _SIDES.values() for word in words), "id", "index", "key", "format", "filename"}
 
 
 def values_of(features: Features, name: str) -> tuple[str, Sequence[Any]]:
-    """Return the type and the values of a feature; both are empty if there is none."""
+    """Return the type and the values of a feature; both are empty if it has no values."""
     if name not in features:
         return "", ()
     kind = features[name].WhichOneof("kind")
@@ -172,7 +172,8 @@ class ImageFeature:
         shape = self.shape or stored_shape(features) or square(count)
         if not shape:
             raise UnusableImage(
-                f"“{show(self.name)}” has {count:,} values that are no image file, and no features with its shape"
+                f"“{show(self.name)}” has {count:,} values, which are not an image file, "
+                "and no features with the image shape"
             )
         height, width, channels = (*shape, 1, 1)[:3]
         return height, width, channels
@@ -213,7 +214,7 @@ class NumberFeature:
         """Return how the numbers are stored in a first record with ``features``; raises ValueError with a message."""
         kind, values = values_of(features, name)
         if kind not in (INTEGERS, FLOATS):
-            raise ValueError(f"“{show(name)}” is {kind or 'empty'}, not numbers")
+            raise ValueError(f"“{show(name)}” is {kind or 'empty'} instead of numbers")
         if shape and math.prod(shape) != len(values):
             raise ValueError(f"“{show(name)}” has {len(values):,} numbers, not {'×'.join(map(str, shape))}")
         return cls(name, kind, tuple(shape) or ((len(values),) if len(values) > 1 else ()))
@@ -267,7 +268,7 @@ class ValueRange:
 
 
 def guess_image(features: Features) -> str:
-    """Return the name of the feature that is most probably an image, or an empty string."""
+    """Return the name of the feature that is most likely an image, or an empty string."""
     encoded = _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
     if encoded:
         return best_named(encoded, IMAGE_NAMES)
@@ -282,7 +283,7 @@ def guess_image(features: Features) -> str:
 
 
 def guess_input(features: Features) -> str:
-    """Return the name of the feature that is most probably an image or an array, or an empty string."""
+    """Return the name of the feature that is most likely an image or an array, or an empty string."""
     image = guess_image(features)
     arrays = [
         name
@@ -293,7 +294,7 @@ def guess_input(features: Features) -> str:
 
 
 def guess_target(features: Features, input_name: str = "") -> str:
-    """Return the name of the feature that is most probably the target: numbers, or an empty string."""
+    """Return the name of the feature that is most likely the target: numbers, or an empty string."""
     numbers = [
         name
         for name in sorted(features)
@@ -306,7 +307,7 @@ def guess_target(features: Features, input_name: str = "") -> str:
 
 
 def guess_label(features: Features, image: str = "") -> str:
-    """Return the name of the feature that is most probably the class, or an empty string."""
+    """Return the name of the feature that is most likely the class, or an empty string."""
     possible = [
         name
         for name in _named(features, lambda kind, values: kind == INTEGERS or _is_short_text(kind, values), 1)
@@ -343,10 +344,10 @@ class ClassFeature:
         if len(values) > 1:
             raise ValueError(f"“{name}” has {len(values):,} values, not one")
         if kind == FLOATS:
-            raise ValueError(f"“{name}” is {kind}, not an integer or a text")
+            raise ValueError(f"“{name}” is {kind} instead of an integer or a string")
         self._kind = self._kind or kind
         if kind != self._kind:
-            raise ValueError(f"“{name}” is {kind}, but {self._kind} in the records before")
+            raise ValueError(f"“{name}” is {kind}, but {self._kind} in earlier records")
         if kind == BYTES:
             text: str = values[0].decode("utf-8", "backslashreplace").strip()
             if not text:
@@ -357,7 +358,7 @@ class ClassFeature:
             return str(index)
         if not 0 <= index < len(self._labels):
             raise ValueError(
-                f"the class {index} is not one of 0 to {len(self._labels) - 1}, those with a name"
+                f"the class {index} is not one of 0 to {len(self._labels) - 1}, the classes with names"
             )
         return self._labels[index]
 

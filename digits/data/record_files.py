@@ -1,4 +1,4 @@
-"""Find TFRecord files: one file, the shards of a set, a pattern, or a folder with files for each split.
+"""Find TFRecord files: a single file, a sharded set, a glob pattern, or a folder with files for each split.
 
 A folder that TensorFlow Datasets (TFDS) has prepared contains ``dataset_info.json`` and ``features.json``, which
 describe its files: see https://www.tensorflow.org/datasets/external_tfrecord.
@@ -35,7 +35,7 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 @dataclass
 class RecordFiles:
-    """The TFRecord files of each split, and what their metadata says about the features.
+    """The TFRecord files of each split, and the features described by their metadata.
 
     ``classes`` are the names of the classes of the feature ``label``. ``ignored`` are further splits and files.
     """
@@ -50,7 +50,7 @@ class RecordFiles:
     ignored: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
-        """Describe the files in one sentence."""
+        """Return a one-sentence description of the files."""
         splits = [f"{count_of(len(self.splits[name]), 'file')} for {name}" for name in self.splits]
         return f"{self.title or 'TFRecord files'}: {', '.join(splits)}."
 
@@ -113,8 +113,8 @@ def _in_folder(folder: Path) -> RecordFiles:
     if "train" not in found.splits:
         if len(found.splits) > 1:
             raise UnusableSource(
-                f"None of the files in {show(str(folder))} is for training: {listed(path.name for path in files)}.",
-                "Start the names of its files with “train”.",
+                f"{show(str(folder))} contains no training files: {listed(path.name for path in files)}.",
+                "Rename the training files so that their names start with “train”.",
             )
         found.splits = {"train": files}
     for paths in found.splits.values():
@@ -132,7 +132,7 @@ def _need(files: list[Path], folder: Path) -> list[Path]:
     if not files:
         raise UnusableSource(
             f"{show(str(folder))} contains no TFRecord files.",
-            "Their names end with .tfrecord, .tfrecords or .record, or with a shard such as 00000-of-00004.",
+            "File names must end with .tfrecord, .tfrecords, .record, or a shard number such as 00000-of-00004.",
         )
     return files
 
@@ -215,7 +215,7 @@ def _read_tfds(folder: Path) -> RecordFiles:
             folder, name, split, str(item.get("filepathTemplate", "")), len(shards)
         )
     if "train" not in found.splits:
-        raise UnusableSource(f"The dataset {show(name)} has no split for training: {listed(found.ignored)}.")
+        raise UnusableSource(f"The dataset {show(name)} has no training split: {listed(found.ignored)}.")
     features = _json(folder / FEATURES_FILE) if (folder / FEATURES_FILE).is_file() else {}
     _read_tfds_features(folder, features, found)
     return found
@@ -238,7 +238,7 @@ def _tfds_shards(folder: Path, name: str, split: str, template: str, count: int)
 
 
 def _read_tfds_features(folder: Path, features: dict[str, Any], found: RecordFiles) -> None:
-    """Take the image, the label and the names of the classes from the description of the features."""
+    """Set the image, the label and the class names from the feature descriptions."""
     parts = features.get("featuresDict")
     parts = parts.get("features") if isinstance(parts, dict) else None
     for name, part in parts.items() if isinstance(parts, dict) else ():

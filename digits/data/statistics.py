@@ -1,4 +1,4 @@
-"""A dataset in numbers: the records of each split, and the properties of their images and sources."""
+"""Dataset statistics: record counts per split, and properties of images and their sources."""
 
 from __future__ import annotations
 

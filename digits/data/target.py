@@ -75,7 +75,7 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
         return self.names if self.classes else []
 
     def describe(self, value: Any) -> str:
-        """A target in words: the name of the class, the names of the labels, or the numbers with their names."""
+        """Describe a target: the class name, the label names, or the numbers with their names."""
         if self.spatial:
             return self._describe_spatial(np.asarray(value))
         if self.classes:

@@ -1,4 +1,4 @@
-"""Read TFRecord files of other programs, which contain a ``tf.train.Example`` per record, with any features.
+"""Read TFRecord files from other programs, with one ``tf.train.Example`` per record and any features.
 
 Files may be compressed with GZIP or ZLIB, as `tf.io.TFRecordWriter` writes them. Lengths and checksums are verified.
 Memory holds one record. Records are counted from 0.
@@ -100,11 +100,11 @@ def frames(path: Path) -> Iterator[Frame]:
                     if number == 0:
                         raise DamagedFile(
                             f"{name} is not a TFRecord file.",
-                            "It may be plain, or compressed with GZIP or ZLIB.",
+                            "TFRecord files may be uncompressed, or compressed with GZIP or ZLIB.",
                         )
                     raise damaged("the length does not match its checksum", _CREATE_AGAIN)
                 if length > MAX_PAYLOAD_BYTES:
-                    raise damaged(f"{length:,} bytes are more than the limit of {MAX_PAYLOAD_BYTES:,}")
+                    raise damaged(f"{length:,} bytes exceeds the limit of {MAX_PAYLOAD_BYTES:,} bytes")
                 if not is_compressed and offset + HEADER_BYTES + length + CHECKSUM_BYTES > size:
                     raise damaged(_TRUNCATED, _CREATE_AGAIN)
                 payload, checksum = stream.read(length), stream.read(CHECKSUM_BYTES)
@@ -151,7 +151,7 @@ def parse_features(payload: bytes) -> Features:
     except DecodeError as error:
         raise ValueError("not a tf.train.Example") from error
     if not found:
-        raise ValueError("not a tf.train.Example, or one without features")
+        raise ValueError("not a tf.train.Example, or it has no features")
     return found
 
 

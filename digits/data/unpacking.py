@@ -41,7 +41,7 @@ ENDINGS = ("tar.gz", "tar.bz2", "tar.xz", "tgz", "tar", "zip")
 PIECE_BYTES = 256 * 1024
 # Below this size, any compression ratio is accepted: a small file of zeros is not an attack.
 ANY_RATIO_BYTES = 100_000_000
-# Disk space to leave free.
+# Disk space to leave free, in bytes.
 SPARE_BYTES = 500_000_000
 MEMORY_BYTES = 1 << 30
 REPORT_SECONDS = 0.2

@@ -61,7 +61,7 @@ class _File(Struct, Generic[AnyAnnotation]):
 @dataclass
 class CocoFile(Generic[AnyAnnotation]):
     """The contents of a file: the ``images`` by id, their ``paths`` below the image folder, and the names of the
-    categories by id. Annotations that refer to other images or categories are not contained but in ``faults``.
+    categories by id. Annotations that refer to missing images or categories are listed in ``faults`` instead.
     """
 
     path: Path
@@ -161,9 +161,9 @@ def _duplicates(noun: str, items: list[_Item]) -> list[str]:
 
 def _fault(item: Annotation, images: Collection[Id], categories: Collection[Id]) -> str:
     if item.image_id not in images:
-        return f"there is no image {item.image_id}"
+        return f"image {item.image_id} does not exist"
     if item.category_id not in categories:
-        return f"there is no category {item.category_id}"
+        return f"category {item.category_id} does not exist"
     return ""
 
 

@@ -118,7 +118,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         address = self.check_address(path)
         is_folder = file_type == "folder" or (file_type == "any" and names_folder(path.strip()))
         if not is_folder and not address.segments:
-            raise BadRequest(f"{address} is not the address of a file.")
+            raise BadRequest(f"{address} is not the address of a file. Enter the address of a file.")
         # A slash distinguishes folders where files are valid too.
         text = f"{address}/" if is_folder and file_type == "any" else str(address)
         self.addresses[text] = "folder" if is_folder else "file"
@@ -156,7 +156,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def _need_both(self, field: StringField, other: StringField) -> None:
         if field.data and not other.data:
-            raise ValidationError("Enter the access key and the secret key, or neither.")
+            raise ValidationError("Enter both the access key and the secret key, or neither.")
 
     def save_uploads(self, folder: Path) -> None:
         """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""

@@ -146,11 +146,11 @@ def image_file(path: str, record: Record) -> File:
 
 
 class TableExport(Export):
-    """The images of each split in a folder, and a CSV file of their targets."""
+    """One folder of images per split, and a CSV file of targets."""
 
     name = "csv"
     title = "Images and CSV"
-    contents = "The images of each split in a folder, and a CSV file of their targets."
+    contents = "One folder of images per split, and a CSV file of targets."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         file = image_file(f"{split}/{numbered_name(number, record.source)}", record)
@@ -165,7 +165,7 @@ class TFRecords(Export):
 
     name = "tfrecords"
     title = "TFRecord"
-    contents = "The records for tf.data, the names and types of their features, labels, and mean image."
+    contents = "Records for tf.data, their feature specification, the labels and the mean image."
 
     def entries(self) -> Iterator[Entry]:
         for name in (FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_IMAGE_FILE, MEAN_ARRAY_FILE):

@@ -78,6 +78,6 @@ class Kind:
         return importlib.import_module(f"{self.package}.{module}")
 
     def load_optional(self, module: str) -> Any:
-        """Import a module of the kind's package; return None if it has no such module."""
+        """Import a module of the kind's package; returns None if the module does not exist."""
         name = f"{self.package}.{module}"
         return importlib.import_module(name) if importlib.util.find_spec(name) else None

@@ -1,4 +1,4 @@
-"""The form fields of datasets whose source is TFRecord files."""
+"""Form fields for datasets from TFRecord files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ShapeField(StringField):
         if sizes and (
             len(sizes) not in self._ranks or not all(1 <= size <= MAX_SIDE_PIXELS for size in sizes)
         ):
-            raise ValidationError("Enter the height, the width and the channels, such as 28×28×1.")
+            raise ValidationError("Enter height × width × channels, such as 28×28×1.")
 
 
 def shape_text(sizes: list[int]) -> str:

@@ -26,7 +26,9 @@ def first_record(paths: list[Path]) -> Features:
         if found is not None:
             return found
     names = listed(path.name for path in paths)
-    raise UnusableSource(f"{names} {'is' if len(paths) == 1 else 'are'} empty.", "Choose files with records.")
+    raise UnusableSource(
+        f"{names} {'is' if len(paths) == 1 else 'are'} empty.", "Choose files that contain records."
+    )
 
 
 def need_feature(features: Features, name: str, guess: str, what: str) -> str:
@@ -81,10 +83,10 @@ class RecordSplits(Generic[Value]):
             at_least = "At least " if len(faults) == MAX_FAULTS else ""
             raise UnusableSource(
                 f"{at_least}{count} cannot be used: {first_lines(faults)}.",
-                "Choose another feature, or correct them.",
+                "Choose another feature, or correct the records.",
             )
         if not names:
-            raise UnusableSource(f"The files for {split} have no records.")
+            raise UnusableSource(f"The {split} files contain no records.")
         return names, values
 
     def images(self, split: str) -> RecordImages:

@@ -48,8 +48,8 @@ class Targets:
 
     @property
     def suitable_output(self) -> str:
-        """What a network must return, for `refuse`."""
-        return f"one number for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
+        """Describe the output that a network must return, for `refuse`."""
+        return f"one value for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """Select the predictions, float32 [N, …], from all ``outputs`` of a network, in its graph."""

@@ -90,8 +90,8 @@ class Views(Generic[AnyRecipe]):
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file.
 
-    Without ``checks_appearance``, health checks compare records, but do not judge how they look, because they are not
-    photos. Without ``checks_counts``, they do not judge the counts of the groups, such as ranges of a number.
+    Without ``checks_appearance``, health checks compare records but do not evaluate their appearance: they are not
+    photos. Without ``checks_counts``, they do not evaluate the number of records per group, such as ranges of a number.
 
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """

@@ -3,7 +3,7 @@
 # Generative Adversarial Networks” (DCGAN).
 #
 # Designed for small images whose sides are multiples of 4, such as 28x28 or 32x32. The page of the model
-# generates images from random vectors; TensorBoard shows some of them during the training.
+# generates images from random vectors; TensorBoard shows some of them during training.
 # Recommended settings: Adam with β₁ 0.5, learning rate 0.0002, batches of 64, 30 epochs, no mean
 # subtraction.
 #

@@ -2,7 +2,7 @@
 #
 # Designed for images of any size. Returns one logit for each label of the dataset: a label is predicted
 # if its logit is positive, independently of the other labels.
-# Recommended settings: Adam, learning rate 0.002 falling along a cosine, batches of 16, 40 epochs, per-channel mean.
+# Recommended settings: Adam, learning rate 0.002 with cosine decay, batch size 16, 40 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=16 train_epochs=40 use_mean=pixel
 # kinds: image-multilabel
@@ -10,13 +10,13 @@
 
 from keras import layers
 
-# Larger images are first halved until their sides have at most so many pixels.
+# Larger images are first halved until neither side exceeds this number of pixels.
 LARGEST = 64
 
-# Then each block halves them, until their sides have at most so many cells.
+# Each block then halves them until neither side exceeds this number of cells.
 SMALLEST = 8
 
-# Filters of the first block; each further one has twice as many, up to the second number.
+# Filters in the first block, doubled in each further block up to the second number.
 FILTERS = [16, 128]
 
 
@@ -35,7 +35,7 @@ class UserModel(Tower):
             filters = min(2 * filters, most)
             net = self.convolution(net, filters, f"reduce{block}", strides=2)
             block += 1
-        # The means over the maps measure how much there is of each pattern; the maxima, whether it occurs at all.
+        # The means over the maps measure how frequent each pattern is; the maxima, whether it occurs at all.
         net = tf.concat([layers.GlobalAveragePooling2D()(net), layers.GlobalMaxPooling2D()(net)], axis=1)
         # No activation: the loss and the predictions apply the sigmoid to these logits.
         return layers.Dense(self.nclasses, name="logits")(net)

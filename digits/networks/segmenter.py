@@ -4,7 +4,7 @@
 # Designed for photos of 128x128 to 512x512; at least 32x32. 4,540,866 parameters for 2 classes, 25,488 of them moving
 # averages. Trains from scratch, too, but learns faster from trained weights of the encoder: choose a model of the
 # network MobileNetV3 as the previous one, or enter a file of Keras' weights of MobileNetV3Large as pretrained weights.
-# Recommended settings: Adam, learning rate 0.001 falling along a cosine, batches of 8, 40 epochs, no mean subtraction
+# Recommended settings: Adam, learning rate 0.001 with cosine decay, batch size 8, 40 epochs, no mean subtraction
 # (the network normalizes its input).
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=8 train_epochs=40 use_mean=none
@@ -60,5 +60,5 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        # The second loss helps with classes of few pixels.
+        # The Dice loss helps with classes that cover few pixels.
         return digits.segmentation_loss(self.inference, self.y) + digits.dice_loss(self.inference, self.y)

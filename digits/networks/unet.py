@@ -3,8 +3,8 @@
 #
 # Designed for images of any size from 16x16. Targets are masks, [N, H, W]: the number of each pixel's class,
 # or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
-# To train without a GPU, it processes images of more than 160 pixels at a lower resolution: see LARGEST.
-# Recommended settings: Adam, learning rate 0.001 falling along a cosine, batches of 4, 20 epochs, per-channel mean.
+# To train without a GPU, it processes images larger than 160 pixels at a lower resolution: see LARGEST.
+# Recommended settings: Adam, learning rate 0.001 with cosine decay, batch size 4, 20 epochs, per-channel mean.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=4 train_epochs=20 use_mean=pixel
 # kinds: image-segmentation
@@ -12,7 +12,7 @@
 
 from keras import layers
 
-# Larger images are reduced by 2, 4, … until their sides have at most so many pixels; their masks are less sharp.
+# Larger images are reduced by 2, 4, … until neither side exceeds this number of pixels; their masks are less sharp.
 LARGEST = 160
 
 # Filters at each depth: a quarter of the paper's 64 to 1024.
@@ -62,5 +62,5 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        # The second loss helps with classes of few pixels.
+        # The Dice loss helps with classes that cover few pixels.
         return digits.segmentation_loss(self.inference, self.y) + digits.dice_loss(self.inference, self.y)

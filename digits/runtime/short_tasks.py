@@ -1,4 +1,4 @@
-"""Short tasks: show the layers of a network, preview an augmentation, check a training before it is created, export.
+"""Short tasks: visualize a network, preview augmentation, run a preflight check, export a snapshot.
 
 Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """
@@ -229,9 +229,9 @@ class ShortTasks:
         if run.timed_out:
             activity = f" Its last activity: {state.doing}." if state.doing else ""
             state.failure = Failure(
-                f"This took longer than {seconds_allowed:.0f} seconds.{activity}",
-                "Check the network for an endless loop. If this machine is too slow for it, reduce the batch size or "
-                "the size of the images.",
+                f"The task took longer than {seconds_allowed:.0f} seconds.{activity}",
+                "Check the network for an endless loop. If this machine is too slow, reduce the batch size or "
+                "the image size.",
             )
         elif run.exit is None or (run.exit.stopped and run.handle is None):
             raise Unavailable("The server is shutting down.")

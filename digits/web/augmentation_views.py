@@ -1,4 +1,4 @@
-"""The preview of an augmentation: records of a dataset with the settings of the model form, as a training sees them."""
+"""Augmentation preview: dataset records with the settings of the model form, as in training."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ blueprint = Blueprint("augmentation", __name__)
 def preview() -> str | Response | tuple[Response, int]:
     """Augment a few training records, and return the pictures.
 
-    ``seed`` chooses the random variants. A newer request with the same ``form`` ends an earlier one.
+    ``seed`` determines the random variants. A newer request with the same ``form`` cancels an earlier one.
     """
     require_tensorflow()
     dataset = services().store.get(request.form.get("dataset", ""), DatasetJob)
     manifest = dataset.manifest()
     if manifest is None:
         raise NotReady(
-            f"The dataset “{dataset.name}” is not finished.", "The preview appears as soon as it is."
+            f"The dataset “{dataset.name}” is not done yet.", "The preview appears once the dataset is done."
         )
     views = views_of(dataset.data_kind)
     form = ModelForm(formdata=request.form, meta={"data_roots": services().roots})
@@ -72,10 +72,10 @@ def preview() -> str | Response | tuple[Response, int]:
 
 
 def _note(recipe: PreviewAugmentation) -> str:
-    """Explain how the pictures differ from the values."""
+    """Explain how the pictures differ from the network's input."""
     if recipe.augment.whitening:
-        return "; shown with a medium brightness and contrast"
-    return "" if recipe.mean == "none" else "; shown with the mean added back"
+        return "; brightness and contrast normalized for display"
+    return "" if recipe.mean == "none" else "; mean added back for display"
 
 
 def _is_setting(field: str) -> bool:

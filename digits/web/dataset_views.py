@@ -157,7 +157,7 @@ def scan(kind: Kind) -> Response:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     summaries: Iterator[SourceSummary]
     if form.source_addresses():
-        # It waits for a process only, so it needs no thread.
+        # It only waits for a process, so it does not need a thread.
         found = summarize(form, services().settings)
         lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
         return Response(_listed(lines), mimetype="application/x-ndjson")

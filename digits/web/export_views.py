@@ -33,7 +33,7 @@ def download(job_id: str, ending: str) -> Response:
     name = request.args.get("format") or next(iter(formats))
     if name not in formats:
         raise BadRequest(
-            f"There is no format “{name}” for this dataset.", f"Use one of {', '.join(formats)}."
+            f"This dataset does not support the format “{name}”.", f"Use one of {', '.join(formats)}."
         )
     export = formats[name](job.folder, manifest, services().record_indexes)
     response = Response(
@@ -87,5 +87,5 @@ def _finished(job_id: str) -> tuple[DatasetJob, Manifest]:
     job = services().store.get(job_id, DatasetJob)
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
-        raise BadRequest(f"“{job.name}” has no records to download: it is not finished, or damaged.")
+        raise BadRequest(f"“{job.name}” has no records to download because it is not done or is damaged.")
     return job, manifest

@@ -1,7 +1,7 @@
 """The routes of DIGITS 6 for all datasets and models except those of image classification.
 
 They name the kind (``image-gradients``) instead of its route (``images/gradients``), as an *extension*. Predictions are
-the values of the network's output, without their meaning. Without an extension, the routes of datasets are those of
+the raw values of the network's output. Without an extension, the routes of datasets are those of
 the kind ``generic``.
 """
 
@@ -144,7 +144,7 @@ def infer_db() -> Response:
         try:
             source = views.read_record(recipe, features)
             if size and isinstance(source, bytes) and (own := images.header(source)[1]) != size:
-                raise ValueError(f"its image has {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
+                raise ValueError(f"its image is {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
         except ValueError as error:
             raise BadRequest(f"The record cannot be used: {error}.") from error
         return inference_views.predict_values(job, source)
@@ -158,7 +158,9 @@ def _records() -> Iterator[tuple[str, Features]]:
     """Yield the records of the files at ``db_path``, with a name of each; raises BadRequest."""
     text = request.form.get("db_path", "").strip()
     if not text:
-        raise BadRequest("Enter the path of TFRecord files.", "The field is “db_path”.")
+        raise BadRequest(
+            "Enter the path of TFRecord files.", "Set “db_path” to a file, a folder or a pattern."
+        )
     for path in paths_at(resolve_records(services().roots, text)):
         for frame, features in examples(path):
             yield f"{path.name}:{frame.number}", features
@@ -182,7 +184,7 @@ class _Outputs:
         """Return the response; raises BadRequest if there are no outputs."""
         if self._skipped and not self._outputs:
             reason = next(iter(self._skipped.values()))
-            raise BadRequest(f"None of {len(self._skipped):,} {self._noun} can be used: {reason}")
+            raise BadRequest(f"None of the {len(self._skipped):,} {self._noun} can be used: {reason}")
         return jsonify(outputs=self._outputs, skipped=self._skipped)
 
 

@@ -30,7 +30,7 @@ ICONS = {"error": "warning", "warning": "warning", "info": "info"}
 TONES = {"error": "danger", "warning": "warning", "info": "info"}
 # The findings whose images a cleaned version excludes. Others may be intended.
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
-# Models that the page offers for the search for wrong labels.
+# Maximum number of models offered for finding wrong labels.
 SHOWN_MODELS = 25
 SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
@@ -47,12 +47,13 @@ def start(job_id: str) -> tuple[Response, int]:
 
 @blueprint.post("/datasets/<job_id>/label-check")
 def check_labels(job_id: str) -> tuple[Response, int]:
-    """Search for wrong labels with the trained model ``model``, and the snapshot of its epoch ``epoch``, if given."""
+    """Find wrong labels with the trained model ``model`` and, if given, its snapshot of ``epoch``."""
     require_tensorflow()
     job = services().store.get(job_id, DatasetJob)
     if job.status is not Status.DONE or not views_of(job.data_kind).checks_labels:
         raise BadRequest(
-            f"The labels of “{job.name}” cannot be checked.", "It must be finished, and have classes."
+            f"The labels of “{job.name}” cannot be checked.",
+            "Label checks require a completed dataset with classes.",
         )
     model = services().store.get(request.form.get("model", ""), ModelJob)
     if model.dataset_id != job.id:
@@ -144,7 +145,7 @@ def _load(job: DatasetJob, manifest: Manifest | None) -> tuple[Health | None, st
 
 
 def _load_label_check(job: DatasetJob, manifest: Manifest | None) -> LabelCheck | None:
-    """Return the result of the search for wrong labels; None if there is none, or if it is damaged."""
+    """Return the latest result of the label check, or None if it is missing or damaged."""
     if manifest is None:
         return None
     try:

@@ -203,7 +203,7 @@ def _whole(fields: Mapping[str, str], name: str, default: int, low: int, high: i
     if not text:
         return default
     if not text.isdecimal() or not low <= int(text[:12]) <= high:
-        raise BadRequest(f"“{name}” must be a whole number from {low:,} to {high:,}.")
+        raise BadRequest(f"“{name}” must be an integer from {low:,} to {high:,}.")
     return int(text)
 
 
@@ -215,7 +215,7 @@ def _vector(line: str) -> list[float]:
     if not numbers or not all(map(math.isfinite, numbers)):
         raise BadRequest(
             f"“{line.strip()[:40]}” is not a vector.",
-            "Enter the numbers of one vector on each line, separated by spaces or commas.",
+            "Enter one vector per line, as numbers separated by spaces or commas.",
         )
     return numbers
 

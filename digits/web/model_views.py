@@ -319,7 +319,7 @@ def visualize_network() -> tuple[Response, int]:
     dataset = services().store.get(job_id, DatasetJob)
     if dataset.manifest() is None:
         raise BadRequest(
-            f"The dataset “{dataset.name}” is not finished.", "The network can be built as soon as it is."
+            f"The dataset “{dataset.name}” is not done yet.", "The network can be built as soon as it is."
         )
     text = request.form.get("custom_network", "")
     if not text.strip():
@@ -359,7 +359,7 @@ def preflight() -> tuple[Response, int]:
         return jsonify(errors=errors), 400
     dataset = services().store.get(form.dataset.data, DatasetJob)
     if dataset.manifest() is None:
-        raise NotReady(f"The dataset “{dataset.name}” is not finished.", "Check again as soon as it is.")
+        raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
     training = form.recipe(str(dataset.folder), weights, size, rate)
     recipe = Preflight.of(training, eager="eager" in request.form)
@@ -568,14 +568,14 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
 
 
 def _check_kind(form: ModelForm) -> None:
-    """Add errors for settings that are not available for the dataset's kind; turn off those that were not sent."""
+    """Add errors for settings that are not available for the dataset's kind; turn off settings that were not sent."""
     dataset = services().store.find(form.dataset.data or "")
     if not isinstance(dataset, DatasetJob):
         return
     views, kind = views_of(dataset.data_kind), dataset.data_kind.title.lower()
     for field in form.keep_transformations(views.transformations):
         if field.name in request.form and not field.errors:
-            _blame(field, f"Not available for {kind}. Leave it out.")
+            _blame(field, f"Not available for {kind}. Omit this setting.")
     if form.balance.data not in views.balancing and not form.balance.errors:
         words = " or ".join(str(choice.label) for choice in BALANCES if choice.value in views.balancing)
         _blame(form.balance, f"Not available for {kind}. Choose {words}.")

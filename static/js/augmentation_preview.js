@@ -1,4 +1,4 @@
-// Shows images of the chosen dataset with the form's augmentation, which a task of the server prepares as for training.
+// Previews the form's augmentation on images of the selected dataset. A server task prepares them as for training.
 
 import { settled } from './form_parts.js';
 import { request } from './http.js';
@@ -11,7 +11,7 @@ export function startAugmentationPreview(form, box) {
   const section = box.closest('details');
   const status = box.querySelector('[role="status"]');
   const pictures = box.querySelector('[data-pictures]');
-  // The server ends the task of an earlier request of this form.
+  // The server cancels the task of any earlier request from this form.
   const name = [...crypto.getRandomValues(new Uint32Array(4))].join('');
   let seed = 0;
   let shown = '';
@@ -38,7 +38,7 @@ export function startAugmentationPreview(form, box) {
       if (current !== pending) return;
       pictures.replaceChildren();
       status.textContent = [error.message, error.hint].filter(Boolean).join(' ');
-      shown = ''; // another try may succeed
+      shown = ''; // a retry may succeed
     } finally {
       if (current === pending) pictures.removeAttribute('aria-busy');
     }

@@ -69,7 +69,7 @@ export function startClassifying(panel) {
 
   function showImage(given) {
     if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
-    image.hidden = true; // until it has loaded: a file that is not an image is not shown
+    image.hidden = true; // until it has loaded, so that files that are not images stay hidden
     if (given !== FIELDS) image.src = given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`;
   }
 

@@ -36,7 +36,7 @@ function startTextFiles() {
   if (box) show();
 }
 
-// The endpoint and the keys belong to the source when it is cloud storage.
+// Cloud storage needs the endpoint and the keys: expand their section.
 function startCloudStorage() {
   const details = document.getElementById('remote-storage');
   form.addEventListener('change', ({ target }) => {

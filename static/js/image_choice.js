@@ -1,4 +1,4 @@
-// A drop area for an image file in the fields of a kind, with the field for a path beside it: shows what is chosen.
+// A drop area for an image file with a path field next to it; previews the selected image.
 
 // Narrower images are enlarged without smoothing.
 export const SMALL_PIXELS = 96;
@@ -12,7 +12,7 @@ export function startImageChoice(choice, imageUrl) {
 
   function show(url) {
     if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
-    image.hidden = true; // until it has loaded: a file that is not an image is not shown
+    image.hidden = true; // until it has loaded, so that files that are not images stay hidden
     if (url) image.src = url;
   }
 

@@ -130,7 +130,7 @@ document.addEventListener('job-update', ({ detail: message }) => {
 document.addEventListener('parts-refreshed', followDataset);
 followDataset();
 
-// Once the network is built, it is known whether it predicts from images or generates them.
+// Whether the network classifies or generates images is known once it is built.
 document.addEventListener('parts-refreshed', () => {
   const generates = JSON.parse(document.getElementById('latent-data').textContent) > 0;
   document.getElementById('classify-panel').hidden = generates;

@@ -104,7 +104,7 @@ function offer(option, fits) {
   list.dispatchEvent(new Event('change', { bubbles: true }));
 }
 
-/** Shows or hides a part of the form. The server uses the neutral setting for fields that are not sent. */
+/** Shows or hides a part of the form. Disabled fields are not sent; the server then turns these options off. */
 function include(part, fits) {
   part.hidden = !fits;
   for (const control of part.querySelectorAll('input, select')) control.disabled = !fits;

@@ -124,16 +124,16 @@ async function* linesOf(stream) {
 
 const stateOf = (value) => (value instanceof File ? [value.name, value.size, value.lastModified] : value);
 
-/** Offers the choices [[value, words]…] in a select field, and keeps its value if it is among them. */
+/** Replaces the options of a select field with [[value, label]…], preserving its value if possible. */
 function offer(control, choices) {
   const { value } = control;
   control.replaceChildren(...choices.map(([name, words]) => new Option(words, name, name === '', name === value)));
 }
 
-/** Rows of a table, with a picture in the last column of some. */
+/** Builds a table whose last column may contain pictures. */
 function rows({ table_title: title, table_head: head, table: lines, pictures }) {
   const frame = element('div', 'table-wrap');
-  frame.tabIndex = 0; // it can be scrolled by keyboard
+  frame.tabIndex = 0; // makes it scrollable with the keyboard
   frame.setAttribute('role', 'region');
   frame.setAttribute('aria-label', title);
   const table = element('table', 'table table-tight small');

@@ -19,7 +19,7 @@ def test_the_folder_of_an_old_dataset_is_recognized(
     page.get_by_label("LMDB, HDF5").check()
     page.locator('[name="database_train"]').fill(str(job))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("A dataset of DIGITS with 18 images in 3 classes.")
+    expect(contents).to_contain_text("A DIGITS dataset with 18 images in 3 classes.")
     expect(contents.get_by_role("row", name="Validation LMDB 6 8×6×3 Preview PNG")).to_be_visible()
     expect(contents.get_by_role("img", name="Preview")).to_have_count(2)
     contents.get_by_role("button", name="Use it").click()

@@ -122,7 +122,11 @@ def test_numbers_of_another_range_are_scaled_to_it() -> None:
     [
         ({"other": 1}, (), "no feature “image”"),
         ({"image": [picture(), picture()]}, (), "“image” contains 2 images"),
-        ({"image": b"\0" * 50}, (), "50 values that are no image file, and no features with its shape"),
+        (
+            {"image": b"\0" * 50},
+            (),
+            "50 values, which are not an image file, and no features with the image shape",
+        ),
         ({"image": b"\0" * 50}, (5, 5, 3), "50 values, not 5×5×3"),
         ({"image": b"\0" * 50, "height": 6, "width": 8}, (), "50 values, not 6×8×1"),
         ({"image": b"\0" * 50, "height": 5, "width": 5, "channels": 2}, (), "2 channels, not 1 or 3"),
@@ -146,7 +150,7 @@ def test_classes_are_texts_numbers_or_names_of_numbers() -> None:
         ({"other": 1}, "no feature “label”; its features are other"),
         ({"label": [1, 2]}, "“label” has 2 values, not one"),
         ({"label": 0.5}, "“label” is float32, not an integer or a text"),
-        ({"label": b" "}, "“label” is bytes, but int64 in the records before"),
+        ({"label": b" "}, "“label” is bytes, but int64 in earlier records"),
         ({"label": 2}, "the class 2 is not one of 0 to 1"),
         ({"label": -1}, "the class -1 is not one of 0 to 1"),
     ],

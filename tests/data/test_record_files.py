@@ -77,7 +77,7 @@ def test_links_that_lead_outside_are_ignored(tmp_path: Path) -> None:
     [
         (["a.png"], "", "contains no TFRecord files"),
         (["a.tfrecord"], "b*", "No file matches .*b"),
-        (["test.tfrecord", "val.tfrecord"], "", "None of the files .* is for training"),
+        (["test.tfrecord", "val.tfrecord"], "", "contains no training files"),
     ],
 )
 def test_a_missing_source_is_named(tmp_path: Path, names: list[str], path: str, message: str) -> None:

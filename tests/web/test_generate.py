@@ -114,7 +114,7 @@ def test_models_generate_images_from_latent_vectors(site: Site) -> None:
     assert set(values) == {"0", "1"} and len(values["1"]["output"]) == 16
 
     for fields, message in (
-        ({"rows": 0}, "“rows” must be a whole number from 1 to 50"),
+        ({"rows": 0}, "“rows” must be an integer from 1 to 50"),
         ({"vectors": "1 2 x"}, "“1 2 x” is not a vector"),
         ({"vectors": "1 2"}, f"A vector has 2 numbers; the network requires 6 or {6 + classes}"),
         ({"label": classes}, f"The network has no class {classes}"),

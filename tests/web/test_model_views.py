@@ -722,7 +722,7 @@ def test_a_check_requires_a_finished_dataset(site: Site) -> None:
     unfinished = site.dataset(dataset_name="unfinished")
     answer = create(site, unfinished, path=PREFLIGHT)
     assert answer.status_code == 409
-    assert "is not finished" in answer.text
+    assert "is not done yet" in answer.text
     assert site.wait_for_end(unfinished) == "Done"
 
 

@@ -1,4 +1,4 @@
-"""Run the program that downloads remote files (`digits.data.remote.fetch`), and follow it."""
+"""Run the program that downloads remote files (`digits.data.remote.fetch`) and monitor it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from digits.core.environment import inherited
 from digits.core.errors import BadRequest
 from digits.data.remote.fetch import News, Request
 
-# The program is killed if it receives less than `STALL_BYTES` and lists and completes no file for so long.
+# Kill the program if it receives less than `STALL_BYTES` and neither lists nor completes a file for this long.
 STALL_SECONDS = 90.0
 STALL_BYTES = 1000
 
@@ -71,7 +71,7 @@ def run(
 
 
 class _Watch:
-    """Kills a process that makes no progress."""
+    """Kill a process that stops making progress."""
 
     def __init__(self, process: subprocess.Popen[bytes], stall_seconds: float, seconds: float | None) -> None:
         self.problem = ""
@@ -84,7 +84,7 @@ class _Watch:
         threading.Thread(target=self._run, daemon=True).start()
 
     def note(self, news: News) -> None:
-        """Take notice of progress."""
+        """Record progress."""
         seen = self._seen
         if news.listed > seen.listed or news.files > seen.files or news.bytes >= seen.bytes + STALL_BYTES:
             self._seen, self._changed_at = news, time.monotonic()

@@ -26,7 +26,7 @@ class Progress(Protocol):
         """Report the progress of a download, 0 to 1."""
 
     def warn(self, message: str) -> None:
-        """Report something that the user should know."""
+        """Report a warning to the user."""
 
 
 class Copies:
@@ -50,8 +50,8 @@ class Copies:
             taken = take_credentials(sources.credentials)
             if taken is None:
                 raise FetchFailed(
-                    "The credentials of this dataset are no longer available: they are used once.",
-                    "Clone the dataset, and enter them again.",
+                    "The credentials for this dataset are no longer available because they can be used only once.",
+                    "Clone the dataset and enter them again.",
                 )
             credentials = taken
         request = Request(
@@ -100,7 +100,7 @@ class Copies:
         address = parse(text)
         below = "/".join([address.scheme, address.place, *address.segments])
         if not is_usable_name(below):
-            raise FetchFailed(f"The address {address} cannot be used as the name of a folder.")
+            raise FetchFailed(f"The address {address} cannot be used as a folder name.")
         return str(self._folder / below)
 
 

@@ -125,7 +125,9 @@ class FileSystemDriver:
     def explain(self, error: Exception, what: str) -> RemoteError:
         """Return the error for the user."""
         if isinstance(error, FileNotFoundError):
-            return RemoteError(f"{what} does not exist.", "Check the name, and upper and lower case.")
+            return RemoteError(
+                f"{what} does not exist.", "Check the spelling, including upper and lower case."
+            )
         if isinstance(error, PermissionError):
             return RemoteError(f"Access to {what} was denied (403).", "Check the credentials.")
         if isinstance(error, ImportError):
@@ -173,11 +175,13 @@ class S3Driver(FileSystemDriver):
                 visited()
                 is_empty = False
                 name = item["Key"][len(prefix) :]
-                if name and not (name.endswith("/") and not item["Size"]):  # the marker of a folder
+                if name and not (name.endswith("/") and not item["Size"]):  # a folder marker
                     yield RemoteFile(name, f"{folder.host}/{item['Key']}", item["Size"])
             following = {"ContinuationToken": page.get("NextContinuationToken", "")}
         if is_empty:
-            raise RemoteError(f"{folder} contains no objects.", "Check the name, and upper and lower case.")
+            raise RemoteError(
+                f"{folder} contains no objects.", "Check the spelling, including upper and lower case."
+            )
 
     def explain(self, error: Exception, what: str) -> RemoteError:
         code = getattr(error, "response", {}).get("Error", {}).get("Code", "") or _code_of(error)

@@ -1,4 +1,4 @@
-"""Download the files at remote addresses into a folder, in a process of its own.
+"""Download the files at remote addresses into a folder, in a separate process.
 
 ``python -m digits.data.remote.fetch`` reads a `Request` as one line of JSON, which includes credentials, and writes
 `News` as lines of JSON. It exits when standard input is closed. Nothing from a server is trusted: connections go to
@@ -34,12 +34,12 @@ from digits.data.remote.drivers import (
     is_usable_name,
 )
 
-# Downloads at the same time.
+# Number of concurrent downloads.
 THREADS = 16
 ATTEMPTS = 4
 FIRST_PAUSE_SECONDS = 0.5
 REPORT_SECONDS = 0.25
-# Disk space to leave free.
+# Disk space to leave free, in bytes.
 SPARE_BYTES = 500_000_000
 SHOWN_NAMES = 3
 MAX_FOLDERS_SHOWN = 500
@@ -88,7 +88,7 @@ class News(Struct, kw_only=True):
 
 
 class TooMany(RemoteError):
-    """A limit of the administrator is exceeded."""
+    """A limit set by the administrator was exceeded."""
 
 
 class Fetch:
@@ -168,8 +168,8 @@ class Fetch:
         if self.news.listed > self._request.max_files:
             limit = f"{self._request.max_files:,}"
             raise TooMany(
-                f"There are more than {limit} files and folders, the limit of this server.",
-                "Read a smaller folder, or ask the administrator to raise --max-remote-files.",
+                f"The address contains more than {limit} files and folders, the limit on this server.",
+                "Choose a smaller folder, or ask the administrator to raise --max-remote-files.",
             )
 
     def _claim(self, path: str) -> bool:
@@ -191,7 +191,7 @@ class Fetch:
             names += "…" if count > SHOWN_NAMES else ""
             self.news.warnings.append(
                 f"{count:,} remote {'files were' if count > 1 else 'file was'} ignored, because the name cannot be "
-                f"used on this server, or is that of another file or folder: {names}"
+                f"used on this server or duplicates another file or folder: {names}"
             )
 
     # Downloading
@@ -265,13 +265,15 @@ class Fetch:
         free = shutil.disk_usage(place).free - SPARE_BYTES
         if self.news.total_bytes > free:
             needed, left = _size(self.news.total_bytes), _size(max(0, free))
-            raise RemoteError(f"The files need {needed} on the disk, {left} can be used.", "Free some space.")
+            raise RemoteError(
+                f"The files require {needed} of disk space, but only {left} is available.", "Free some space."
+            )
 
     def _too_large(self) -> TooMany:
         limit = _size(self._request.max_bytes)
         return TooMany(
-            f"The files are larger than {limit} together, the limit of this server.",
-            "Read a smaller folder, or ask the administrator to raise --max-remote.",
+            f"The total file size exceeds {limit}, the limit on this server.",
+            "Choose a smaller folder, or ask the administrator to raise --max-remote.",
         )
 
     def _warn_of_failed(self) -> None:
@@ -279,7 +281,7 @@ class Fetch:
             count = len(self._failed)
             self.news.warnings.append(
                 f"{count:,} remote {'files' if count > 1 else 'file'} could not be read and "
-                f"{'are' if count > 1 else 'is'} left out. The first one: {self._failed[0].message}"
+                f"{'are' if count > 1 else 'is'} skipped. The first error: {self._failed[0].message}"
             )
 
     def _tell(self, now: bool = False) -> None:
@@ -316,7 +318,7 @@ def explain(error: BaseException, request: Request) -> News:
 def main() -> int:
     request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
     output = os.fdopen(os.dup(1), "wb", buffering=0)
-    # What libraries print could contain secrets.
+    # The output of libraries could contain secrets.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -342,7 +344,7 @@ def main() -> int:
         else:
             report(explain(error, request))
             code = 1
-    # Threads may still wait for a silent server.
+    # Threads may still be waiting for an unresponsive server.
     os._exit(code)
 
 

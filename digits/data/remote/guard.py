@@ -19,7 +19,7 @@ refusals: list[str] = []
 
 
 class Refused(PermissionError):
-    """A connection to a private address was refused."""
+    """A connection to a private address was blocked."""
 
 
 def install(is_listed: Callable[[str, int | None], bool]) -> None:

@@ -1,4 +1,4 @@
-"""The form fields of databases of Caffe and of DIGITS 4 to 6."""
+"""Form fields for Caffe and DIGITS 4–6 databases."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _close(found: Found) -> None:
 
 @dataclass
 class _Scan:
-    """What is known about a database so far."""
+    """Findings about a database so far."""
 
     database: Database
     picture: str = ""
@@ -116,7 +116,7 @@ def _summarize(source: Databases) -> Iterator[SourceSummary]:
 
 
 class _Summaries:
-    """Reads the records of all databases, and describes what was found."""
+    """Reads the records of all databases and summarizes them."""
 
     def __init__(self, found: Found) -> None:
         self._found = found
@@ -184,7 +184,7 @@ class _Summaries:
         return images.data_uri(images.encode_image(picture, "png"))
 
     def _suggestion(self) -> Suggestion | None:
-        """Suggest the size and the encoding that keep all images exactly."""
+        """Suggest the size and the encoding that preserve all images exactly."""
         shapes = {shape for scan in self._scans.values() for shape in scan.shapes}
         if len(shapes) != 1:
             return None
@@ -194,7 +194,7 @@ class _Summaries:
         encodings = {name for scan in self._scans.values() for name in scan.encodings}
         mode = "grayscale" if shape.channels == 1 else "color"
         return Suggestion(
-            f"All images are {mode} and have {shape.width}×{shape.height} pixels. Use this size, to keep them exactly?",
+            f"All images are {mode} and have {shape.width}×{shape.height} pixels. Use this size to avoid resizing?",
             "Use it",
             {
                 "resize_width": str(shape.width),
@@ -208,17 +208,13 @@ class _Summaries:
         total = sum(scan.database.count for scan in self._scans.values())
         names = self._found.names or sort_labels(set(self._counts))
         what = (
-            "A dataset of DIGITS"
-            if self._found.job
-            else "Databases"
-            if len(self._scans) > 1
-            else "A database"
+            "A DIGITS dataset" if self._found.job else "Databases" if len(self._scans) > 1 else "A database"
         )
         classes = "1 class" if len(names) == 1 else f"{len(names):,} classes"
-        read = "" if self._is_complete else f" {self._seen:,} of them were read."
+        read = "" if self._is_complete else f" {self._seen:,} of them were checked."
         summary = SourceSummary(facts=[f"{what} with {count_of(total, 'image')} in {classes}.{read}"])
         if self._found.mean is not None:
-            summary.facts.append("The mean image is computed anew, and compared with mean.binaryproto.")
+            summary.facts.append("The mean image is recomputed and compared with mean.binaryproto.")
         summary.problems = list(self._problems)
         if self._fault_count:
             summary.problems.append(

@@ -1,4 +1,4 @@
-"""Images with a label each in databases of Caffe and of DIGITS 4 to 6."""
+"""Labeled images in Caffe and DIGITS 4–6 databases."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def find(source: Databases) -> Found:
     if job is not None:
         if job.targets:
             raise UnusableSource(
-                f"{show(source.folder)} is a generic dataset: its labels are arrays, not classes.",
-                "If they are numbers, create a dataset for regression from it.",
+                f"{show(source.folder)} is a generic dataset: its labels are arrays instead of classes.",
+                "If the labels are numbers, create a regression dataset from it.",
             )
         if job.labels is None and labels is None:
             raise UnusableSource(
                 f"{show(source.folder)} has no {LABELS_FILE}.",
-                "Copy it from the job, or choose a file with the names of the classes.",
+                "Copy it from the job folder, or choose a file with the class names.",
             )
         labels = labels or job.labels
         found.databases = {name: open_database(path, root) for name, path in job.images.items()}
@@ -76,7 +76,7 @@ class Checks:
         self.shape: Shape | None = None
 
     def fault(self, entry: Entry, place: str) -> str:
-        """Return what is wrong with a record of the database ``place``; an empty string if nothing is."""
+        """Return the fault of a record in the database ``place``, or an empty string."""
         if entry.fault:
             return entry.fault
         if entry.label < 0 or (self._names and entry.label >= len(self._names)):
@@ -106,7 +106,7 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
         unknown = sort_labels(set(listing.labels) - set(names))
         if unknown:
             raise UnusableSource(
-                f"The {name} images have labels without training images: {', '.join(unknown[:5])}."
+                f"The {name} images have labels that no training image has: {', '.join(unknown[:5])}."
             )
     made = plan_listings(
         listings,
@@ -116,19 +116,19 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
         seed=recipe.seed,
         is_shuffled=False,  # databases are read in order
     )
-    if set(made.splits) == set(listings):  # else it is the mean of other images
+    if set(made.splits) == set(listings):  # otherwise it belongs to different images
         made.known_mean = found.mean
     return made
 
 
 def check_mean(mean: NDArray[np.float32], shape: Shape) -> None:
-    """Raise UnusableSource if a mean image has not the ``shape`` of the records."""
+    """Raise UnusableSource if the shape of a mean image differs from the records' ``shape``."""
     height, width, channels = mean.shape
     own = Shape(width, height, channels)
     if own != shape:
         raise UnusableSource(
-            f"The mean image in mean.binaryproto has the shape {own}, and the records {shape}.",
-            "Remove the file if it belongs to other images: the mean image is computed anew.",
+            f"The mean image in mean.binaryproto has shape {own}, but the records have shape {shape}.",
+            "Remove the file if it belongs to other images; the mean image is recomputed anyway.",
         )
 
 
@@ -152,6 +152,6 @@ def _collect(database: Database, checks: Checks, progress: Progress) -> Listing:
         shown = first_lines(faults[:MAX_FAULTS_SHOWN])
         raise UnusableSource(
             f"{at_least}{count_of(len(faults), 'record')} of {place} cannot be used: {shown}.",
-            "Choose the labels file and the database of the same dataset, or create it again.",
+            "Choose the labels file and the database of the same dataset, or recreate the database.",
         )
     return listing

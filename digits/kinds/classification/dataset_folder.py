@@ -126,7 +126,7 @@ def _read_parquet(contents: Contents, source: DatasetFolder) -> tuple[dict[str, 
         unknown = set(split.labels) - set(names)
         if unknown:
             raise UnusableSource(
-                f"The {name} images have labels without training images: {listed(sorted(unknown))}."
+                f"The {name} images have labels that no training image has: {listed(sorted(unknown))}."
             )
     return found, names
 

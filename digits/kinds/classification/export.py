@@ -14,11 +14,11 @@ from digits.kinds.export import Export, File, image_file
 
 
 class Folders(Export):
-    """A folder of images for each class, in a folder for each split."""
+    """One folder per split, with one folder of images per class."""
 
     name = "folders"
     title = "Class folders"
-    contents = "A folder of images for each class, in a folder for each split."
+    contents = "One folder per split, with one folder of images per class."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
@@ -30,7 +30,7 @@ class Folders(Export):
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         label = int(record.target(self.manifest.target))
         if not 0 <= label < len(self._folders):
-            raise DamagedRecords(f"record of {record.filename!r} has the unknown class {label}")
+            raise DamagedRecords(f"record of {record.filename!r} has unknown class {label}")
         path = f"{split}/{self._folders[label]}/{numbered_name(number, record.source)}"
         return [image_file(path, record)]
 

@@ -204,7 +204,7 @@ class DatasetForm(RecordFields, DatabaseFields):
 
     s3_bucket = StringField("Bucket", default="", validators=[RequiredIf(method="s3")])
     s3_path = StringField("Folder", default="", validators=[OnlyIf(method="s3")])
-    # The names in DIGITS; by default, the values of the fields for folders.
+    # Field names in DIGITS; they default to the values of the folder fields.
     s3_pct_val = _optional_percent("Validation split (%)", "pct_val")
     s3_pct_test = _optional_percent("Test split (%)", "pct_test")
     s3_train_min_per_class = _optional_count("Minimum images per class", "min_per_class")

@@ -1,4 +1,4 @@
-"""Images with a label each in TFRecord files."""
+"""Labeled images in TFRecord files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(source: RecordSource, progress: Progress) -> tuple[dict[str, Listing], 
         unknown = set(labels) - set(names)
         if unknown:
             raise UnusableSource(
-                f"The {name} records have labels without training records: {listed(sorted(unknown))}."
+                f"The {name} records have labels that no training record has: {listed(sorted(unknown))}."
             )
         found[name] = Listing(splits.images(name), splits.describe(name), records, list(map(intern, labels)))
     return found, names

@@ -1,4 +1,4 @@
-"""The form fields of TFRecord files with an image and a label per record."""
+"""Form fields for TFRecord files with an image and a label per record."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RecordFields(ImageDatasetForm[CreateClassification]):
         try:
             source = self.record_source()
         except ValueError:
-            raise BadRequest("Enter the shape as height, width and channels, such as 28×28×1.") from None
+            raise BadRequest("Enter height × width × channels, such as 28×28×1.") from None
         return _summarize(source)
 
     def _text(self, name: str) -> str:

@@ -17,7 +17,7 @@ class Views(views.Views[CreateClassification]):
     checks_labels = True
     invitation = (
         "Assign each image to one class. From folders, text or CSV files, a Hugging Face dataset, "
-        "TFRecord files, or databases of DIGITS 4 to 6."
+        "TFRecord files, or DIGITS 4–6 databases."
     )
     infer = "Classify"
     infer_title = "Classify an image"

@@ -127,7 +127,7 @@ class BoxChecks:
             )
         if self.ignored:
             found.append(
-                f"{count_of(self.ignored, 'object')} marked as difficult, crowd or don’t care: ignored."
+                f"{count_of(self.ignored, 'object')} marked difficult, crowd or don’t care: ignored."
             )
         if self.empty:
             what = _count(self.empty, "image has", "images have")

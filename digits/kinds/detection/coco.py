@@ -22,7 +22,7 @@ def read(path: Path, root: Path) -> Annotations:
     objects: dict[Id, list[Box]] = {number: [] for number in found.paths}
     for item in found.annotations:
         if item.bbox and len(item.bbox) != 4:
-            found.faults.append(f"annotation {item.id}: bbox has {len(item.bbox)} numbers instead of 4")
+            found.faults.append(f"annotation {item.id}: bbox has {len(item.bbox)} numbers instead of four")
         elif item.bbox:
             objects[item.image_id].append(_box(item, item.bbox, found.categories[item.category_id]))
     found.check()

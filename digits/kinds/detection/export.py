@@ -35,11 +35,11 @@ class _Boxes(Export):
 
 
 class Coco(_Boxes):
-    """A COCO file for each split."""
+    """One COCO file per split."""
 
     name = "coco"
     title = "COCO"
-    contents = "Images, and a JSON file of the boxes in each split. For Label Studio, CVAT and others."
+    contents = "Images, and one JSON file of boxes per split. For Label Studio, CVAT and other tools."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
@@ -59,7 +59,7 @@ class Coco(_Boxes):
             is_ignored = place == IGNORED_BOX
             if is_ignored:
                 writer.add_category(place, DONT_CARE)
-            # Tools would import polygons instead of boxes, or in addition.
+            # Some tools would import polygons instead of boxes, or in addition to them.
             writer.add_annotation(
                 place, bbox=box, area=width * height, segmentation=[], iscrowd=int(is_ignored)
             )
@@ -71,11 +71,11 @@ class Coco(_Boxes):
 
 
 class Voc(_Boxes):
-    """An XML file for each image, and lists of the images of each split."""
+    """One XML file per image, and lists of the images in each split."""
 
     name = "voc"
     title = "Pascal VOC"
-    contents = "Images, and an XML file of the boxes in each image."
+    contents = "Images, and one XML file of boxes per image."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"
@@ -107,7 +107,7 @@ class Yolo(_Boxes):
 
     name = "yolo"
     title = "YOLO"
-    contents = "Images, and a text file of the boxes in each image. For Ultralytics and others."
+    contents = "Images, and one text file of boxes per image. For Ultralytics and other tools."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"

@@ -63,7 +63,7 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
             found = self._find_sources(Path(images.data))
             if not found:
                 raise ValidationError(
-                    f"Enter a folder or a file: there are no annotations in {show(images.data)}."
+                    f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
             images.data, field.data = map(str, found)
         self._check_labels(field)
@@ -96,7 +96,7 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
         """Summarize the annotations that are found in ``root``."""
         found = self._find_sources(root)
         if not found:
-            yield SourceSummary(problems=["Enter the annotations of these images."])
+            yield SourceSummary(problems=["Enter the annotations for these images."])
             return
         suggestion = suggest_annotations(root, *found)
         yield from Overview(*found, format_name, classes, suggestion).summaries()

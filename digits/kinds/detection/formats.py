@@ -88,7 +88,7 @@ def detect(labels: Path) -> Format:
             return found
         raise UnusableSource(
             f"The format of {show(labels.name)} is unknown.",
-            "Choose a folder of annotations, or a file: .json (COCO), .xml (CVAT), .csv or .jsonl.",
+            "Choose a folder of annotations, a COCO file (.json), a CVAT file (.xml), or a .csv or .jsonl file.",
         )
     texts = False
     for name in _first_names(labels):

@@ -197,9 +197,9 @@ def _read_source(
         raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
     if not readable:
         raise UnusableSource(
-            f"None of the images of {show(labels.name)} can be read in {show(str(folder))}. The first one: "
+            f"None of the images listed in {show(labels.name)} can be read from {show(str(folder))}. The first one is "
             f"{show(found.files[0])}.",
-            "Check the folder of the images.",
+            "Check the image folder.",
         )
     remarks = [*annotations.remarks, *checks.remarks()]
     if unchosen:

@@ -27,7 +27,7 @@ DATABASES = ("prebuilt_train_images", "prebuilt_train_labels", "prebuilt_val_ima
 def _no_database(form: Any, field: Field) -> None:
     if (field.data or "").strip():
         raise ValidationError(
-            "LMDB databases cannot be used here. Convert them to TFRecord files, and enter these as “record_train”."
+            "LMDB databases are not supported here. Convert them to TFRecord files for “record_train”."
         )
 
 
@@ -53,7 +53,7 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
     target_feature = FeatureField("Target feature")
     target_shape = ShapeField("Target shape", ranks=(1, 2, 3, 4), default="")
     force_same_shape = SelectField(
-        "Images of another size", choices=choices(("1", "Refuse"), ("0", "Resize")), default="1"
+        "Images of a different size", choices=choices(("1", "Refuse"), ("0", "Resize")), default="1"
     )
 
     prebuilt_train_images = _database("Training images")
@@ -189,7 +189,7 @@ def _describe_target(mapping: Mapping) -> str:
     if mapping.target is None:
         return "none"
     shape = "×".join(map(str, mapping.target.shape))
-    return f"{mapping.target.dtype} of the shape {shape}" if shape else f"one {mapping.target.dtype} number"
+    return f"{mapping.target.dtype} of shape {shape}" if shape else f"one {mapping.target.dtype} number"
 
 
 def _check(mapping: Mapping) -> Any:

@@ -1,4 +1,4 @@
-"""Metrics of ready-made records: the loss, and what a network reports."""
+"""Metrics of ready-made records: the loss, and metrics that the network reports."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def find(recipe: CreateGeneric) -> RecordFiles:
 
 
 def map_features(recipe: CreateGeneric) -> Mapping:
-    """Find out from the first record how the input and the target of ``recipe`` are stored; raises UnusableSource."""
+    """Determine from the first record how the input and the target of ``recipe`` are stored; raises UnusableSource."""
     files = find(recipe)
     first = first_record(files.splits["train"])
     name = need_feature(first, recipe.input_feature, files.image or guess_input(first), "an input")
@@ -96,8 +96,8 @@ def map_features(recipe: CreateGeneric) -> Mapping:
     shape = _array_shape(array.shape)
     if max(shape[:2]) > MAX_SIDE_PIXELS or shape[2] > MAX_CHANNELS:
         raise UnusableSource(
-            f"“{show(name)}” has the shape {'×'.join(map(str, shape))}.",
-            f"The first two sizes must be at most {MAX_SIDE_PIXELS:,}, and the third at most {MAX_CHANNELS:,}.",
+            f"“{show(name)}” has shape {'×'.join(map(str, shape))}.",
+            f"Height and width must be at most {MAX_SIDE_PIXELS:,}, and channels at most {MAX_CHANNELS:,}.",
         )
     return Mapping(files, first, ImageFeature(name), array, shape, target)
 
@@ -120,7 +120,9 @@ def _image_shape(image: ImageFeature, first: Features) -> tuple[int, int, int]:
     picture = images.open_picture(image.encoded(first), 3)
     width, height = picture.size
     if max(width, height) > MAX_SIDE_PIXELS:
-        raise UnusableImage(f"{width}×{height} pixels are more than {MAX_SIDE_PIXELS:,} in one direction")
+        raise UnusableImage(
+            f"{width}×{height} pixels exceeds the limit of {MAX_SIDE_PIXELS:,} pixels per side"
+        )
     return height, width, 1 if picture.mode in _GRAYSCALE else 3
 
 
@@ -197,7 +199,7 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
         raise UnusableSource(
             f"The first record has changed: its input is {height}×{width} {mapping.dtype}, "
             f"not {recipe.height}×{recipe.width} {recipe.dtype}.",
-            "Fill in the form again.",
+            "Create the dataset again.",
         )
     statistics = _Statistics()
     in_train = False
@@ -254,7 +256,7 @@ def _target_spec(target: NumberFeature | None, statistics: _Statistics) -> Targe
 
 
 def _divide(train: SplitPlan, pct_val: float, pct_test: float, seed: int) -> dict[str, SplitPlan]:
-    """Divide the records at random; each split keeps their order."""
+    """Split the records at random; each split preserves their order."""
     if not (pct_val or pct_test):
         return {}
     chosen = choose([str(place) for place in range(len(train))], seed, "divide")

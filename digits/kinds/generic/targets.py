@@ -1,4 +1,4 @@
-"""Predictions as the numbers that a network returns."""
+"""Predictions: the raw numbers that a network returns."""
 
 from __future__ import annotations
 

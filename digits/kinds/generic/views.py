@@ -27,8 +27,8 @@ class Views(views.Views[CreateGeneric]):
     distribution = ""
     balancing = ("none",)
     invitation = (
-        "Train on TFRecord files as they are: an image or an array of numbers as input, and numbers of any shape as "
-        "target, or none. The network defines the loss."
+        "Train on TFRecord files directly: an image or an array of numbers as input, and numbers of any shape as "
+        "target (optional). The network defines the loss."
     )
     infer_title = "Predict"
     result = "The output appears here."
@@ -65,9 +65,7 @@ class Views(views.Views[CreateGeneric]):
         text = request.fields.get("values", "").strip()
         if not text:
             if recipe.dtype == "float32":
-                raise BadRequest(
-                    "Enter numbers.", "The field is “values”, with a JSON list or numbers with commas."
-                )
+                raise BadRequest("Enter numbers.", "Set “values” to comma-separated numbers or a JSON list.")
             return None
         shape = recipe.shape
         try:
@@ -76,12 +74,12 @@ class Views(views.Views[CreateGeneric]):
             raise BadRequest("Enter numbers, separated by commas, or a JSON list of numbers.") from None
         if found.size != math.prod(shape):
             words = "×".join(map(str, shape))
-            raise BadRequest(f"The input has {math.prod(shape):,} numbers ({words}), not {found.size:,}.")
+            raise BadRequest(f"Expected {math.prod(shape):,} numbers ({words}), got {found.size:,}.")
         if not np.isfinite(found).all():
             raise BadRequest("The numbers must be finite.")
         if recipe.dtype == "uint8":
             if found.min() < 0 or found.max() > 255:
-                raise BadRequest("The numbers of an image are 0 to 255.")
+                raise BadRequest("Pixel values must be between 0 and 255.")
             return np.rint(found).astype(np.uint8).reshape(shape)
         return found.reshape(shape)
 

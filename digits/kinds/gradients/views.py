@@ -29,7 +29,7 @@ class Views(RegressionViews):
     infer_title = "Predict the gradient of an image"
     result = "The gradient appears here."
     draws_on_image = True
-    # Others change the slopes.
+    # Other transformations change the slopes.
     transformations = ("mean", "noise", "cutout")
     has_input = True
     checks_appearance = False

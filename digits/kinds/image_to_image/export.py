@@ -13,7 +13,7 @@ class Pairs(Export):
 
     name = "pairs"
     title = "Image pairs"
-    contents = "A folder for each split, with a folder of images and one of target images of the same names."
+    contents = "One folder per split, with input images and target images of the same names in two folders."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         name = numbered_name(number, record.source)

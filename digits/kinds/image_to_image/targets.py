@@ -37,7 +37,7 @@ class Targets(targets.Targets):
     @property
     def suitable_output(self) -> str:
         height, width, channels = self.target.shape
-        return f"[N, {height}, {width}, {channels}]: one image each"
+        return f"[N, {height}, {width}, {channels}]: one image per input"
 
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
         """The image as a data URI of a PNG file, in the proportions of the user's image, without padding."""

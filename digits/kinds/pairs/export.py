@@ -16,7 +16,7 @@ class PairTable(Export):
     name = "csv"
     title = "Images and CSV"
     contents = (
-        "The images of each split in a folder, and a CSV file with both images of each pair and its label."
+        "One folder of images per split, and a CSV file that lists the two images and the label of each pair."
     )
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:

@@ -37,4 +37,4 @@ class Targets(targets.Targets):
 
     @property
     def suitable_output(self) -> str:
-        return "one distance for each pair"
+        return "one distance per pair"

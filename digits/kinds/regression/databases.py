@@ -34,8 +34,8 @@ def open_images(root: Path) -> dict[str, Database]:
     job = find_job(root)
     if job is None or set(job.targets) != set(job.images):
         raise UnusableSource(
-            f"{show(str(root))} is not the folder of a generic dataset of DIGITS.",
-            "Such a folder contains train_db/features and train_db/labels.",
+            f"{show(str(root))} is not a generic DIGITS dataset.",
+            "Enter a job folder that contains train_db/features and train_db/labels.",
         )
     return {name: open_database(path, root) for name, path in job.images.items()}
 
@@ -55,8 +55,8 @@ def _table(images: Database, path: Path, root: Path) -> Table:
     targets = open_lmdb(path / "labels", root)
     if not images.count or images.count != targets.count:
         raise UnusableSource(
-            f"{place} has {count_of(images.count, 'image')}, and labels of {targets.count:,}.",
-            "Both databases need the same keys.",
+            f"{place} has {count_of(images.count, 'image')}, but {targets.count:,} labels.",
+            "Both databases must contain the same keys.",
         )
     names: list[str] = []
     rows: list[list[float]] = []
@@ -73,13 +73,13 @@ def _fault(image: str, fault: str, name: str, values: list[float], width: int) -
     if fault:
         return fault
     if image != name:
-        return f"the label beside it has the key {show(name)}"
+        return f"its label has a different key, {show(name)}"
     if len(values) != width:
-        return f"it has {count_of(len(values), 'number')}, and the first one {width:,}"
+        return f"it has {count_of(len(values), 'number')}, but the first record has {width:,}"
     if width > MAX_TARGETS:
-        return f"it has {width:,} numbers, more than the limit of {MAX_TARGETS}"
+        return f"it has {width:,} numbers; the limit is {MAX_TARGETS}"
     if not np.isfinite(values).all():
-        return "a label is not a number (NaN or infinity)"
+        return "a label is NaN or infinite"
     return ""
 
 

@@ -47,12 +47,12 @@ def summarize_databases(root: Path) -> Iterator[SourceSummary]:
         yield SourceSummary.unusable(error)
         return
     except ValueError:  # rows of different lengths
-        yield SourceSummary(problems=["The labels of the records have different shapes."])
+        yield SourceSummary(problems=["The labels have different shapes."])
         return
     summary = SourceSummary()
     counts = [f"{name} {images.count:,}" for name, images in splits.items()]
     total = sum(images.count for images in splits.values())
-    summary.facts.append(f"A generic dataset of DIGITS with {count_of(total, 'image')}: {', '.join(counts)}.")
+    summary.facts.append(f"A generic DIGITS dataset with {count_of(total, 'image')}: {', '.join(counts)}.")
     for images in splits.values():
         images.close()
     if not values.size:
@@ -60,7 +60,7 @@ def summarize_databases(root: Path) -> Iterator[SourceSummary]:
     elif np.isfinite(values).all():
         _describe(column_names(values.shape[1]), values, summary)
     else:
-        summary.problems.append("Some labels are not numbers (NaN or infinity).")
+        summary.problems.append("Some labels are NaN or infinite.")
     yield summary
 
 

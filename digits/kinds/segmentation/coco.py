@@ -102,7 +102,7 @@ class AnnotatedImages(FoundPairs):
         if not self.pairs.names:
             name = show(self.masks.path.name)
             raise UnusableSource(
-                f"None of the images in {name} was found in {show(self.folders.images)}.",
+                f"None of the images listed in {name} were found in {show(self.folders.images)}.",
                 "Enter the folder that contains them.",
             )
 
@@ -121,8 +121,8 @@ class CocoClasses:
         present = {item.category_id for item in found.annotations if not item.iscrowd}
         if found.annotations and not present:
             raise UnusableSource(
-                f"All objects in {show(path.name)} are crowd regions (iscrowd), which have no class.",
-                "CVAT exports brush masks in this way: draw polygons, or export them as “Segmentation mask”.",
+                f"All objects in {show(path.name)} are crowd regions (iscrowd), which are ignored.",
+                "CVAT exports brush masks this way: draw polygons instead, or export as “Segmentation mask”.",
             )
         used = {found.categories[number] for number in present}
         for name in (BACKGROUND, *(name for name in found.classes if name in used)):
@@ -130,7 +130,7 @@ class CocoClasses:
         if len(self.indexes) > MAX_PIXEL_CLASSES:
             raise UnusableSource(
                 f"{show(path.name)} has {len(self.indexes) - 1:,} categories.",
-                f"Use at most {MAX_PIXEL_CLASSES - 1}.",
+                f"The limit is {MAX_PIXEL_CLASSES - 1}.",
             )
         masks = DrawnMasks(path)
         missing = self._add_sizes(masks, root, found)
@@ -166,7 +166,7 @@ class CocoClasses:
             image = found.images[number]
             if image.width and image.height:
                 if image.width * image.height > images.MAX_PIXELS or min(image.width, image.height) < 0:
-                    found.faults.append(f"image {number}: {image.width}×{image.height} pixels are too many")
+                    found.faults.append(f"image {number}: {image.width}×{image.height} pixels is too large")
                 elif (root / file).is_file():
                     masks.sizes[file] = (image.width, image.height)
                 else:
@@ -185,13 +185,13 @@ def _notes(found: CocoFile[Annotation], masks: DrawnMasks, missing: list[str], e
         notes.append(f"{count_of(len(missing), 'image')} not found or unreadable: {listed(missing)}.")
     if empty:
         notes.append(
-            f"{count_of(len(empty), 'object')} without a polygon or mask, not used: {first_lines(empty)}."
+            f"{count_of(len(empty), 'object')} without a polygon or mask, ignored: {first_lines(empty)}."
         )
     if crowds := sum(bool(item.iscrowd) for item in found.annotations):
-        notes.append(f"{count_of(crowds, 'crowd region')}: the pixels have no class.")
+        notes.append(f"{count_of(crowds, 'crowd region')}: ignored.")
     bare = [file for file in masks.sizes if file not in masks.regions]
     if bare:
-        notes.append(f"{count_of(len(bare), 'image')} without objects, only background: {listed(bare)}.")
+        notes.append(f"{count_of(len(bare), 'image')} without objects (background only): {listed(bare)}.")
     return notes
 
 
@@ -202,7 +202,7 @@ def _region(segmentation: Any, index: int, width: int, height: int) -> Region | 
     if isinstance(segmentation, Mapping):
         return Region(index, lengths=_run_lengths(segmentation, width, height))
     if not isinstance(segmentation, list):
-        raise ValueError("the segmentation is neither a list of polygons nor run lengths")
+        raise ValueError("the segmentation is neither a list of polygons nor an RLE mask")
     polygons = tuple(_polygon(part, width, height) for part in segmentation)
     low = np.min([part.reshape(-1, 2).min(axis=0) for part in polygons], axis=0)
     high = np.max([part.reshape(-1, 2).max(axis=0) for part in polygons], axis=0)
@@ -217,7 +217,7 @@ def _polygon(part: Any, width: int, height: int) -> NDArray[np.float64]:
     except msgspec.ValidationError as error:
         raise ValueError(f"a polygon is not a list of numbers ({error})") from None
     if len(corners) % 2 or len(corners) < 2 * _MIN_CORNERS:
-        raise ValueError(f"a polygon has {len(corners)} coordinates: three or more pairs are required")
+        raise ValueError(f"a polygon has {len(corners)} coordinates: at least three pairs are required")
     values = np.array(corners, np.float64)
     limits = np.array([width, height])
     points = values.reshape(-1, 2)
@@ -229,13 +229,15 @@ def _polygon(part: Any, width: int, height: int) -> NDArray[np.float64]:
 def _run_lengths(segmentation: Mapping[str, Any], width: int, height: int) -> NDArray[np.int64]:
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if size != [height, width]:
-        raise ValueError(f"its mask has the size {size}, and the image [{height}, {width}] (height, width)")
+        raise ValueError(
+            f"its mask has size {size}, but the image has size [{height}, {width}] (height, width)"
+        )
     if isinstance(counts, str):
         counts = _decompress(counts.encode("utf-8", "replace"))
     try:
         lengths = np.array(msgspec.convert(counts, list[int]), np.int64)
     except (msgspec.ValidationError, OverflowError):
-        raise ValueError("its run lengths are not whole numbers") from None
+        raise ValueError("its run lengths are not integers") from None
     if (lengths < 0).any() or (lengths > width * height).any() or lengths.sum() != width * height:
         raise ValueError(f"its run lengths do not add up to {width * height:,} pixels")
     return lengths

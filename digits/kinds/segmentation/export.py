@@ -28,7 +28,7 @@ class Masks(Export):
 
     name = "masks"
     title = "Images and masks"
-    contents = "Images, and label images whose pixels are class indexes, in the layout of Pascal VOC."
+    contents = "Images, and label images with class indexes as pixel values, in Pascal VOC layout."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
@@ -63,7 +63,7 @@ class Coco(Export):
 
     name = "coco"
     title = "COCO"
-    contents = "Images, and a JSON file of the masks (RLE) in each split. For CVAT and others."
+    contents = "Images, and one JSON file of masks (RLE) per split. For CVAT and other tools."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)

@@ -27,7 +27,7 @@ MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "annotation",
 
 def _check_targets(form: Any, field: Any) -> None:
     if field.data and os.path.isfile(field.data) and not field.data.lower().endswith(".json"):
-        raise ValidationError("Enter a folder of label images, or a COCO file (.json).")
+        raise ValidationError("Enter the folder of label images or a COCO file (.json).")
 
 
 class DatasetForm(PairForm[CreateSegmentation]):
@@ -53,8 +53,8 @@ class DatasetForm(PairForm[CreateSegmentation]):
 
     def check_without_targets(self, split: str, folder: str) -> None:
         raise ValidationError(
-            f"Enter the folder of the label images, or a COCO file: {show(folder)} contains neither one folder named "
-            "images and one named masks, labels or annotations, nor one JSON file."
+            f"Enter the folder of label images or a COCO file: {show(folder)} contains neither a pair of folders named "
+            "images and masks (or labels or annotations) nor a single JSON file."
         )
 
     def resolve_targets(self, path: str) -> str:
@@ -96,7 +96,7 @@ class DatasetForm(PairForm[CreateSegmentation]):
     def scan_source(self) -> Iterator[SourceSummary]:
         folders, suggestion = self.scanned_folders()
         if not folders.targets:
-            problem = "Enter the folder of the label images, or a COCO file."
+            problem = "Enter the folder of label images or a COCO file (.json)."
             return iter([SourceSummary(problems=[problem], finished=True)])
         paths = [
             str(self.path_of(name, "file")) if (self[name].data or "").strip() else ""

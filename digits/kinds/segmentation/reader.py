@@ -128,12 +128,12 @@ def _check_annotations(recipe: CreateSegmentation) -> None:
     """Raise UnusableSource for settings that do not fit COCO files."""
     if not all(os.path.isfile(folders.targets) for _, folders in recipe.folders()):
         raise UnusableSource(
-            "Some splits have COCO files and others label images.", "Use the same for all splits."
+            "Some splits use COCO files, others label images.", "Use the same format for all splits."
         )
     if recipe.class_labels_file or recipe.colormap_file:
         raise UnusableSource(
-            "Class labels and color maps are for label images: a COCO file contains the names of the classes.",
-            "Leave these fields empty.",
+            "Class labels and color maps apply to label images only; a COCO file contains its own class names.",
+            "Leave both fields empty.",
         )
 
 

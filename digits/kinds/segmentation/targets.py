@@ -37,7 +37,7 @@ class Targets(targets.Targets):
 
     @property
     def suitable_output(self) -> str:
-        return f"[N, height, width, {self.target.outputs}]: one score for each pixel and class"
+        return f"[N, height, width, {self.target.outputs}]: one score per pixel and class"
 
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
         """The classes of the image with their shares in percent and their colors, and the mask of its size.

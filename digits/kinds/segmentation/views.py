@@ -26,7 +26,7 @@ class Views(views.Views[CreateSegmentation]):
         ),
     )
     invitation = (
-        "Assign each pixel to a class. From a folder of images and one of label images (masks) with the same "
+        "Assign a class to each pixel. From a folder of images and a folder of label images (masks) with the same "
         "names, or a COCO file."
     )
     infer = "Segment"

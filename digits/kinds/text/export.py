@@ -9,11 +9,11 @@ from digits.kinds.text.reader import TEXT_FEATURE
 
 
 class Texts(Export):
-    """A CSV file of classes and texts for each split."""
+    """One CSV file of classes and texts per split."""
 
     name = "csv"
     title = "CSV"
-    contents = "A CSV file of classes and texts for each split."
+    contents = "One CSV file of classes and texts per split."
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         target = self.manifest.target

@@ -1,4 +1,4 @@
-"""Batches as people see them: pixels of the network's input, and the targets in words."""
+"""Convert batches for display: pixels of the network's input, and descriptions of the targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from digits.worker.input import feeds
 def as_pixels(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.uint8]:
     """Convert the batch ``x`` [N, H, W, C] of the network's input back to pixels, adding the mean.
 
-    Standardized images get a medium gray and a typical contrast, and arrays the range of the batch.
+    Standardized images are shown with a medium brightness and contrast, and arrays with the range of the batch.
     """
     if prepare.image_dtype != "uint8":
         return images.scale_to_pixels(x)

@@ -60,8 +60,8 @@ def loss(pred: Any, y: Any) -> tf.Tensor:
 def scale_output(pred: Any) -> Any:
     """Return ``pred`` [N, numbers] times the standard deviations of the dataset's targets, plus their means.
 
-    Numbers of any scale then train with the same settings. Returns ``pred`` itself if the targets are no numbers,
-    but classes or labels.
+    Numbers of any scale then train with the same settings. Returns ``pred`` unchanged if the targets are
+    classes or labels.
     """
     target = _target()
     if target.classes or target.multi_hot or target.spatial or not target.std:
@@ -109,7 +109,7 @@ def segmentation_loss(pred: Any, y: Any) -> tf.Tensor:
 def dice_loss(pred: Any, y: Any) -> tf.Tensor:
     """Return 1 minus the mean Dice coefficient of the classes in the batch; arguments as for `segmentation_loss`.
 
-    Each class counts as much, however few pixels it has. F. Milletari, N. Navab, S.-A. Ahmadi, "V-Net: Fully
+    All classes have equal weight, regardless of their size. F. Milletari, N. Navab, S.-A. Ahmadi, "V-Net: Fully
     Convolutional Neural Networks for Volumetric Medical Image Segmentation", 2016.
     """
     logits, classes, weights = _pixels(pred, y)
@@ -196,7 +196,8 @@ def _target() -> TargetSpec:
     built = tower.current_tower()
     if built is None:
         raise UserFault(
-            "The targets are only known inside the network.", "Call this function in inference or loss."
+            "The targets are only available inside the network.",
+            "Call this function in `inference` or `loss`.",
         )
     target: TargetSpec = built.target
     return target

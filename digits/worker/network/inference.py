@@ -40,14 +40,14 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
 
     By default, the input are images, or latent vectors if the network reads ``is_inference``, reshapes the images
     to [N, size] of another size, and returns images; ``shape`` is that of any other input. There are no targets; a
-    network that requires them gets zeros.
+    network that requires targets receives zeros.
     """
     if shape:
         return _trace_for(network, store, shape)
     found = _trace_for(network, store, network.shape)
     size = _latent_size(network, found)
     if size:
-        # A network that cannot be built for such vectors takes images after all.
+        # A network that cannot be built for such vectors expects images.
         with contextlib.suppress(Exception):
             generator = _trace_for(network, store, (1, 1, size))
             if generated_images(generator.built.output):

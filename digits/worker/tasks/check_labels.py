@@ -1,4 +1,4 @@
-"""Search a dataset for wrong labels with a trained model: predict all records, and compare with their classes."""
+"""Find wrong labels with a trained model: predict all records and compare predictions with their classes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
     """
     started = time.monotonic()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    tf.config.set_visible_devices([], "GPU")  # those are for trainings
+    tf.config.set_visible_devices([], "GPU")  # only used in training
     events.append(Progressed(0.0, doing="Loading the model"))
     dataset = Path(recipe.dataset)
     model = _Model(Path(recipe.model), recipe.snapshot, dataset)
@@ -97,7 +97,7 @@ class _Model:
     def predict(self, records: feeds.Records) -> Any:
         """Yield the numbers, the probabilities and the classes of the records, batch by batch."""
         size = self._trained.batch_size
-        # All batches have the size of the training's, because some networks require it: the last one starts again.
+        # Some networks require the training batch size, so the last batch is filled up from the start.
         starts = range(0, len(records), size)
         order = (np.arange(start, start + size) % len(records) for start in starts)
         feed = records.stream(order)
@@ -124,7 +124,7 @@ class _Model:
             ) from error
         probabilities = self._targets.class_probabilities(predicted)
         if probabilities is None:
-            raise UserFault("This model predicts no probabilities of classes.", "Choose another model.")
+            raise UserFault("This model does not predict class probabilities.", "Choose another model.")
         if not np.all(np.isfinite(probabilities)):
             raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
         return probabilities

@@ -62,7 +62,7 @@ PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 DIGEST_BYTES = 8
 MAX_UINT16_SUMMANDS = 65535 // 255
-# Mean images of DIGITS 6 are rounded.
+# DIGITS 6 rounds mean images.
 MAX_MEAN_DIFFERENCE = 1.0
 
 _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
@@ -178,7 +178,7 @@ class Creation:
             raise
 
     def _fetch(self) -> None:
-        """Copy the remote files of the recipe, and read the copies instead."""
+        """Download the recipe's remote files, and read the local copies instead."""
         recipe = self._recipe
         if recipe.remote is None:
             return
@@ -338,8 +338,8 @@ class Creation:
         difference = float(np.abs(known - mean).max())
         if difference > MAX_MEAN_DIFFERENCE:
             self._report.warn(
-                f"The mean image differs from that of the source by up to {difference:.1f} of 255. "
-                "The new one is used."
+                f"The recomputed mean image differs from the source’s mean image by up to {difference:.1f} of 255. "
+                "The recomputed one is used."
             )
 
     def _need_room(self, plan: Plan) -> None:
@@ -579,7 +579,7 @@ class _News:
 
 
 def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
-    """Return the pieces of all splits, train first. Depends only on the plan and the size of the images."""
+    """Return the pieces of all splits, train first. Depends only on the plan and the image size."""
     pieces = []
     for split in SPLITS:
         if split not in plan.splits:

@@ -1,4 +1,4 @@
-"""Preview of an augmentation: a few records of a dataset, prepared by the code that prepares them for training."""
+"""Preview augmentation on a few dataset records, prepared with the training code."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LARGEST_LOSSLESS_SIDE = 64
 def run(recipe: recipes.PreviewAugmentation, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Augment records of the dataset of ``recipe``, and save the pictures in the task's parent folder.
 
-    Raises UserFault if the dataset cannot be read, or if its images cannot be augmented in this way.
+    Raises UserFault if the dataset cannot be read, or if its images cannot be augmented with these settings.
     """
-    tf.config.set_visible_devices([], "GPU")  # the context of a GPU takes longer than the augmentation
+    tf.config.set_visible_devices([], "GPU")  # creating a GPU context takes longer than the augmentation
     dataset = Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment)

@@ -109,7 +109,7 @@ class Predictor:
         if self._generator is None:
             raise Refused(
                 "The network does not generate images from latent vectors.",
-                "In inference, it must reshape self.x to [-1, size] and return images.",
+                "During inference, the network must reshape self.x to [-1, size] and return images.",
             )
         try:
             return self._generator.generate(grid)
@@ -189,7 +189,9 @@ class Predictor:
             raise Refused(f"The pixels cannot be read: {error}") from error
         dtype, shape = self._manifest.dtype, self._manifest.shape
         if pixels.dtype != dtype or pixels.shape != shape:
-            raise Refused(f"The pixels are {pixels.dtype} {list(pixels.shape)}, not {dtype} {list(shape)}.")
+            raise Refused(
+                f"Expected pixels of {dtype} {list(shape)}, got {pixels.dtype} {list(pixels.shape)}."
+            )
         return pixels, images.Geometry((width, height), width, height, "squash")
 
 

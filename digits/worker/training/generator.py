@@ -66,7 +66,9 @@ class Generator:
         """Return the ``grid`` as a data URI of a PNG file, and its ``vectors``; raises UserFault."""
         if grid.label is not None and not 0 <= grid.label < len(self._labels):
             raise UserFault(
-                f"The network has no class {grid.label}." if self._labels else "The network takes no class.",
+                f"The network has no class {grid.label}."
+                if self._labels
+                else "The network is not conditioned on a class.",
                 f"Choose a number from 0 to {len(self._labels) - 1}." if self._labels else "",
             )
         try:
@@ -95,7 +97,7 @@ class Generator:
             answer["images"] = [[_data_uri(images.as_image(item)) for item in several] for several in found]
         if grid.with_values:
             if found.size > MAX_VALUES:
-                raise UserFault("The images have too many pixels for JSON.", "Generate fewer images.")
+                raise UserFault("The images are too large for JSON.", "Generate fewer images.")
             answer["values"] = [several[0].tolist() for several in found]
         return answer
 
@@ -116,7 +118,7 @@ class Generator:
                 raise UserFault(f"The network returns {len(same[0])} images for {len(part)} vectors.")
             parts.append(np.concatenate(several, axis=1))
             if parts[0][0].size * count > MAX_PIXELS:
-                raise UserFault("The grid has too many pixels.", "Generate fewer images.")
+                raise UserFault("The image grid is too large.", "Generate fewer images.")
         return latent.to_pixels(np.concatenate(parts))
 
 

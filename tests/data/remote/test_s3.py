@@ -64,7 +64,7 @@ def test_messages_name_the_mistake(endpoint: str, tmp_path: Path) -> None:
     for address, limit, words in (
         ("s3://missing/images", 10**7, "bucket of s3://missing/images does not exist"),
         (f"s3://{BUCKET}/nothing", 10**7, "contains no objects"),
-        (f"s3://{BUCKET}/many", 100, "larger than 100 Bytes"),
+        (f"s3://{BUCKET}/many", 100, "exceeds 100 Bytes"),
     ):
         with pytest.raises(FetchFailed) as failure:
             fetch(endpoint, address, tmp_path / "copy", max_bytes=limit)
@@ -74,7 +74,7 @@ def test_messages_name_the_mistake(endpoint: str, tmp_path: Path) -> None:
 def test_a_private_endpoint_must_be_listed(endpoint: str, tmp_path: Path) -> None:
     port = endpoint.rpartition(":")[2]
     for allowed, words in (
-        (["s3://*"], "does not allow it"),
+        (["s3://*"], "does not allow"),
         (["s3://*", f"http://*:{port}"], "private address"),
     ):
         request = Request(

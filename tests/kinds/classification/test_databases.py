@@ -115,15 +115,15 @@ def _lmdb(*values: bytes) -> Callable[[Path], Path]:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_lmdb(b"\xff\xff"), r"1 record of .*db cannot be used: 00000004_1: it is not a Datum"),
-        (_lmdb(b"some text"), "00000004_1: it is not a Datum"),
-        (_lmdb(b""), "00000004_1: it is not a Datum of Caffe, or has no data"),
+        (_lmdb(b"\xff\xff"), r"1 record of .*db cannot be used: 00000004_1: it is not a Caffe Datum"),
+        (_lmdb(b"some text"), "00000004_1: it is not a Caffe Datum"),
+        (_lmdb(b""), "00000004_1: it is not a Caffe Datum, or has no data"),
         (_lmdb(datum(picture(1), -1)), "00000004_1: the label -1 is not one of 0 and above"),
         (_lmdb(datum(picture(1)[:3], 1)), "00000004_1: its shape is 8×3×3, unlike 8×6×3"),
-        (_lmdb(datum(picture(1), 1)[:12] + b"\x20"), "00000004_1: it is not a Datum"),
+        (_lmdb(datum(picture(1), 1)[:12] + b"\x20"), "00000004_1: it is not a Caffe Datum"),
         (
             _lmdb(b"\x08\x03\x10\xff\xff\xff\x07\x18\xff\xff\xff\x07\x22\x01a"),
-            "it declares 16777215×16777215×3 values, but has 1",
+            "it declares 16777215×16777215×3 values but contains 1",
         ),
         (lambda folder: write_lmdb(folder / "db", []), r"The database .*db is empty"),
     ],
@@ -169,9 +169,12 @@ def _link_out(job: Path) -> None:
             lambda job: (job / "labels.txt").write_text("cold\nwarm\n"),
             r"4 records of .*train_db cannot be used: 00000002_2: the label 2 is not one of 0 to 1",
         ),
-        (lambda job: (job / "mean.binaryproto").write_bytes(b"\xff"), "mean.binaryproto is not a mean image"),
-        (_mean(1, WIDTH), "mean.binaryproto has the shape 8×6×1, and the records 8×6×3"),
-        (_mean(3, 5), "mean.binaryproto has the shape 5×6×3, and the records 8×6×3"),
+        (
+            lambda job: (job / "mean.binaryproto").write_bytes(b"\xff"),
+            "mean.binaryproto is damaged or not a Caffe mean image",
+        ),
+        (_mean(1, WIDTH), "mean.binaryproto has shape 8×6×1, but the records have shape 8×6×3"),
+        (_mean(3, 5), "mean.binaryproto has shape 5×6×3, but the records have shape 8×6×3"),
         (lambda job: _replace(job, 6, 4), r"its shape is 8×4×3, unlike 8×6×3 in .*train_db"),
         (lambda job: _replace(job, 0, 4), "val_db is empty"),
         (_link_out, "val_db cannot be read: data.mdb (is a link|cannot be opened)"),
@@ -223,15 +226,18 @@ IMAGES = np.zeros((4, 3, HEIGHT, WIDTH), np.float32)
     [
         (_hdf5(lambda file: file.pop("data")), r"0\.h5 has no dataset “data”"),
         (_hdf5(lambda file: file.pop("label")), r"0\.h5 has no dataset “label”"),
-        (_with("data", data=IMAGES[0]), "has the shape 3×6×8"),
-        (_with("data", data=IMAGES[:, :2]), "has the shape 4×2×6×8"),
-        (_with("data", data=IMAGES[:3]), "“label” .* has the shape 4, and “data” 3×3×6×8"),
-        (_with("label", data=np.zeros((4, 2))), "“label” .* has the shape 4×2"),
-        (_with("label", data=[0, 1, 1.5, 0]), r"1 record .*0\.h5:2: the label 1\.5 is not a whole number"),
-        (_with("label", data=[0, 1, np.nan, 0]), r"0\.h5:2: the label nan is not a whole number"),
+        (_with("data", data=IMAGES[0]), "has shape 3×6×8"),
+        (_with("data", data=IMAGES[:, :2]), "has shape 4×2×6×8"),
+        (_with("data", data=IMAGES[:3]), "“label” .* has shape 4, but “data” has shape 3×3×6×8"),
+        (_with("label", data=np.zeros((4, 2))), "“label” .* has shape 4×2"),
+        (_with("label", data=[0, 1, 1.5, 0]), r"1 record .*0\.h5:2: the label 1\.5 is not an integer"),
+        (_with("label", data=[0, 1, np.nan, 0]), r"0\.h5:2: the label nan is not an integer"),
         (_with("data", data=np.full((4, 3, 1, 1), b"a", object), dtype=h5py.string_dtype()), "not numbers"),
-        (_with("data", shape=(10**9, 3, 256, 256), chunks=(1, 3, 256, 256)), "contains only a part of it"),
-        (_with("data", shape=(10**9, 3, 256, 256)), "contains only a part of it"),
+        (
+            _with("data", shape=(10**9, 3, 256, 256), chunks=(1, 3, 256, 256)),
+            "contains only part of the data",
+        ),
+        (_with("data", shape=(10**9, 3, 256, 256)), "contains only part of the data"),
         (
             _with(
                 "data", shape=(4, 3, 4000, 4000), chunks=(4, 3, 4000, 4000), dtype="f4", compression="gzip"
@@ -245,14 +251,14 @@ IMAGES = np.zeros((4, 3, HEIGHT, WIDTH), np.float32)
             _with("data", shape=IMAGES.shape, dtype="f4", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)]),
             "“data” .*refers to other files",
         ),
-        (lambda folder: (folder / "0.h5").write_bytes(b"text"), r"0\.h5 .*is not an HDF5 file"),
+        (lambda folder: (folder / "0.h5").write_bytes(b"text"), r"0\.h5 .*is damaged or not an HDF5 file"),
         (lambda folder: (folder / "0.h5").unlink(), r"0\.h5 .*cannot be read: .*No such file"),
         (lambda folder: (folder / "list.txt").write_text("/etc/passwd\n"), "passwd in .* cannot be read"),
         (lambda folder: (folder / "list.txt").write_text("0.h5\na/0.h5\n"), "lists a file twice"),
         (lambda folder: (folder / "list.txt").write_text(""), "has no HDF5 files"),
         (
             lambda folder: (folder / "0.h5").write_bytes((folder / "0.h5").read_bytes()[:3000]),
-            r"0\.h5 .*is not an HDF5 file, or damaged|is damaged",
+            r"0\.h5 .*is damaged or not an HDF5 file|is damaged",
         ),
     ],
 )
@@ -268,9 +274,9 @@ def test_faults_of_hdf5_files_are_named(
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (np.nan, "not numbers"),
-        (256, "0 to 256, are not pixels"),
-        (0.5, "not whole numbers"),
+        (np.nan, "NaN or infinity"),
+        (256, "0 to 256, are not pixel values"),
+        (0.5, "not integers"),
     ],
 )
 def test_values_that_are_no_pixels_are_unusable(tmp_path: Path, value: float, reason: str) -> None:
@@ -316,7 +322,7 @@ def test_the_mean_image_agrees_with_the_old_one(tmp_path: Path) -> None:
     # Blue is first in the file of Caffe: the means of red and blue differ by more than rounding.
     write_mean(job / "mean.binaryproto", mean[..., ::-1])
     (found,) = warnings(create(tmp_path / "other", recipe(job)))
-    assert "The mean image differs from that of the source by up to" in found
+    assert "The recomputed mean image differs from the source’s mean image by up to" in found
 
 
 def test_broken_images_are_skipped_and_listed(tmp_path: Path) -> None:
@@ -356,7 +362,7 @@ def summary(site: Site, **fields: Any) -> dict[str, Any]:
 def test_the_form_describes_and_imports_an_old_job(site: Site) -> None:
     job = write_job(site.data / "20170401-120000-abcd")
     found = summary(site, database_train=str(job))
-    assert found["facts"][0] == "A dataset of DIGITS with 18 images in 3 classes."
+    assert found["facts"][0] == "A DIGITS dataset with 18 images in 3 classes."
     assert found["problems"] == []
     assert found["table"] == [
         ["Training", "LMDB", "12", "8×6×3", "PNG"],

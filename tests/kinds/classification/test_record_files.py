@@ -117,7 +117,7 @@ def test_a_folder_of_tensorflow_datasets_needs_no_settings(tmp_path: Path) -> No
         ),
         (
             [example(image=picture(), label=0), example(image=picture(), label=b"one")],
-            r"record 1: “label” is bytes, but int64 in the records before",
+            r"record 1: “label” is bytes, but int64 in earlier records",
         ),
         ([example(image=picture(), label=3)] * 3, "All images in .* have the label “3”"),
         ([example(image=picture(), label=1), b"\xff\xff"], r"record 1: not a tf.train.Example"),
@@ -136,7 +136,10 @@ def test_a_record_without_a_usable_image_is_skipped(tmp_path: Path) -> None:
     )
     train = made.splits["train"]
     assert len(train) == 3
-    for place, reason in ((1, "the record has no feature “image”"), (2, "2 values that are no image file")):
+    for place, reason in (
+        (1, "the record has no feature “image”"),
+        (2, "2 values, which are not an image file"),
+    ):
         with pytest.raises(UnusableImage, match=reason):
             made.read(train, place)
 
@@ -144,7 +147,7 @@ def test_a_record_without_a_usable_image_is_skipped(tmp_path: Path) -> None:
 def test_labels_of_other_splits_are_those_of_training(tmp_path: Path) -> None:
     train = write_records(tmp_path / "a", [example(image=picture(), label=number) for number in (0, 1)])
     val = write_records(tmp_path / "b", [example(image=picture(), label=2)])
-    with pytest.raises(UnusableSource, match="The val records have labels without training records: 2"):
+    with pytest.raises(UnusableSource, match="The val records have labels that no training record has: 2"):
         plan(RecordSource(train=str(train), val=str(val)))
 
 

@@ -308,8 +308,8 @@ def test_errors_name_the_file_and_the_line(folder: Path, name: str, text: str, m
     ("part", "change", "message"),
     [
         ("annotations", {"image_id": "z"}, "annotation 0: there is no image z"),
-        ("annotations", {"category_id": 1}, "annotation 0: there is no category 1"),
-        ("annotations", {"bbox": [1, 2, 3]}, "annotation 0: bbox has 3 numbers instead of 4"),
+        ("annotations", {"category_id": 1}, "annotation 0: category 1 does not exist"),
+        ("annotations", {"bbox": [1, 2, 3]}, "annotation 0: bbox has 3 numbers instead of four"),
         ("images", {"id": "b"}, "image b: the id is not unique"),
         ("images", {"file_name": "/etc/passwd"}, "image a: “/etc/passwd” is outside the image folder"),
     ],

@@ -192,7 +192,7 @@ def test_the_form_shows_the_features_and_the_shapes(site: Site) -> None:
     found = scan(site, path)
     assert "5 training records." in found["facts"] and not found["problems"]
     assert "Inputs: numbers, height × width × channels 1×4×1." in found["facts"]
-    assert "Targets: float32 of the shape 2." in found["facts"]
+    assert "Targets: float32 of shape 2." in found["facts"]
     assert [row[0] for row in found["table"]] == ["x (input)", "y (target)"]
     assert found["options"]["target_feature"][:2] == [["", "Automatic: y"], ["-", "None"]]
     found = scan(site, path, input_shape="2×2", target_feature="-")
@@ -322,7 +322,7 @@ def test_targets_have_any_shape(
         ([example(x=[0.5] * 4, y=b"a")], {"target_feature": "y"}, "“y” is bytes, not numbers"),
         ([example(x=[0.5] * 4)], {"input_feature": "z"}, "no feature “z”"),
         ([example(y=0.5)], {}, "None of the features looks like an input"),
-        ([example(x=[0.5] * 5000)], {}, "“x” has the shape 1×5000×1"),
+        ([example(x=[0.5] * 5000)], {}, "“x” has shape 1×5000×1"),
     ],
 )
 def test_faults_are_reported_with_the_file_and_the_record(

@@ -67,21 +67,21 @@ GOOD = [numbers([[[1, 2]]])] * 8
     ("change", "message"),
     [
         (_labels(GOOD[:7]), "train_db has 8 images, and labels of 7"),
-        (_labels(GOOD, "{:08d}"), "000000000 of .* cannot be used: the label beside it has the key 00000000"),
+        (_labels(GOOD, "{:08d}"), "000000000 of .* cannot be used: its label has a different key, 00000000"),
         (
             _labels([*GOOD[:7], numbers([[[1]]])]),
             "000000007 of .* cannot be used: it has 1 number, and the first one 2",
         ),
         (
             _labels([*GOOD[:7], numbers([[[1, np.nan]]])]),
-            "000000007 of .* cannot be used: a label is not a number",
+            "000000007 of .* cannot be used: a label is NaN",
         ),
         (_labels([*GOOD[:7], datum(picture(1), 1, "PNG")]), "000000007 of .* cannot be used: it is an image"),
-        (_labels([numbers(np.zeros((3, 6, 8)))] * 8), "it has 144 numbers, more than the limit of 100"),
+        (_labels([numbers(np.zeros((3, 6, 8)))] * 8), "it has 144 numbers; the limit is 100"),
         (_labels([]), "labels of 0"),
         (
             lambda job: (job / "train_db" / "labels").rename(job / "moved"),
-            "is not the folder of a generic dataset of DIGITS",
+            "is not a generic DIGITS dataset",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_the_form_describes_a_generic_dataset(site: Site) -> None:
     answer = site.post("/datasets/images/regression/scan", table_train=str(job))
     found = json.loads(answer.text.splitlines()[-1])
     assert found["facts"] == [
-        "A generic dataset of DIGITS with 12 images: train 8, val 4.",
+        "A generic DIGITS dataset with 12 images: train 8, val 4.",
         "Ranges: label 1 0 to 1.75, label 2 0.5 to 4.",
     ]
     assert sum(count for _, count in found["bars"]) == 8
@@ -106,4 +106,4 @@ def test_the_form_describes_a_generic_dataset(site: Site) -> None:
     empty = site.data / "empty"
     empty.mkdir()
     answer = site.post("/datasets/images/regression.json", dataset_name="x", table_train=str(empty))
-    assert "not the folder of a generic dataset" in answer.get_json()["errors"]["table_train"][0]
+    assert "not a generic DIGITS dataset" in answer.get_json()["errors"]["table_train"][0]

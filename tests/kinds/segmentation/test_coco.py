@@ -119,7 +119,7 @@ def test_many_run_lengths_are_read_like_by_the_reference(tmp_path: Path) -> None
         ({"segmentation": "x"}, "annotation 101: the segmentation is neither"),
         (
             {"segmentation": {"size": [WIDTH, HEIGHT], "counts": [96]}},
-            r"annotation 101: its mask has the size",
+            r"annotation 101: its mask has size",
         ),
         (
             {"segmentation": {"size": [HEIGHT, WIDTH], "counts": [95]}},
@@ -137,8 +137,8 @@ def test_many_run_lengths_are_read_like_by_the_reference(tmp_path: Path) -> None
             {"segmentation": {"size": [HEIGHT, WIDTH], "counts": "oo"}},
             "annotation 101: its compressed run lengths",
         ),
-        ({"image_id": 2, "segmentation": square(1, 1, 2, 2)}, "annotation 101: there is no image 2"),
-        ({"category_id": 6, "segmentation": square(1, 1, 2, 2)}, "annotation 101: there is no category 6"),
+        ({"image_id": 2, "segmentation": square(1, 1, 2, 2)}, "annotation 101: image 2 does not exist"),
+        ({"category_id": 6, "segmentation": square(1, 1, 2, 2)}, "annotation 101: category 6 does not exist"),
     ],
 )
 def test_errors_name_the_annotation(tmp_path: Path, annotation: dict[str, Any], message: str) -> None:
@@ -160,8 +160,8 @@ def test_what_is_not_used_is_reported(tmp_path: Path) -> None:
     assert sorted(found.splits["train"].files) == ["a.png", "deep/b.png"]
     text = " ".join(found.warnings)
     assert "1 image not found or unreadable: missing.png" in text
-    assert "1 object without a polygon or mask, not used: annotation 101" in text
-    assert "1 image without objects, only background: deep/b.png" in text
+    assert "1 object without a polygon or mask, ignored: annotation 101" in text
+    assert "1 image without objects (background only): deep/b.png" in text
 
 
 def test_a_file_of_crowds_is_refused(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_splits_share_the_classes_of_their_files(tmp_path: Path) -> None:
     (tmp_path / "masks").mkdir()
     Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "masks" / "a.png")
     mixed = PairFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
-    with pytest.raises(UnusableSource, match="Some splits have COCO files"):
+    with pytest.raises(UnusableSource, match="Some splits use COCO files"):
         plan(train, val=mixed)
     with pytest.raises(UnusableSource, match="Class labels and color maps"):
         (tmp_path / "names.txt").write_text("a\nb\n")

@@ -123,7 +123,7 @@ def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path)
     answer = site.post("/datasets/images/segmentation.json", **wrong)
     assert answer.status_code == 400
     errors = answer.get_json()["errors"]
-    assert "Enter the folder of the label images" in errors["label_folder"][0]
+    assert "Enter the folder of label images" in errors["label_folder"][0]
     assert "map.txt: line 1 is not a color" in errors["colormap_text_file"][0]
     same = {
         **wrong,
@@ -136,7 +136,7 @@ def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path)
         "folder of the images" in errors["label_folder"][0] and "required" in errors["colormap_text_file"][0]
     )
     page = site.client.post("/datasets/images/segmentation", data=wrong)
-    assert page.status_code == 400 and "Enter the folder of the label images" in page.text
+    assert page.status_code == 400 and "Enter the folder of label images" in page.text
 
 
 def test_the_source_is_summarized(site: Site, root: Path) -> None:
@@ -153,7 +153,7 @@ def test_the_source_is_summarized(site: Site, root: Path) -> None:
     assert "0.png (9×9 instead of 20×20 pixels)" in problems and "1.png (not an image" in problems
     assert found["bars_title"].startswith("Images per class") and found["bars"][1][0] == "foreground"
     alone = site.post("/datasets/images/segmentation/scan", feature_folder=str(root / "images")).text
-    assert "Enter the folder of the label images" in alone
+    assert "Enter the folder of label images" in alone
 
 
 def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
