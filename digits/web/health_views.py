@@ -170,7 +170,7 @@ def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] |
 
 
 def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
-    explore = url_for("datasets.explore", kind=job.data_kind, job_id=job.id)
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
     url = f"{explore}&finding={finding.id}" if finding.records else None
     return {
@@ -195,7 +195,7 @@ def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
 
 
 def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
-    explore = url_for("datasets.explore", kind=job.data_kind, job_id=job.id)
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     bins = []
     for place, count in enumerate(item.counts):
         low, high = item.edges[place], item.edges[place + 1]
