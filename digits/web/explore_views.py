@@ -274,7 +274,7 @@ def group_options(names: tuple[str, ...], counts: tuple[int, ...] | None, chosen
     if chosen is None:
         return options
     value = f'value="{chosen}"'
-    return Markup(options.replace(value, f"{value} selected", 1))  # noqa: S704 - both are escaped
+    return Markup(str(options).replace(value, f"{value} selected", 1))  # noqa: S704 - both are escaped
 
 
 @functools.lru_cache(maxsize=32)

@@ -32,6 +32,8 @@ TONES = {"error": "danger", "warning": "warning", "info": "info"}
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
 # Models that the page offers for the search for wrong labels.
 SHOWN_MODELS = 25
+# Less accurate models find many labels that are not wrong.
+WEAK_ACCURACY = 0.7
 SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
 
@@ -166,6 +168,8 @@ def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] |
         "chosen": labels.model_id if labels else "",
         "count": labels.finding.count if labels else 0,
         "accuracy": labels.accuracy if labels else {},
+        "is_weak": labels is not None and min(labels.accuracy.values(), default=1.0) < WEAK_ACCURACY,
+        "url": url_for("explore.show", kind=job.data_kind, job_id=job.id, finding=label_check.FINDING),
     }
 
 
