@@ -36,6 +36,7 @@ ENCODINGS = ("png", "jpg", "none")
 MAX_PIXELS = 50_000_000
 MAX_FILE_BYTES = 512_000_000
 JPEG_QUALITY = 90
+THUMBNAIL_QUALITY = 80
 SCALED_DECODING_MARGIN = 2
 
 Pixels = NDArray[np.uint8]
@@ -335,6 +336,13 @@ def encode(pixels: Pixels, encoding: str) -> bytes:
 def encode_image(image: Image.Image, encoding: str) -> bytes:
     """Encode a Pillow image of mode L or RGB, or RGBA as PNG; see `encode`."""
     return encode(as_pixels(image), encoding)
+
+
+def thumbnail(image: Image.Image, side: int) -> bytes:
+    """Return ``image``, of mode L or RGB, as a JPEG file whose sides are at most ``side`` pixels."""
+    # A JPEG file that has not been loaded is decoded at a fraction of its size.
+    image.thumbnail((side, side), Image.Resampling.BILINEAR)
+    return jpeg.write(as_pixels(image), THUMBNAIL_QUALITY)
 
 
 def side_by_side(pixels: Pixels) -> Pixels:

@@ -1,7 +1,7 @@
 """The manifest of a finished dataset: the file ``dataset.json`` in its job's folder.
 
 Splits are ``train``, ``val`` and ``test``. The records of a split are stored in shards,
-TFRecord files of ``tf.train.Example``, each with an index (see `digits.data.records`).
+TFRecord files of ``tf.train.Example``, each with an index and the names of its sources (see `digits.data.records`).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def remove_products(job_folder: Path) -> None:
         remove_partial_writes(job_folder / name)
     shutil.rmtree(job_folder / COPIES_FOLDER, ignore_errors=True)
     for split in SPLITS:
-        for ending in ("tfrecord", "index"):
+        for ending in ("tfrecord", "index", "names"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):
                 path.unlink(missing_ok=True)
             for path in job_folder.glob(f".{split}-*-of-*.{ending}.tmp"):

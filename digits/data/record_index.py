@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, open_plain, read_bytes
+from digits.data.file_cache import FileCache
 from digits.data.manifest import Split
 
 # ``group`` is the position of the record's group in the manifest, or -1.
@@ -43,12 +42,12 @@ class SplitIndex:
     def __init__(self, job_folder: Path, split: Split) -> None:
         self.shards = [job_folder / name for name in split.shards]
         self.entries = [_read_index(path, job_folder) for path in self.shards]
-        self._starts = np.cumsum([0, *map(len, self.entries)])
+        self._starts: list[int] = np.cumsum([0, *map(len, self.entries)]).tolist()
         if len(self) != split.count:
             raise DamagedRecords(f"the shards contain {len(self)} records, but the manifest {split.count}")
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     @functools.cached_property
     def groups(self) -> NDArray[np.int32]:
@@ -72,16 +71,9 @@ class SplitIndex:
         """Return the shard of record ``number``, and the offset and length of its payload; raises IndexError."""
         if not 0 <= number < len(self):
             raise IndexError(f"record {number} of {len(self)}")
-        shard = int(np.searchsorted(self._starts, number, side="right")) - 1
-        entry = self.entries[shard][number - self._starts[shard]]
-        return self.shards[shard], int(entry["offset"]), int(entry["length"])
-
-
-@dataclass(frozen=True)
-class _Cached:
-    signature: tuple[Any, ...]
-    index: SplitIndex
-    records: int
+        shard = bisect_right(self._starts, number) - 1
+        offset, length, _ = self.entries[shard][number - self._starts[shard]].item()
+        return self.shards[shard], offset, length
 
 
 class IndexCache:
@@ -91,42 +83,17 @@ class IndexCache:
     """
 
     def __init__(self, max_records: int) -> None:
-        self._max_records = max_records
-        self._found: OrderedDict[tuple[Path, ...], _Cached] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cache: FileCache[tuple[Path, ...], SplitIndex] = FileCache(max_records)
 
     def get(self, job_folder: Path, split: Split) -> SplitIndex:
         """Return the index of ``split``; raises DamagedRecords."""
-        key = tuple(job_folder / name for name in split.shards)
-        signature = _signature(key)
-        with self._lock:
-            cached = self._found.get(key)
-            if cached and cached.signature == signature:
-                self._found.move_to_end(key)
-                return cached.index
-        index = SplitIndex(job_folder, split)
-        with self._lock:
-            self._found[key] = _Cached(signature, index, len(index))
-            self._found.move_to_end(key)
-            while len(self._found) > 1 and self._records() > self._max_records:
-                self._found.popitem(last=False)
-        return index
-
-    def _records(self) -> int:
-        return sum(cached.records for cached in self._found.values())
-
-
-def _signature(shards: tuple[Path, ...]) -> tuple[Any, ...]:
-    """Return a signature that changes if a shard or an index is replaced or modified."""
-    found: list[Any] = []
-    for shard in shards:
-        for path in (shard, index_path(shard)):
-            try:
-                status = os.lstat(path)
-            except OSError as error:
-                raise DamagedRecords(f"{path.name} cannot be read: {error.strerror}") from error
-            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
-    return tuple(found)
+        shards = tuple(job_folder / name for name in split.shards)
+        files = [path for shard in shards for path in (shard, index_path(shard))]
+        try:
+            return self._cache.get(shards, files, lambda: SplitIndex(job_folder, split), len)
+        except OSError as error:
+            name = Path(error.filename or job_folder).name
+            raise DamagedRecords(f"{name} cannot be read: {error.strerror}") from error
 
 
 def index_path(shard: Path) -> Path:

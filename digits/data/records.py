@@ -3,7 +3,8 @@
 A shard is a sequence of frames in the TFRecord format: the payload's length
 (8 bytes), its checksum (4), the payload, its checksum (4), all little-endian.
 Each shard has an index, an array of `INDEX_DTYPE`, so that reading record n is one
-read and the records of a group (a class, for instance) are found without opening the shard.
+read and the records of a group (a class, for instance) are found without opening the shard. The names
+of its sources are in another file beside it, so that searching does not open it either; see `digits.data.record_names`.
 
 A payload is an Example with these features:
 
@@ -48,6 +49,7 @@ from digits.data.record_index import (
     index_path,
     open_shard,
 )
+from digits.data.record_names import join_names, names_path
 from digits.data.target import TargetSpec
 
 Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
@@ -103,13 +105,32 @@ class Record:
             return self.data, _MEDIA_TYPES[self.format]
         from digits.data import images  # imported late: most readers of records do not need it
 
+        return images.encode(self._as_shown(), "png"), "image/png"
+
+    def as_thumbnail(self, side: int) -> bytes:
+        """Return the image as a JPEG file whose sides are at most ``side`` pixels; raises DamagedRecords."""
+        from PIL import Image
+
+        from digits.data import images  # see as_browser_image
+
+        if self.format not in _MEDIA_TYPES:
+            return images.thumbnail(images.as_image(self._as_shown()), side)
+        try:
+            with Image.open(io.BytesIO(self.data), formats=["PNG", "JPEG"]) as picture:
+                return images.thumbnail(picture, side)
+        except (ValueError, OSError, SyntaxError) as error:
+            raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
+
+    def _as_shown(self) -> NDArray[np.uint8]:
+        """Return the pixels for display, uint8 [height, width, 1 or 3]; raises DamagedRecords."""
+        from digits.data import images  # see as_browser_image
+
         try:
             pixels = images.side_by_side(self.as_pixels())
-            # A vector is one pixel high.
-            shown = np.repeat(pixels, max(1, pixels.shape[1] // 8), axis=0) if len(pixels) == 1 else pixels
-            return images.encode(shown, "png"), "image/png"
         except (ValueError, TypeError) as error:
             raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
+        # A vector is one pixel high.
+        return np.repeat(pixels, max(1, pixels.shape[1] // 8), axis=0) if len(pixels) == 1 else pixels
 
     def target(self, spec: TargetSpec) -> Any:
         """Return the target that ``spec`` describes: a number, or an array as it is decoded for training.
@@ -225,12 +246,13 @@ def _serialize(features: Features) -> bytes:
 def decode_example(payload: bytes) -> Record:
     """Parse a serialized Example; raises DamagedRecords."""
     try:
-        found = Example.FromString(payload).features.feature
+        features = Example.FromString(payload).features.feature
     except DecodeError as error:
         raise DamagedRecords("a record is not an image example") from error
+    found = {name: _values(feature) for name, feature in features.items()}
 
     def only(name: str, type_: type[_Value]) -> _Value:
-        values = _values(found[name]) if name in found else []
+        values = found.get(name, [])
         if len(values) != 1 or not isinstance(values[0], type_):
             raise DamagedRecords(f"a record lacks the feature {name!r}")
         return values[0]
@@ -244,19 +266,19 @@ def decode_example(payload: bytes) -> Record:
         source=only("image/filename", bytes),
         source_size=(_first(found, "image/source/width", 0), _first(found, "image/source/height", 0)),
         source_mode=_first(found, "image/source/mode", b"").decode("ascii", "replace"),
-        features={name: _values(found[name]) for name in sorted(found.keys() - _IMAGE_FEATURES)},
+        features={name: found[name] for name in sorted(found) if name not in _IMAGE_FEATURES},
     )
 
 
-def _first(found: Mapping[str, Feature], name: str, default: _Value) -> _Value:
+def _first(found: Mapping[str, list[Any]], name: str, default: _Value) -> _Value:
     """Return the only value of an optional feature."""
-    values = _values(found[name]) if name in found else []
+    values = found.get(name, [])
     return values[0] if len(values) == 1 and isinstance(values[0], type(default)) else default
 
 
 def _values(feature: Feature) -> list[Any]:
     kind = feature.WhichOneof("kind")
-    return list(getattr(feature, kind).value) if kind else []
+    return getattr(feature, kind).value[:] if kind else []  # copies without iterating in Python
 
 
 def shard_name(split: str, number: int, total: int) -> str:
@@ -270,7 +292,7 @@ def temporary_path(path: Path) -> Path:
 
 
 class ShardWriter:
-    """Writes one shard and its index; both appear under their names at `close`.
+    """Writes one shard, its index and the names of its sources; all appear under their names at `close`.
 
     As a context manager, it closes at the end of the block, and removes its files if the block raises.
     """
@@ -278,16 +300,18 @@ class ShardWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: list[tuple[int, int, int]] = []
+        self._names: list[bytes] = []
         self._offset = 0
         self._hash = hashlib.sha256()
         self._file: BinaryIO = open(temporary_path(path), "wb", buffering=1 << 20)  # noqa: SIM115 - close() closes it
 
-    def add(self, payload: bytes, group: int = -1) -> None:
-        """Append an Example of the group with index ``group``."""
+    def add(self, payload: bytes, group: int = -1, source: bytes = b"") -> None:
+        """Append an Example of the group with index ``group``, and the name of its ``source``."""
         frame = _frame(payload)
         self._file.write(frame)
         self._hash.update(frame)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
+        self._names.append(source)
         self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
     @property
@@ -301,12 +325,13 @@ class ShardWriter:
         return self._hash.hexdigest()
 
     def close(self) -> None:
-        """Finish both files, make their contents durable, and rename them to their final names."""
-        index = index_path(self.path)
+        """Finish the files, make their contents durable, and rename them to their final names."""
+        index, names = index_path(self.path), names_path(self.path)
         try:
             self._file.close()
             temporary_path(index).write_bytes(np.array(self._entries, INDEX_DTYPE).tobytes())
-            for path in (index, self.path):
+            temporary_path(names).write_bytes(join_names(self._names))
+            for path in (index, names, self.path):
                 sync_file(temporary_path(path))
                 temporary_path(path).replace(path)
         except BaseException:
@@ -319,7 +344,7 @@ class ShardWriter:
             self._file.close()
         except OSError:
             pass  # unflushed data is discarded with the rest
-        for path in (self.path, index_path(self.path)):
+        for path in (self.path, index_path(self.path), names_path(self.path)):
             temporary_path(path).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -79,7 +79,7 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
         if self.spatial:
             return self._describe_spatial(np.asarray(value))
         if self.classes:
-            return dict(enumerate(self.names)).get(int(value), "unknown class")
+            return self.names[int(value)] if 0 <= value < len(self.names) else "unknown class"
         numbers = np.ravel(value).tolist()
         if self.multi_hot and set(numbers) <= {0, 1}:
             found = (name for name, number in zip(self.names, numbers, strict=False) if number)

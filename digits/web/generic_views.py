@@ -24,7 +24,7 @@ from digits.data.tfrecords import examples
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.record_form import resolve_records
-from digits.web import dataset_views, inference_views, model_views, serializers
+from digits.web import dataset_views, explore_views, inference_views, model_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.services import services
 
@@ -49,7 +49,7 @@ def create_dataset(extension: str) -> AnyResponse | tuple[str | Response, int]:
 @blueprint.get("/datasets/generic/explore")
 def explore() -> str:
     job = services().store.get(request.args.get("job_id", ""), DatasetJob)
-    return dataset_views.explore(job.data_kind)
+    return explore_views.show(job.data_kind)
 
 
 @blueprint.get("/datasets/inference-form/<extension>/<job_id>")

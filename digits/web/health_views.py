@@ -32,6 +32,8 @@ TONES = {"error": "danger", "warning": "warning", "info": "info"}
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
 # Maximum number of models offered for finding wrong labels.
 SHOWN_MODELS = 25
+# Less accurate models find many labels that are not wrong.
+WEAK_ACCURACY = 0.7
 SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
 
@@ -167,11 +169,13 @@ def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] |
         "chosen": labels.model_id if labels else "",
         "count": labels.finding.count if labels else 0,
         "accuracy": labels.accuracy if labels else {},
+        "is_weak": labels is not None and min(labels.accuracy.values(), default=1.0) < WEAK_ACCURACY,
+        "url": url_for("explore.show", kind=job.data_kind, job_id=job.id, finding=label_check.FINDING),
     }
 
 
 def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
-    explore = url_for("datasets.explore", kind=job.data_kind, job_id=job.id)
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
     url = f"{explore}&finding={finding.id}" if finding.records else None
     return {
@@ -196,7 +200,7 @@ def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
 
 
 def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
-    explore = url_for("datasets.explore", kind=job.data_kind, job_id=job.id)
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     bins = []
     for place, count in enumerate(item.counts):
         low, high = item.edges[place], item.edges[place + 1]

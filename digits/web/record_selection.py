@@ -1,59 +1,54 @@
-"""The records that the Explore page shows: those of a split, of a group, of a finding, or in ranges of values."""
+"""The records that the Explore page shows: a query in URL arguments, and the records that match it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import BadRequest, NotFound
+from digits.core.files import MissingFile, UnreadableFile
 from digits.data import health, label_check
+from digits.data.file_cache import FileCache
 from digits.data.health import Finding
-from digits.data.manifest import SPLITS, Manifest
-from digits.kinds.jobs import DatasetJob
+from digits.data.label_errors import LABEL_ERROR_DTYPE
+from digits.data.manifest import (
+    FILE_NAME,
+    HEALTH_FILE,
+    HEALTH_RECORDS_FILE,
+    LABEL_CHECK_FILE,
+    LABEL_ERRORS_FILE,
+    SPLITS,
+    Manifest,
+    health_statistics_file,
+)
+from digits.data.record_index import IndexCache
+from digits.data.record_names import find_names, names_path
+from digits.kinds.views import Views
 
-# All splits together, for findings.
+# All splits together.
 ALL = "all"
+MAX_TEXT = 200
+# About 16 MB.
+CACHED_MATCHES = 4_000_000
+CACHED_CHECKS = 100
 
 
 @dataclass(frozen=True)
-class Range:
-    """Values from ``low`` to below ``high``; ``text`` is the argument, such as ``16:32`` or ``:16``."""
+class Measure:
+    """A property of records that a range selects: its ``value`` for rows of `STATISTICS_DTYPE`."""
 
-    name: str
     title: str
-    text: str
-    low: float
-    high: float
-
-    @classmethod
-    def parse(cls, name: str, title: str, text: str) -> Self:
-        """Parse an argument; raises BadRequest."""
-        low, colon, high = text.partition(":")
-        try:
-            bounds = float(low or -math.inf), float(high or math.inf)
-        except ValueError:
-            bounds = math.nan, math.nan
-        if not colon or any(map(math.isnan, bounds)):
-            raise BadRequest(f"{name}: write a range as LOW:HIGH, such as 16:32.")
-        return cls(name, title, text, *bounds)
-
-    @property
-    def words(self) -> str:
-        """The range for display, such as ``brightness 16 to 32``."""
-        if math.isinf(self.low):
-            return f"{self.title} below {self.high:.4g}"
-        if math.isinf(self.high):
-            return f"{self.title} from {self.low:.4g}"
-        return f"{self.title} {self.low:.4g} to {self.high:.4g}"
-
-    def select(self, values: NDArray[Any]) -> NDArray[np.bool_]:
-        chosen: NDArray[np.bool_] = (values >= self.low) & (values < self.high)
-        return chosen
+    unit: str
+    value: Callable[[NDArray[Any]], NDArray[Any]]
+    of_source: bool = True
 
 
 def _aspect(rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -66,81 +61,302 @@ def _size(rows: NDArray[Any]) -> NDArray[np.float64]:
     return size
 
 
-# Arguments of the page: their title, and the value of each record.
-RANGES: dict[str, tuple[str, Callable[[NDArray[Any]], NDArray[Any]]]] = {
-    "brightness": ("brightness", lambda rows: rows["brightness"]),
-    "source_size": ("source size", _size),
-    "aspect": ("source aspect ratio", _aspect),
+# By URL argument.
+MEASURES = {
+    "width": Measure("Source width", "px", lambda rows: rows["width"]),
+    "height": Measure("Source height", "px", lambda rows: rows["height"]),
+    "source_size": Measure("Source size", "px", _size),
+    "aspect": Measure("Source aspect ratio", "", _aspect),
+    "brightness": Measure("Brightness", "", lambda rows: rows["brightness"], of_source=False),
 }
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Records by split and number. Those with the same number in ``sets`` belong together."""
+class Range:
+    """Values of a measure from ``low`` to below ``high``."""
 
-    splits: str | NDArray[np.uint8]
-    numbers: Sequence[int] | NDArray[Any]
-    sets: NDArray[np.uint32] | None = None
+    name: str
+    low: float
+    high: float
+
+    @classmethod
+    def parse(cls, name: str, values: Sequence[str]) -> Self | None:
+        """Parse an argument such as ``16:32`` or ``:16``, or both of its limits; None without limits.
+
+        Raises BadRequest.
+        """
+        parts = [part.strip() for part in (values[0].split(":") if len(values) == 1 else values)]
+        if not any(parts):
+            return None
+        try:
+            low, high = (
+                float(part) if part else limit
+                for part, limit in zip(parts, (-math.inf, math.inf), strict=True)
+            )
+        except ValueError:
+            low = high = math.nan
+        if math.isnan(low) or math.isnan(high):
+            raise BadRequest(f"{name}: write a range as LOW:HIGH, such as 16:32.")
+        return cls(name, low, high)
+
+    @property
+    def limits(self) -> tuple[str, str]:
+        """Both limits as text; empty for none."""
+        low, high = ("" if math.isinf(limit) else f"{limit:.10g}" for limit in (self.low, self.high))
+        return low, high
+
+    @property
+    def text(self) -> str:
+        """The range as a URL argument."""
+        return ":".join(self.limits)
+
+    @property
+    def words(self) -> str:
+        """The range for display, such as ``Brightness 16 to 32``."""
+        measure = MEASURES[self.name]
+        unit = f" {measure.unit}" if measure.unit else ""
+        if math.isinf(self.low):
+            return f"{measure.title} below {self.high:.4g}{unit}"
+        if math.isinf(self.high):
+            return f"{measure.title} from {self.low:.4g}{unit}"
+        return f"{measure.title} {self.low:.4g} to {self.high:.4g}{unit}"
+
+    def select(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return whether the records with the statistics ``rows`` are in the range."""
+        measure = MEASURES[self.name]
+        values = measure.value(rows)
+        chosen: NDArray[np.bool_] = (values >= self.low) & (values < self.high)
+        return chosen & (rows["width"] > 0) if measure.of_source else chosen
+
+
+@dataclass(frozen=True)
+class RecordQuery:
+    """Records of a ``split`` or of `ALL`, with all filters applied.
+
+    They are selected by the ``text`` in their file name, by the group ``label``, by the id of a health ``finding``, and
+    by ``ranges``.
+    """
+
+    split: str = ALL
+    text: str = ""
+    label: int | None = None
+    finding: str = ""
+    ranges: tuple[Range, ...] = ()
+
+    @classmethod
+    def parse(cls, arguments: MultiDict[str, str], manifest: Manifest, views: Views[Any]) -> Self:
+        """Parse the arguments of a request; raises BadRequest and NotFound."""
+        text = arguments.get("q", "").strip()[:MAX_TEXT]
+        finding = arguments.get("finding", "")
+        found = (Range.parse(name, arguments.getlist(name)) for name in MEASURES if name in arguments)
+        ranges = tuple(item for item in found if item is not None)
+        asked = arguments.get("db", ALL if text or finding or ranges else "train")
+        # DIGITS calls a split train_db.
+        split = next((name for name in manifest.splits if name in asked), None)
+        if asked == ALL:
+            split = ALL if len(manifest.splits) > 1 else next(iter(manifest.splits))
+        if split is None:
+            raise NotFound(f"This dataset has no split called “{asked}”.")
+        label = arguments.get("label", type=int)
+        if label is not None and not 0 <= label < len(manifest.groups):
+            last = len(manifest.groups) - 1
+            raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
+        return cls(split, text, label, finding, ranges)
+
+    def arguments(self) -> dict[str, str]:
+        """Return the URL arguments of this query."""
+        given = {"db": self.split, "q": self.text, "label": "" if self.label is None else str(self.label)}
+        given |= {"finding": self.finding} | {item.name: item.text for item in self.ranges}
+        return {name: value for name, value in given.items() if value}
+
+    def without(self, name: str) -> Self:
+        """Return the query without the filter whose argument is ``name``."""
+        defaults: dict[str, Any] = {"q": {"text": ""}, "label": {"label": None}, "finding": {"finding": ""}}
+        kept = tuple(item for item in self.ranges if item.name != name)
+        return replace(self, **defaults.get(name, {"ranges": kept}))
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether any filter applies, besides the split."""
+        return self.label is not None or self.has_search
+
+    @property
+    def has_search(self) -> bool:
+        """Whether any filter applies, besides the split and the label."""
+        return bool(self.text or self.finding or self.ranges)
+
+
+class Place(NamedTuple):
+    """A record by split and number. Those with the same ``set`` belong together.
+
+    A search for wrong labels has ``suggested`` another class, with a ``confidence`` from 0 to 1.
+    """
+
+    split: str
+    number: int
+    set: int | None = None
+    suggested: int | None = None
+    confidence: float = 0.0
+
+
+class Matches:
+    """The matching records of each split, by number."""
+
+    def __init__(self, numbers: dict[str, Sequence[int] | NDArray[Any]]) -> None:
+        self._numbers = numbers
+        self.counts = {split: len(found) for split, found in numbers.items()}
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return sum(self.counts.values())
 
-    def __getitem__(self, part: slice) -> Selection:
-        splits = self.splits if isinstance(self.splits, str) else self.splits[part]
-        return Selection(splits, self.numbers[part], None if self.sets is None else self.sets[part])
-
-    def __iter__(self) -> Iterator[tuple[str, int, int | None]]:
-        """Yield the split, the number and the set of each record."""
-        for place, number in enumerate(self.numbers):
-            split = self.splits if isinstance(self.splits, str) else SPLITS[self.splits[place]]
-            yield split, int(number), None if self.sets is None else int(self.sets[place])
-
-
-def parse_ranges(arguments: Mapping[str, str]) -> list[Range]:
-    """Return the ranges in the arguments of a request; raises BadRequest."""
-    return [
-        Range.parse(name, title, arguments[name])
-        for name, (title, _) in RANGES.items()
-        if arguments.get(name)
-    ]
+    def places(self, split: str, start: int, stop: int) -> list[Place]:
+        """Return records ``start`` to ``stop`` of the matches in ``split``, or in `ALL`."""
+        found: list[Place] = []
+        for name, numbers in self._numbers.items():
+            if split in (ALL, name):
+                part = numbers[max(0, start) : max(0, stop)]
+                found += [Place(name, int(number)) for number in part]
+                start, stop = start - len(numbers), stop - len(numbers)
+        return found
 
 
-def find(job: DatasetJob, manifest: Manifest, finding_id: str) -> tuple[Finding, NDArray[Any]]:
-    """Return a finding of the health checks and its records; raises NotFound, or UnreadableFile if it is damaged."""
+class FindingMatches(Matches):
+    """The matching records of a finding, in its order: rows of `RECORD_DTYPE` or `LABEL_ERROR_DTYPE`."""
+
+    def __init__(self, rows: NDArray[Any], names: Sequence[str], has_sets: bool) -> None:
+        self._rows = rows
+        self._has_sets = has_sets
+        counts = np.bincount(rows["split"], minlength=len(SPLITS)).tolist()
+        self.counts = {name: counts[SPLITS.index(name)] for name in names}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def places(self, split: str, start: int, stop: int) -> list[Place]:
+        rows = self._rows if split == ALL else self._rows[self._rows["split"] == SPLITS.index(split)]
+        return [self._place(row) for row in rows[start:stop]]
+
+    def _place(self, row: Any) -> Place:
+        split, number = SPLITS[row["split"]], int(row["number"])
+        if row.dtype == LABEL_ERROR_DTYPE:
+            return Place(split, number, None, int(row["suggested"]), float(row["confidence"]))
+        return Place(split, number, int(row["set"]) if self._has_sets else None)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of the checks of a dataset: its ``findings`` without their records, and the known ``measures``."""
+
+    findings: tuple[Finding, ...] = ()
+    measures: tuple[str, ...] = ()
+
+    def finding(self, finding_id: str) -> Finding | None:
+        return next((finding for finding in self.findings if finding.id == finding_id), None)
+
+
+class RecordSearch:
+    """Finds the records that match a query, and keeps the matches of recent ones."""
+
+    def __init__(self, indexes: IndexCache) -> None:
+        self._indexes = indexes
+        self._matches: FileCache[Any, Matches] = FileCache(CACHED_MATCHES)
+        self._checked: FileCache[Path, Checked] = FileCache(CACHED_CHECKS)
+
+    def checked(self, folder: Path, manifest: Manifest) -> Checked:
+        """Return what the checks of the dataset in ``folder`` found; nothing if there is no usable result."""
+        names = (FILE_NAME, HEALTH_FILE, LABEL_CHECK_FILE)
+        files = [path for path in (folder / name for name in names) if path.is_file()]
+        return self._checked.get(folder, files, lambda: _read_checks(folder, manifest), lambda _: 1)
+
+    def find(self, folder: Path, manifest: Manifest, query: RecordQuery) -> Matches:
+        """Return the matches of ``query`` in all splits; raises NotFound and UnreadableFile."""
+        if not query.has_search:
+            return Matches(
+                {
+                    name: range(split.count)
+                    if query.label is None
+                    else self._indexes.get(folder, split).members(query.label)
+                    for name, split in manifest.splits.items()
+                }
+            )
+        key = folder, replace(query, split=ALL)
+        try:
+            return self._matches.get(
+                key, _files(folder, manifest, query), lambda: self._search(folder, manifest, query), len
+            )
+        except FileNotFoundError as error:
+            raise MissingFile(f"{Path(error.filename).name} is missing") from error
+
+    def _search(self, folder: Path, manifest: Manifest, query: RecordQuery) -> Matches:
+        masks = {name: self._mask(folder, manifest, query, name) for name in manifest.splits}
+        if not query.finding:
+            return Matches({name: np.flatnonzero(mask).astype(np.uint32) for name, mask in masks.items()})
+        rows, has_sets = _load_finding(folder, manifest, query.finding)
+        chosen = np.zeros(len(rows), np.bool_)
+        for name, mask in masks.items():
+            here = np.flatnonzero((rows["split"] == SPLITS.index(name)) & (rows["number"] < len(mask)))
+            chosen[here] = mask[rows["number"][here]]
+        return FindingMatches(rows[chosen], list(manifest.splits), has_sets)
+
+    def _mask(self, folder: Path, manifest: Manifest, query: RecordQuery, name: str) -> NDArray[np.bool_]:
+        """Return whether each record of a split matches the query, apart from its finding."""
+        split = manifest.splits[name]
+        mask = np.ones(split.count, np.bool_)
+        if query.text:
+            mask[:] = False
+            mask[find_names(folder, split, query.text)] = True
+        if query.ranges:
+            rows = health.load_statistics(folder, manifest, name)
+            for item in query.ranges:
+                mask &= item.select(rows)
+        if query.label is not None:
+            mask &= self._indexes.get(folder, split).groups == query.label
+        return mask
+
+
+def _files(folder: Path, manifest: Manifest, query: RecordQuery) -> list[Path]:
+    """Return the files that decide which records match."""
+    files = [folder / FILE_NAME]
+    if query.text:
+        files += [names_path(folder / shard) for split in manifest.splits.values() for shard in split.shards]
+    if query.ranges:
+        files += [folder / health_statistics_file(name) for name in manifest.splits]
+    if query.finding == label_check.FINDING:
+        files += [folder / LABEL_CHECK_FILE, folder / LABEL_ERRORS_FILE]
+    elif query.finding:
+        files += [folder / HEALTH_FILE, folder / HEALTH_RECORDS_FILE]
+    return files
+
+
+def _load_finding(folder: Path, manifest: Manifest, finding_id: str) -> tuple[NDArray[Any], bool]:
+    """Return the records of a finding, and whether they form sets; raises NotFound and UnreadableFile."""
     if finding_id == label_check.FINDING:
-        check = label_check.load(job.folder, manifest)
-        return check.finding, label_check.as_records(label_check.load_errors(job.folder, manifest))
-    result = health.load(job.folder, manifest)
+        label_check.load(folder, manifest)
+        return label_check.load_errors(folder, manifest), False
+    result = health.load(folder, manifest)
     position = result.position(finding_id)
     if position is None:
         raise NotFound(f"The health checks did not find “{finding_id}”.", "Check the dataset again.")
-    rows = health.load_records(job.folder, result, finding_id)
-    counts = np.array([manifest.splits[name].count if name in manifest.splits else 0 for name in SPLITS])
-    return result.findings[position], rows[rows["number"] < counts[rows["split"]]]
+    return health.load_records(folder, result, finding_id), result.findings[position].has_sets
 
 
-def suggestions(job: DatasetJob, manifest: Manifest) -> dict[tuple[str, int], dict[str, Any]]:
-    """Return the class that the search for wrong labels suggests for each record of its finding, by split and number.
-
-    Raises UnreadableFile.
-    """
-    names = manifest.target.names
-    return {
-        (SPLITS[row["split"]], int(row["number"])): {
-            "index": int(row["suggested"]),
-            "label": names[row["suggested"]],
-            "percent": 100 * float(row["confidence"]),
-        }
-        for row in label_check.load_errors(job.folder, manifest)
-    }
-
-
-def in_ranges(job: DatasetJob, manifest: Manifest, split: str, ranges: list[Range]) -> NDArray[np.int64]:
-    """Return the numbers of the records of a split that lie in all ``ranges``; raises UnreadableFile."""
-    rows = health.load_statistics(job.folder, manifest, split)
-    chosen = np.ones(len(rows), np.bool_)
-    for item in ranges:
-        chosen &= item.select(RANGES[item.name][1](rows))
-        if item.name != "brightness":
-            chosen &= rows["width"] > 0
-    return np.flatnonzero(chosen)
+def _read_checks(folder: Path, manifest: Manifest) -> Checked:
+    findings: list[Finding] = []
+    measures: list[str] = []
+    try:
+        findings.append(label_check.load(folder, manifest).finding)
+    except UnreadableFile:
+        pass  # not searched for wrong labels
+    try:
+        result = health.load(folder, manifest)
+        findings += result.findings
+        known = {histogram.filter for histogram in result.histograms}
+        measures += [
+            name
+            for name, measure in MEASURES.items()
+            if ("source_size" if measure.of_source else name) in known
+        ]
+    except UnreadableFile:
+        pass  # not checked
+    listed = [msgspec.structs.replace(item, records=[], removable=[]) for item in findings if item.records]
+    return Checked(tuple(listed), tuple(measures))

@@ -168,7 +168,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "content_hash": manifest.content_hash,
         "version_of": _version_of(job),
         "new_version_url": url_for("versions.new", job_id=job.id),
-        "explore_url": url_for("datasets.explore", kind=job.data_kind, job_id=job.id),
+        "explore_url": url_for("explore.show", kind=job.data_kind, job_id=job.id),
     }
 
 

@@ -34,12 +34,16 @@ from digits.web import live_messages
 from digits.web.gate import comes_from_another_site
 from digits.web.kind_routes import health_check
 from digits.web.live import Live
+from digits.web.picture_cache import PictureCache
+from digits.web.record_selection import RecordSearch
 from digits.web.tensorboard import TensorBoards
 from digits.web.upload_store import UploadStore
 
 SERVER_FOLDER = ".server"
 # About 100 MB.
 CACHED_RECORDS = 3_000_000
+# On disk; a thumbnail of a photo has about 8 kB.
+PICTURE_BYTES = 256 << 20
 
 
 class Services:
@@ -72,6 +76,8 @@ class Services:
         self.health_checks = HealthChecks(self.runner, self._report_health)
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
+        self.record_search = RecordSearch(self.record_indexes)
+        self.pictures = PictureCache(self.folder / "pictures", PICTURE_BYTES)
         self.uploads = UploadStore(self.folder / "archives", settings, self._datasets_from)
 
     def start(self) -> None:

@@ -129,7 +129,7 @@ document.getElementById('health').addEventListener('click', async ({ target }) =
   if (!target.closest('#check-health')) return;
   try {
     await request(`${job.url}/health`, { method: 'POST' });
-    await refreshParts();
+    await showStart();
   } catch (error) {
     toast(error.message, 'danger');
   }
@@ -139,11 +139,17 @@ document.getElementById('health').addEventListener('submit', async (event) => {
   event.preventDefault();
   try {
     await postForm(`${job.url}/label-check`, new FormData(event.target));
-    await refreshParts();
+    await showStart();
   } catch (error) {
     toast(error.message, 'danger');
   }
 });
+
+/** Shows a check that has started, and moves the focus from the button, which disappears, to its state. */
+async function showStart() {
+  await refreshParts();
+  document.getElementById('health-status').focus({ preventScroll: true });
+}
 
 /** Shows the progress of the health check; the server renders its start and its result. */
 function showHealth(message) {

@@ -1,10 +1,13 @@
-// The gallery: split, class and page change in place to keep the focus; clicking an image enlarges it.
+// The gallery: filters and pages change in place to keep the focus; clicking an image enlarges it.
 
 import { toast } from './dialog.js';
 import { startViewer } from './image_viewer.js';
 import { request } from './http.js';
 import { startEditing } from './label_editor.js';
 import { morph } from './morph.js';
+
+const TYPING_MILLISECONDS = 300;
+const SEARCH = 'explore-q';
 
 const box = document.getElementById('explore');
 let asked = 0;
@@ -17,13 +20,14 @@ async function show(url) {
     const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById('explore');
     if (number !== asked) return;
     const { activeElement: focused } = document;
-    const values = new FormData(fresh.querySelector('form'));
+    const wasInPager = Boolean(focused.closest('.pager'));
+    const controls = [...fresh.querySelectorAll('#explore-form [name][id]')].map(({ id, value, checked }) => ({ id, value, checked }));
     morph(box, fresh);
-    fill(values);
+    fill(controls);
     hideSubmit();
     drawEdits();
-    // The last page has no link to a next one.
-    if (!focused.isConnected) box.querySelector('.pager [aria-current]')?.focus({ preventScroll: true });
+    // The last page has no link to a next one, and a removed filter none to remove it.
+    if (!focused.isConnected) box.querySelector(wasInPager ? '.pager [aria-current]' : `#${SEARCH}`)?.focus({ preventScroll: true });
   } catch (error) {
     if (number === asked) toast(error.message, 'danger');
   } finally {
@@ -32,14 +36,29 @@ async function show(url) {
 }
 
 /** Sets controls explicitly: values changed by the user ignore new default values. */
-function fill(values) {
-  const { elements } = document.getElementById('explore-form');
-  for (const [name, value] of values) elements[name].value = value;
+function fill(controls) {
+  for (const { id, value, checked } of controls) {
+    const control = document.getElementById(id);
+    if (control && control !== document.activeElement) Object.assign(control, { value, checked });
+  }
 }
 
-function go(url) {
-  history.pushState(null, '', url);
+function go(url, isSame = false) {
+  if (isSame) history.replaceState(null, '', url);
+  else history.pushState(null, '', url);
   return show(url);
+}
+
+/** The URL of the filters in `form`, without those that are empty. */
+function address(form) {
+  const query = new URLSearchParams();
+  const fields = new FormData(form);
+  for (const name of new Set(fields.keys())) {
+    // A range has two fields.
+    const value = fields.getAll(name).map((text) => text.trim()).join(':');
+    if (value && value !== ':') query.set(name, value);
+  }
+  return `${form.action}?${query}`;
 }
 
 function hideSubmit() {
@@ -48,21 +67,41 @@ function hideSubmit() {
 
 box.addEventListener('change', ({ target }) => {
   const { form } = target;
-  if (!form) return; // a choice for the changes of images
+  if (!form || target.id === SEARCH) return; // a choice for the changes of images
   if (target.id === 'show-drawings') {
     document.body.classList.toggle('drawings-hidden', !target.checked);
     return;
   }
-  const query = new URLSearchParams(new FormData(form));
-  if (!query.get('label')) query.delete('label');
-  go(`${form.action}?${query}`);
+  go(address(form));
+});
+
+let typing = 0;
+let isTyping = false; // The text of one search is one entry of the history.
+function search(form) {
+  clearTimeout(typing);
+  const url = address(form);
+  if (url === location.href) return;
+  go(url, isTyping);
+  isTyping = true;
+}
+box.addEventListener('input', ({ target }) => {
+  if (target.id !== SEARCH) return;
+  clearTimeout(typing);
+  typing = setTimeout(() => search(target.form), TYPING_MILLISECONDS);
+});
+box.addEventListener('focusout', ({ target }) => {
+  if (target.id === SEARCH) isTyping = false;
+});
+box.addEventListener('submit', (event) => {
+  event.preventDefault();
+  search(event.target);
 });
 box.addEventListener('click', async (event) => {
-  const link = event.target.closest('.pager a');
+  const link = event.target.closest('.pager a, [data-go]');
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   await go(link.href);
-  box.scrollIntoView();
+  if (link.closest('.pager')) box.scrollIntoView();
 });
 window.addEventListener('popstate', () => show(location.href));
 

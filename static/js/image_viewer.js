@@ -18,6 +18,7 @@ export function startViewer(dialog, gallery) {
     for (const old of frame.querySelectorAll('.mask, .box, .arrow-drawing, .beside')) old.remove();
     for (const drawing of link.querySelectorAll('.mask, .box, .arrow-drawing')) drawn.append(drawing.cloneNode(true));
     for (const target of link.querySelectorAll('.beside')) frame.append(target.cloneNode(true));
+    for (const picture of frame.querySelectorAll('[data-full]')) picture.src = picture.dataset.full;
     dialog.querySelector('#viewer-label bdi').textContent = label.title;
     dialog.querySelector('[data-file]').textContent = file.title;
     dialog.querySelector('[data-original]').href = link.href;

@@ -9,6 +9,8 @@ const CHOICE = '[data-enlarge], .snippet';
 export function startEditing(box) {
   const edits = new RecordEdits(box.dataset.dataset);
   const selected = new Set();
+  // The suggested classes of the images seen so far: those selected may be on another page.
+  const suggestions = new Map();
   let isOn = edits.count > 0;
   let last = null;
 
@@ -30,6 +32,7 @@ export function startEditing(box) {
     box.classList.toggle('is-editing', isOn);
     for (const item of items()) {
       const link = item.querySelector(CHOICE);
+      if (item.dataset.suggested) suggestions.set(item.dataset.record, Number(item.dataset.suggested));
       const change = edits.changes[item.dataset.record];
       const isSelected = isOn && selected.has(item.dataset.record);
       item.classList.toggle('is-selected', isSelected);
@@ -82,8 +85,8 @@ export function startEditing(box) {
     exclude: () => change({ exclude: true }),
     relabel: () => change({ label: Number(box.querySelector('#edit-label').value) }),
     suggested: () => {
-      for (const { dataset } of items().filter(({ dataset }) => selected.has(dataset.record))) {
-        edits.apply([dataset.record], { label: Number(dataset.suggested) });
+      for (const record of selected) {
+        if (suggestions.has(record)) edits.apply([record], { label: suggestions.get(record) });
       }
       selected.clear();
       draw();

@@ -49,6 +49,7 @@ def test_a_health_check_is_started_and_its_images_are_explored(
 ):
     page.goto(f"/datasets/{dataset['id']}")
     page.get_by_role("button", name="Check", exact=True).click()
+    expect(page.locator("#health-status")).to_be_focused()
     skipped = page.locator("#finding-skipped")
     expect(skipped).to_contain_text("Skipped images")
     check_accessibility(page)
@@ -56,7 +57,7 @@ def test_a_health_check_is_started_and_its_images_are_explored(
     bar.focus()
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("brightness="))
-    expect(page.locator(".filter-note")).to_contain_text("brightness")
+    expect(page.locator("#filter-brightness")).to_contain_text("Brightness")
     check_accessibility(page)
 
 

@@ -217,6 +217,7 @@ def test_no_shard_appears_before_it_is_closed(tmp_path: Path) -> None:
     writer.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "train-00000-of-00001.index",
+        "train-00000-of-00001.names",
         "train-00000-of-00001.tfrecord",
     ]
 

@@ -394,7 +394,7 @@ class ShardMaker:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
-                writer.add(records.encode_example(record), group)
+                writer.add(records.encode_example(record), group, record.source)
                 features.add(record)
                 if group >= 0:
                     counts[group] += 1

@@ -1,0 +1,168 @@
+"""Images of the records of a dataset: the whole image, a thumbnail, and its target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from flask import Blueprint, Response, url_for
+
+from digits.core.errors import BadRequest, NotFound
+from digits.core.files import UnreadableFile
+from digits.core.status import Status
+from digits.data import images, records
+from digits.data import manifest as manifests
+from digits.data.drawing import class_colors, draw_mask, outlines
+from digits.data.manifest import Manifest
+from digits.kinds.jobs import DatasetJob
+from digits.web.offload import in_thread
+from digits.web.services import services
+
+blueprint = Blueprint("records", __name__)
+
+AnyPart = TypeVar("AnyPart")
+
+# In pixels; the width of an image in the gallery on a screen with two pixels for each pixel of CSS.
+THUMBNAIL_SIDE = 240
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
+def image(job_id: str, split: str, number: int) -> Response:
+    """Return the image of a record."""
+    job = find_dataset(job_id)
+    return _unchanging(*in_thread(_open_record(job, split, number, records.Record.as_browser_image)))
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/thumbnail")
+def thumbnail(job_id: str, split: str, number: int) -> Response:
+    """Return the image of a record as a JPEG file of at most `THUMBNAIL_SIDE` pixels."""
+    job = find_dataset(job_id)
+    make = _open_record(job, split, number, lambda record: record.as_thumbnail(THUMBNAIL_SIDE))
+    return _unchanging(_cached(job, f"{split}/{number}/{THUMBNAIL_SIDE}", make), "image/jpeg")
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target")
+def target(job_id: str, split: str, number: int) -> Response:
+    """Return the target of a record as a PNG file: a mask in the colors of its classes, or an image."""
+    job = find_dataset(job_id)
+    spec = finished_manifest(job).target
+    if not spec.is_picture:
+        raise NotFound("The targets of this dataset are not images.")
+
+    def draw(record: records.Record) -> bytes:
+        value = record.target(spec)
+        return draw_mask(value, class_colors(spec)) if spec.spatial == "mask" else images.encode(value, "png")
+
+    return _unchanging(
+        _cached(job, f"{split}/{number}/target", _open_record(job, split, number, draw)), "image/png"
+    )
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target/thumbnail")
+def target_thumbnail(job_id: str, split: str, number: int) -> Response:
+    """Return the target of a record, an image, as a JPEG file of at most `THUMBNAIL_SIDE` pixels."""
+    job = find_dataset(job_id)
+    spec = finished_manifest(job).target
+    if spec.spatial != "image":
+        raise NotFound("The targets of this dataset are not images.")
+
+    def draw(record: records.Record) -> bytes:
+        return images.thumbnail(images.as_image(record.target(spec)), THUMBNAIL_SIDE)
+
+    make = _open_record(job, split, number, draw)
+    return _unchanging(_cached(job, f"{split}/{number}/target/{THUMBNAIL_SIDE}", make), "image/jpeg")
+
+
+class RecordImages:
+    """The URLs of the images of records, and what is drawn on them."""
+
+    def __init__(self, job: DatasetJob, manifest: Manifest) -> None:
+        url = url_for("records.image", job_id=job.id, split="train", number=0)
+        self._base = url.removesuffix("train/0")
+        self._manifest = manifest
+        width, height = shown_size(job, manifest)
+        self._thumbnail = "/thumbnail" if max(width, height) > THUMBNAIL_SIDE else ""
+
+    def url(self, split: str, number: int) -> str:
+        """Return the URL of the whole image."""
+        return f"{self._base}{split}/{number}"
+
+    def thumbnail(self, split: str, number: int) -> str:
+        """Return the URL of the image in a gallery: that of the whole image if it is small."""
+        return f"{self._base}{split}/{number}{self._thumbnail}"
+
+    def drawings(self, split: str, number: int, read: Callable[[], records.Record]) -> dict[str, Any]:
+        """Return what is drawn on the image of a record, or beside it: its ``mask`` or ``target`` by URL, or its boxes.
+
+        ``full_target`` is the URL of a target in full size. ``read`` returns the record.
+        """
+        spec = self._manifest.target
+        if spec.is_picture:
+            url = f"{self._base}{split}/{number}/target"
+            if spec.spatial == "mask":
+                return {"mask": url}
+            return {"target": url + self._thumbnail, "full_target": url}
+        if spec.spatial != "boxes":
+            return {}
+        rows = read().target(spec)
+        return {"boxes": outlines(rows.tolist(), spec, self._manifest.width, self._manifest.height)}
+
+
+def shown_size(job: DatasetJob, manifest: Manifest) -> tuple[int, int]:
+    """Return the width and height of the images of records: those of a pair are side by side."""
+    return manifest.width * manifest.channels // job.recipe.channels, manifest.height
+
+
+def find_dataset(job_id: str) -> DatasetJob:
+    """Return a dataset; raises NotFound."""
+    return services().store.get(job_id, DatasetJob)
+
+
+def finished_manifest(job: DatasetJob) -> Manifest:
+    """Return the manifest of a dataset; raises BadRequest if it is not done, or UnreadableFile."""
+    if job.status is not Status.DONE:
+        raise BadRequest(f"“{job.name}” has no records to show: it is {job.status.title}, not Done.")
+    return job.manifest() or manifests.load(job.folder)  # raises the reason
+
+
+def _unchanging(data: bytes, mimetype: str) -> Response:
+    response = Response(data, mimetype=mimetype)
+    # A record never changes, because a dataset is written once.
+    response.headers["Cache-Control"] = "private, max-age=86400, immutable"
+    return response
+
+
+def _cached(job: DatasetJob, name: str, make: Callable[[], bytes]) -> bytes:
+    key = f"{job.id}/{finished_manifest(job).content_hash}/{name}"
+    return in_thread(services().pictures.get, key, make)
+
+
+def _open_record(
+    job: DatasetJob, split: str, number: int, use: Callable[[records.Record], AnyPart]
+) -> Callable[[], AnyPart]:
+    """Return a function that returns the result of ``use`` for a record, or raises NotFound if it is unreadable.
+
+    Raises NotFound if there is no such split.
+    """
+    manifest = finished_manifest(job)
+    if split not in manifest.splits:
+        raise NotFound(f"This dataset has no split called “{split}”.")
+    return partial(_read, job, manifest.splits[split], number, use, services().record_indexes)
+
+
+def _read(
+    job: DatasetJob,
+    split: manifests.Split,
+    number: int,
+    use: Callable[[records.Record], AnyPart],
+    indexes: Any,
+) -> AnyPart:
+    try:
+        index = indexes.get(job.folder, split)
+        if number >= len(index):
+            raise NotFound("There is no such record.")
+        with records.SplitReader(job.folder, split, index) as reader:
+            return use(reader.read(number))
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error

@@ -1,0 +1,172 @@
+"""Finding and filtering the records of a dataset over HTTP."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data.record_names import names_path
+from tests.site import Site, bars, open_site, site_settings
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("explore"), health_checks=True))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    """Bars of 16×16 pixels in three classes; the first of each is a photo of 30×20, and one image is blank."""
+    folder = bars(site.data / "shapes", each=8)
+    for number, name in enumerate(("left", "middle", "right")):
+        noise = np.random.default_rng(number).integers(0, 255, (20, 30, 3), np.uint8)
+        Image.fromarray(noise).save(folder / name / "00.png")
+        (folder / name / "00.png").rename(folder / name / f"Photo {name}.png")
+    Image.new("RGB", (16, 16), "gray").save(folder / "right" / "blank.png")
+    job_id = site.dataset(folder_train=str(folder), folder_pct_val=25, seed=1)
+    assert site.wait_for_end(job_id) == "Done"
+    site.wait(lambda: site.json(f"/datasets/{job_id}/health.json")["state"] == "done")
+    return job_id
+
+
+def explore(site: Site, job_id: str, ending: str = "", **arguments: Any) -> Any:
+    words = urlencode({"job_id": job_id, **arguments})
+    return site.get(f"/datasets/images/classification/explore{ending}?{words}")
+
+
+def found(site: Site, job_id: str, **arguments: Any) -> Any:
+    return explore(site, job_id, ".json", **arguments).get_json()
+
+
+def names(body: Any) -> list[str]:
+    return sorted(record["filename"] for record in body["records"])
+
+
+def test_records_are_found_by_name_in_all_splits(site: Site, dataset: str) -> None:
+    body = found(site, dataset, q="photo")
+    assert names(body) == [f"{name}/Photo {name}.png" for name in ("left", "middle", "right")]
+    assert body["total"] == body["splits"]["all"] == body["splits"]["train"] + body["splits"]["val"] == 3
+    assert body["query"] == {"db": "all", "q": "photo"}
+    in_validation = found(site, dataset, q="photo", db="val")
+    assert in_validation["total"] == body["splits"]["val"]
+    assert {record["split"] for record in in_validation["records"]} <= {"val"}
+    record = body["records"][0]
+    path = f"/datasets/{dataset}/records/{record['split']}/{record['number']}"
+    assert record["url"] == record["thumbnail"] == path
+    assert found(site, dataset, q="nothing")["records"] == []
+
+
+def test_filters_are_combined(site: Site, dataset: str) -> None:
+    assert names(found(site, dataset, q="photo", label=1)) == ["middle/Photo middle.png"]
+    photos = found(site, dataset, width="20:", height=":25", aspect="1.4:1.6", source_size="24:25")
+    assert photos["total"] == 3
+    assert photos["query"]["width"] == "20:" and photos["query"]["aspect"] == "1.4:1.6"
+    assert found(site, dataset, width=":30")["total"] == 22  # the upper limit does not belong to a range
+    assert names(found(site, dataset, finding="blank", q="BLANK")) == ["right/blank.png"]
+    for other in ({"label": 0}, {"q": "photo"}, {"brightness": "200:"}):
+        assert found(site, dataset, finding="blank", **other)["total"] == 0
+    findings = {finding["id"]: finding["count"] for finding in photos["findings"]}
+    assert findings["blank"] == 1
+
+
+def test_the_page_lists_active_filters_and_removes_them(site: Site, dataset: str) -> None:
+    page = explore(site, dataset, q="photo", label=1, brightness="10:250").text
+    assert "1 of 25 images matches" in page
+    chips = dict(re.findall(r'id="filter-(\w+)" href="([^"]+)"', page))
+    assert list(chips) == ["q", "label", "brightness"]
+    assert re.findall(r'<option value="(\w+)" selected', page) == ["1"]
+    for name, other in (("q", "label=1"), ("label", "q=photo"), ("brightness", "q=photo")):
+        url = html.unescape(chips[name])
+        assert f"{name}=" not in url and other in url
+        assert site.get(url).status_code == 200
+    cleared = html.unescape(re.search(r'id="clear-filters" href="([^"]+)"', page)[1])
+    assert "25 images" in site.get(cleared).text
+    # The fields of a range, without scripts
+    without_scripts = explore(site, dataset).request.path
+    answer = site.get(f"{without_scripts}?job_id={dataset}&db=all&q=&label=&width=20&width=&height=&height=")
+    assert "3 of 25 images match" in answer.text
+
+
+def test_a_name_is_not_interpreted(site: Site, dataset: str) -> None:
+    page = explore(site, dataset, q='<b>"&', db="train").text
+    assert "<b>" not in page and "&lt;b&gt;" in page
+    assert "No images match" in page and "Clear filters" in page
+    elsewhere = explore(site, dataset, finding="blank", db="train").text
+    in_train = found(site, dataset, finding="blank", db="train")["total"]
+    assert ("in all splits" in elsewhere) == (in_train == 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        ({"width": "20"}, 400),
+        ({"width": "1:2:3"}, 400),
+        ({"width": "nan:"}, 400),
+        ({"aspect": "a:b"}, 400),
+        ({"db": "other"}, 404),
+        ({"label": 3}, 404),
+        ({"finding": "other"}, 404),
+        ({"q": "x" * 5000}, 200),
+        ({"q": "\0\ud800".encode("utf-8", "surrogatepass")}, 200),
+    ],
+)
+def test_invalid_filters_are_refused(
+    site: Site, dataset: str, arguments: dict[str, Any], status: int
+) -> None:
+    for ending in ("", ".json"):
+        assert explore(site, dataset, ending, **arguments).status_code == status
+
+
+def test_damaged_names_do_not_break_other_pages(site: Site, dataset: str) -> None:
+    path = names_path(site.services.store.folder / dataset / "train-00000-of-00001.tfrecord")
+    whole = path.read_bytes()
+    assert found(site, dataset, q="photo")["total"] == 3
+    try:
+        path.write_bytes(whole[:-3])
+        assert explore(site, dataset, q="photo").status_code == 404
+        path.unlink()
+        assert explore(site, dataset, ".json", q="photo").status_code == 404
+        assert explore(site, dataset, label=1).status_code == 200
+    finally:
+        path.write_bytes(whole)
+    assert found(site, dataset, q="photo")["total"] == 3
+
+
+@pytest.mark.parametrize(("encoding", "channels"), [("jpg", 3), ("png", 1), ("none", 3)])
+def test_large_images_have_thumbnails(site: Site, encoding: str, channels: int) -> None:
+    job_id = site.dataset(
+        folder_train=str(bars(site.data / "few", each=2)),
+        encoding=encoding,
+        resize_width=400,
+        resize_height=100,
+        resize_channels=channels,
+        folder_pct_val=0,
+    )
+    assert site.wait_for_end(job_id) == "Done"
+    record = found(site, job_id)["records"][0]
+    assert record["thumbnail"] == f"{record['url']}/thumbnail"
+    for _ in range(2):
+        answer = site.get(record["thumbnail"])
+        thumbnail = Image.open(io.BytesIO(answer.data))
+        assert (thumbnail.format, thumbnail.size) == ("JPEG", (240, 60))
+        assert "immutable" in answer.headers["Cache-Control"]
+    whole = Image.open(io.BytesIO(site.get(record["url"]).data)).convert("RGB").resize((240, 60))
+    difference = np.abs(np.asarray(whole, int) - np.asarray(thumbnail.convert("RGB"), int))
+    assert difference.mean() < 6
+    page = explore(site, job_id).text
+    assert f'src="{record["thumbnail"]}"' in page and f'href="{record["url"]}"' in page
+    assert "/thumbnail" in site.get(f"/datasets/{job_id}").text
+    assert site.get(f"/datasets/{job_id}/records/train/99/thumbnail").status_code == 404
+    assert site.get(f"/datasets/{job_id}/records/train/0/target/thumbnail").status_code == 404
