@@ -10,6 +10,7 @@ and no final call in each worker to collect a sum.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -167,6 +168,8 @@ class _Pool:
         for connection in (ours, *self._processes):
             connection.close()
         bytearray(_LARGE_BLOCK_BYTES)
+        # Collections would visit the objects of the parent, which copies their pages.
+        gc.freeze()
         try:
             while (piece := theirs.recv()) is not None:
                 self._work(piece, theirs.send)

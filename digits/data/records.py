@@ -225,6 +225,7 @@ def _serialize(features: Features) -> bytes:
     return example + _serialize_by_protobuf(others) if others else example
 
 
+@functools.lru_cache(maxsize=16384)
 def _entry_head(name: str, size: int) -> bytes:
     """Serialize an entry of `Features` with a list of one string of ``size`` bytes, up to this string."""
     head = b"\n" + _varint(size)
