@@ -23,6 +23,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy as np
+
 QUIET_SECONDS = 0.25
 
 Send = Callable[[Any], None]
@@ -167,7 +169,7 @@ class _Pool:
         # Close all copies of the parent's ends, so that the process detects when the parent is gone.
         for connection in (ours, *self._processes):
             connection.close()
-        bytearray(_LARGE_BLOCK_BYTES)
+        np.empty(_LARGE_BLOCK_BYTES, np.uint8)
         # Collections would visit the objects of the parent, which copies their pages.
         gc.freeze()
         try:

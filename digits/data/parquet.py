@@ -206,7 +206,7 @@ def _rows_of_a_batch(file: Any, column: str) -> int:
         if f"{part.path_in_schema}.".startswith(f"{column}.")
     ]
     rows = sum(group.num_rows for group in groups)
-    return max(1, min(MAX_BATCH_ROWS, BATCH_BYTES * rows // max(1, sum(sizes))))
+    return max(1, min(MAX_BATCH_ROWS, int(BATCH_BYTES * rows // max(1, sum(sizes)))))
 
 
 def _is_struct(kind: Any) -> bool:

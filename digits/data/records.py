@@ -158,10 +158,12 @@ class Record:
 def encode_example(record: Record) -> bytes:
     """Serialize ``record`` as a ``tf.train.Example``; raises TypeError for a feature of mixed types."""
     # Concatenated messages are merged when they are parsed.
-    return (
-        _serialize(_own_features(record))
-        + _serialize_shared(record.format, record.height, record.width, record.channels)
-        + _serialize_source(record.source_size, record.source_mode)
+    return b"".join(
+        (
+            *_serialized_parts(_own_features(record)),
+            _serialize_shared(record.format, record.height, record.width, record.channels),
+            _serialize_source(record.source_size, record.source_mode),
+        )
     )
 
 
@@ -210,19 +212,26 @@ def _shared_features(format_name: str, height: int, width: int, channels: int) -
 
 
 def _serialize(features: Features) -> bytes:
-    """Serialize an Example of ``features``; a message with a single value in its usual form without protobuf."""
-    entries: list[bytes] = []
+    return b"".join(_serialized_parts(features))
+
+
+def _serialized_parts(features: Features) -> list[bytes]:
+    """Serialize an Example of ``features`` in parts, without copying images; single values without protobuf."""
+    parts: list[bytes] = [b""]
     others: dict[str, Sequence[Any]] = {}
     for name, values in features.items():
         value = values[0] if len(values) == 1 else None
         if type(value) is bytes:
-            entries += (_entry_head(name, len(value)), value)
+            parts += (_entry_head(name, len(value)), value)
         elif type(value) is int and 0 <= value <= _MAX_INT64:
-            entries.append(_integer_entry(name, value))
+            parts.append(_integer_entry(name, value))
         else:
             others[name] = values
-    example = b"".join((b"\n", _varint(sum(map(len, entries))), *entries)) if entries else b""
-    return example + _serialize_by_protobuf(others) if others else example
+    if len(parts) > 1:
+        parts[0] = b"\n" + _varint(sum(map(len, parts)))
+    if others:
+        parts.append(_serialize_by_protobuf(others))
+    return parts
 
 
 @functools.lru_cache(maxsize=16384)
