@@ -38,6 +38,7 @@ DATA = {
     "deflate",
     "google",
     "google_crc32c",
+    "pyspng",
     "simplejpeg",
     "cython_runtime",
 } | CORE

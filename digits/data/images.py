@@ -78,24 +78,25 @@ class Picture:
     def image(self) -> Image.Image:
         return self.decoded if isinstance(self.decoded, Image.Image) else as_image(self.decoded)
 
-    @functools.cached_property
+    @property
     def pixels(self) -> Pixels:
         return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
 
     def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
         """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1."""
-        geometry = Geometry(self.size, width, height, mode)
         if self.size == (width, height):
             return self.pixels
+        geometry = Geometry(self.size, width, height, mode)
         scaled = self.scale(geometry)
         return scaled if geometry.inner == (width, height) else _padded(scaled, geometry, seed)
 
     def scale(self, geometry: Geometry) -> Pixels:
         """Scale the part ``geometry.cut`` of the image in the file to ``geometry.inner``."""
-        if isinstance(self.decoded, Image.Image):
-            return as_pixels(_scaled(self.decoded, geometry))
-        height, width, _ = self.decoded.shape
-        return jpeg.scale(self.decoded, geometry.cut_of((width, height)), geometry.inner)
+        if self.format != "JPEG":
+            return as_pixels(_scaled(self.image, geometry))
+        pixels = self.pixels
+        height, width, _ = pixels.shape
+        return jpeg.scale(pixels, geometry.cut_of((width, height)), geometry.inner)
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def open_picture(
     data = read_source(source)
     if not data:
         raise UnusableImage("the file is empty")
-    if picture := _open_simple_png(data, _MODES[channels], max_pixels):
+    if picture := _open_simple(data, channels, max_pixels, enough):
         return picture
     with _explained(data, max_pixels):
         return _decode(data, channels, max_pixels, enough)
@@ -383,14 +384,14 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         width, height = image.size
         _check_size(image, max_pixels)
         file_mode = image.mode
-        if image.format == "JPEG":
-            factor = _reduction(image, enough)
-            if file_mode == mode and not _is_turned(image):
-                pixels = jpeg.decode(data, mode, image.size, factor)
-                if pixels is not None:
-                    plain = factor == 1 and _is_plain_jpeg(image, data)
-                    return Picture(pixels, data, "JPEG", plain, image.size, file_mode)
-            # Otherwise Pillow converts the image or reports the fault.
+        if image.format == "JPEG" and file_mode in ("L", "RGB"):
+            factor = _reduction(image.size, enough)
+            if (
+                file_mode == mode
+                and not _is_turned(image)
+                and (simple := _decode_jpeg(data, image.size, mode, factor))
+            ):
+                return simple
             if factor > 1:
                 image.draft(mode, (width // factor, height // factor))
         own_mode = image.mode
@@ -400,25 +401,59 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         result = _opaque(upright)
         if result.mode != mode:
             result = result.convert(mode)
-        plain = not changed and image.size == (width, height) and _is_plain_jpeg(image, data)
         # Only a rotation by 90° exchanges the sides.
         is_turned = (upright.width > upright.height) != (image.width > image.height)
         size = (height, width) if is_turned else (width, height)
+        is_whole = image.format == "JPEG" and image.size == (width, height) and not changed
+        plain = is_whole and _is_plain_jpeg(data, size, channels)
         return Picture(result, data, str(image.format), plain, size, file_mode)
 
 
-def _open_simple_png(data: bytes, mode: str, max_pixels: int) -> Picture | None:
-    """Decode a PNG file without the overhead of Pillow's reader; return None if it is not simple or damaged."""
-    found = png.read_simple(data)
-    if found is None or found.width * found.height > max_pixels:
-        return None
-    size = found.width, found.height
+def _open_simple(
+    data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None
+) -> Picture | None:
+    """Decode an ordinary PNG or JPEG file without the overhead of Pillow's readers.
+
+    Return None if it is unusual or damaged: Pillow reads it, or finds what is wrong with it.
+    """
     try:
-        image = Image.frombytes(found.mode, size, found.compressed, "zip", found.mode)
-    except ValueError:
-        return None  # Pillow reports the reason
-    plain = found.mode == mode and not _is_bloated(data, image)
-    return Picture(image if found.mode == mode else image.convert(mode), data, "PNG", plain, size, found.mode)
+        if data.startswith(png.SIGNATURE):
+            return _open_simple_png(data, channels, max_pixels)
+        return _open_simple_jpeg(data, channels, max_pixels, enough)
+    except MemoryError:
+        return None
+
+
+def _open_simple_png(data: bytes, channels: int, max_pixels: int) -> Picture | None:
+    pixels = png.decode_simple(data, max_pixels)
+    if pixels is None:
+        return None
+    height, width, own_channels = pixels.shape
+    mode = _MODES[own_channels]
+    if own_channels != channels:
+        converted = as_pixels(as_image(pixels).convert(_MODES[channels]))
+        return Picture(converted, data, "PNG", False, (width, height), mode)
+    plain = not _is_bloated(data, (width, height), channels)
+    return Picture(pixels, data, "PNG", plain, (width, height), mode)
+
+
+def _open_simple_jpeg(
+    data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None
+) -> Picture | None:
+    header = jpeg.read_header(data)
+    if header is None or header.mode != _MODES[channels] or header.width * header.height > max_pixels:
+        return None
+    size = header.width, header.height
+    return _decode_jpeg(data, size, header.mode, _reduction(size, enough))
+
+
+def _decode_jpeg(data: bytes, size: tuple[int, int], mode: str, factor: int) -> Picture | None:
+    """Decode an upright JPEG file of this size and mode; return None if it is unusual or damaged."""
+    pixels = jpeg.decode(data, mode, size, factor)
+    if pixels is None:
+        return None
+    plain = factor == 1 and _is_plain_jpeg(data, size, pixels.shape[2])
+    return Picture(pixels, data, "JPEG", plain, size, mode)
 
 
 def _open(data: bytes) -> Image.Image:
@@ -437,13 +472,13 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
         raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
 
 
-def _reduction(image: Image.Image, enough: tuple[int, int] | None) -> int:
+def _reduction(size: tuple[int, int], enough: tuple[int, int] | None) -> int:
     """Return the divisor of a JPEG image's sides for decoding at a reduced size: 1, 2, 4 or 8."""
-    if enough is None or image.mode not in ("L", "RGB"):
+    if enough is None:
         return 1
     # At least twice the target size in each direction makes the result nearly indistinguishable from that of a full
     # decode. The image may be rotated later.
-    most = min(image.size) // (SCALED_DECODING_MARGIN * max(enough))
+    most = min(size) // (SCALED_DECODING_MARGIN * max(enough))
     return next((factor for factor in (8, 4, 2) if factor <= most), 1)
 
 
@@ -487,13 +522,13 @@ def _high_bytes(image: Image.Image) -> Image.Image:
     return Image.fromarray((values >> 8).astype(np.uint8))
 
 
-def _is_plain_jpeg(image: Image.Image, data: bytes) -> bool:
-    return image.format == "JPEG" and data.endswith(b"\xff\xd9") and not _is_bloated(data, image)
+def _is_plain_jpeg(data: bytes, size: tuple[int, int], channels: int) -> bool:
+    return data.endswith(b"\xff\xd9") and not _is_bloated(data, size, channels)
 
 
-def _is_bloated(data: bytes, image: Image.Image) -> bool:
+def _is_bloated(data: bytes, size: tuple[int, int], channels: int) -> bool:
     """Return whether a file is larger than its raw pixels, so that storing it would not save space."""
-    return len(data) > image.width * image.height * len(image.getbands()) + 4096
+    return len(data) > size[0] * size[1] * channels + 4096
 
 
 def scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:

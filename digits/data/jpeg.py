@@ -5,7 +5,9 @@ Pillow decodes with libjpeg-turbo too, so the decoded pixels are the same.
 
 from __future__ import annotations
 
+import struct
 import threading
+from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -16,7 +18,23 @@ Pixels = NDArray[np.uint8]
 
 _COLORS = {"L": "GRAY", "RGB": "RGB"}
 _TYPES = {1: PixelType.U8, 3: PixelType.U8x3}
+_MODES = {1: "L", 3: "RGB"}
+_FRAME = struct.Struct(">BHHB")
+# Baseline, extended and progressive frames with Huffman coding; tables and restart intervals.
+_FRAMES = frozenset((0xC0, 0xC1, 0xC2))
+_TABLES = frozenset((0xC4, 0xDB, 0xDD))
+_START_OF_SCAN = 0xDA
+# Application data without influence on the pixels.
+_HARMLESS = {0xE0: b"JFIF\0", 0xE2: b"ICC_PROFILE\0", 0xFE: b""}
 _BILINEAR = ResizeAlg.convolution(FilterType.bilinear)
+
+
+class Header(NamedTuple):
+    """The width, height and Pillow mode, L or RGB, of a JPEG file."""
+
+    width: int
+    height: int
+    mode: str
 
 
 class _Local(threading.local):
@@ -27,6 +45,35 @@ class _Local(threading.local):
 
 
 _local = _Local()
+
+
+def read_header(data: bytes) -> Header | None:
+    """Return the header of an ordinary JPEG file, else None.
+
+    It has one frame, gray or YCbCr with 8 bits, and no metadata that could rotate it or change its colors.
+    """
+    if not data.startswith(b"\xff\xd8"):
+        return None
+    found: Header | None = None
+    position = 2
+    while position + 4 <= len(data) and data[position] == 0xFF:
+        marker, start = data[position + 1], position + 4
+        if marker == _START_OF_SCAN:
+            return found
+        length = int.from_bytes(data[position + 2 : start], "big")
+        if marker in _FRAMES:
+            if found or start + _FRAME.size > len(data):
+                return None
+            bits, height, width, channels = _FRAME.unpack_from(data, start)
+            if bits != 8 or channels not in _MODES or not width or not height:
+                return None
+            found = Header(width, height, _MODES[channels])
+        elif marker not in _TABLES and not (
+            marker in _HARMLESS and data.startswith(_HARMLESS[marker], start)
+        ):
+            return None
+        position += 2 + length
+    return None
 
 
 def decode(data: bytes, mode: str, size: tuple[int, int], factor: int = 1) -> Pixels | None:

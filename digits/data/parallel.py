@@ -10,6 +10,7 @@ and no final call in each worker to collect a sum.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -21,6 +22,8 @@ from collections.abc import Callable, Generator, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+import numpy as np
 
 QUIET_SECONDS = 0.25
 
@@ -166,7 +169,9 @@ class _Pool:
         # Close all copies of the parent's ends, so that the process detects when the parent is gone.
         for connection in (ours, *self._processes):
             connection.close()
-        bytearray(_LARGE_BLOCK_BYTES)
+        np.empty(_LARGE_BLOCK_BYTES, np.uint8)
+        # Collections would visit the objects of the parent, which copies their pages.
+        gc.freeze()
         try:
             while (piece := theirs.recv()) is not None:
                 self._work(piece, theirs.send)

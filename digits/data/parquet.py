@@ -17,7 +17,8 @@ from typing import Any
 from digits.data.images import UnusableImage, read_source
 from digits.data.sources import UnusableSource, listed, path_below, show
 
-BATCH_ROWS = 32
+MAX_BATCH_ROWS = 256
+BATCH_BYTES = 4 << 20
 LABEL_BATCH_ROWS = 65536
 BUFFER_BYTES = 1 << 20
 
@@ -50,8 +51,10 @@ class _Rows:
 
     def __init__(self, path: Path, column: str) -> None:
         self._file = _open(path)
-        self._batches = self._file.iter_batches(batch_size=BATCH_ROWS, columns=[column], use_threads=False)
-        self._batch: Any = None
+        rows = _rows_of_a_batch(self._file, column)
+        self._batches = self._file.iter_batches(batch_size=rows, columns=[column], use_threads=False)
+        self._values: Any = None
+        self._paths: Any = None
         self._start = self._stop = 0
 
     @property
@@ -59,12 +62,27 @@ class _Rows:
         """The first row that can still be read."""
         return self._start
 
-    def read(self, row: int) -> Any:
-        """Return the value in ``row``, which must not be before `start`; raises StopIteration behind the last row."""
-        while row >= self._stop:
-            self._batch = next(self._batches)
-            self._start, self._stop = self._stop, self._stop + len(self._batch)
-        return self._batch.column(0)[row - self._start].as_py()
+    def read(self, row: int) -> tuple[bytes | None, str | None]:
+        """Return the image in ``row``, or the path of its file.
+
+        The row must not be before `start`. Raises StopIteration behind the last row.
+        """
+        if row >= self._stop:
+            while row >= self._stop:
+                batch = next(self._batches)
+                self._start, self._stop = self._stop, self._stop + len(batch)
+            self._divide(batch.column(0))
+        place = row - self._start
+        data = self._values[place].as_py()
+        path = self._paths[place].as_py() if data is None and self._paths is not None else None
+        return data, path
+
+    def _divide(self, column: Any) -> None:
+        """Divide structures into bytes and paths, because converting whole structures is slow."""
+        self._values, self._paths = column, None
+        if _is_struct(column.type):
+            fields = dict(zip(column.type.names, column.flatten(), strict=True))
+            self._values, self._paths = fields["bytes"], fields.get("path")
 
     def close(self) -> None:
         self._file.close()
@@ -90,7 +108,7 @@ class ParquetImages:
                 self._rows.close()
             self._rows, self._path = _Rows(self.root / path, self.column), path
         try:
-            value = self._rows.read(place)
+            data, inner = self._rows.read(place)
         except StopIteration:
             raise UnusableImage("the file has fewer rows than before") from None
         except OSError:
@@ -98,7 +116,11 @@ class ParquetImages:
         except Exception as error:  # pyarrow raises various errors for damaged files
             self._rows = None
             raise UnusableImage(f"the Parquet file is damaged: {_first_line(error)}") from error
-        return self._encoded(value)
+        if data is None and inner:
+            return self._read_file(inner)
+        if not isinstance(data, bytes):
+            raise UnusableImage("the row has no image")
+        return data
 
     def describe(self) -> str:
         return show(str(self.root))
@@ -106,18 +128,12 @@ class ParquetImages:
     def is_available(self) -> bool:
         return self.root.is_dir()
 
-    def _encoded(self, value: Any) -> bytes:
-        if isinstance(value, dict):
-            if value.get("bytes") is None and value.get("path"):
-                root = os.path.realpath(self.root)
-                try:
-                    return read_source(os.path.join(root, path_below(root, str(value["path"]))))
-                except ValueError as error:
-                    raise UnusableImage(str(error)) from error
-            value = value.get("bytes")
-        if not isinstance(value, bytes):
-            raise UnusableImage("the row has no image")
-        return value
+    def _read_file(self, path: str) -> bytes:
+        root = os.path.realpath(self.root)
+        try:
+            return read_source(os.path.join(root, path_below(root, str(path))))
+        except ValueError as error:
+            raise UnusableImage(str(error)) from error
 
 
 def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
@@ -263,6 +279,23 @@ def _open(path: Path) -> Any:
         raise UnusableSource(f"{show(str(path))} cannot be read: {_first_line(error)}.") from error
     except ValueError as error:
         raise UnusableSource(f"{show(str(path))} is not a Parquet file: {_first_line(error)}.") from error
+
+
+def _rows_of_a_batch(file: Any, column: str) -> int:
+    """Return how many rows to read at once, according to the mean size of the images."""
+    groups = [file.metadata.row_group(number) for number in range(min(file.metadata.num_row_groups, 100))]
+    sizes = [
+        part.total_uncompressed_size
+        for group in groups
+        for part in map(group.column, range(group.num_columns))
+        if f"{part.path_in_schema}.".startswith(f"{column}.")
+    ]
+    rows = sum(group.num_rows for group in groups)
+    return max(1, min(MAX_BATCH_ROWS, int(BATCH_BYTES * rows // max(1, sum(sizes)))))
+
+
+def _is_struct(kind: Any) -> bool:
+    return bool(importlib.import_module("pyarrow.types").is_struct(kind))
 
 
 def _is_image(kind: Any) -> bool:

@@ -11,6 +11,7 @@ import errno
 import itertools
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -40,12 +41,16 @@ Value = TypeVar("Value")
 
 
 class Row(NamedTuple, Generic[Value]):
-    """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``."""
+    """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``.
+
+    ``is_missing``: the image does not exist, or is not a file.
+    """
 
     line: int
     file: str
     value: Value | None
     fault: str = ""
+    is_missing: bool = False
 
 
 @dataclass
@@ -100,23 +105,26 @@ class TableFile:
 
         An absolute path outside of ``root`` and a URL are those of an image with the same name, if there is one.
         """
-        resolve, finder = PathsBelow(root), ImageFinder(root)
+        locate, finder = PathsBelow(root).locate, ImageFinder(root)
 
-        def find(path: str) -> str:
-            if "://" in path:
-                return finder.find(path) or resolve(path)
+        def find(path: str) -> tuple[str, bool]:
+            if "://" in path and (found := finder.find(path)):
+                return found, True
             try:
-                return resolve(path)
+                return locate(path)
             except ValueError:
                 if os.path.isabs(path) and (found := finder.find(path)):
-                    return found
+                    return found, True
                 raise
 
         is_stored = self.images_in(image) is not None
         for line, cells in self.rows:
             try:
-                file = cells[image] if is_stored else find(cells[image] if image < len(cells) else "")
-                yield Row(line, file, parse(cells))
+                if is_stored:
+                    yield Row(line, cells[image], parse(cells))
+                    continue
+                file, exists = find(cells[image] if image < len(cells) else "")
+                yield Row(line, file, parse(cells), "", not exists)
             except ValueError as error:
                 yield Row(line, "", None, str(error))
 
@@ -128,17 +136,31 @@ class PathsBelow:
         self._root = os.path.realpath(root)
         self._folders: dict[str, str] = {}
 
-    def __call__(self, path: str) -> str:
-        """Return the real path of ``path`` relative to the root; raises ValueError if it is outside."""
-        folder, name = os.path.split(path)
-        if name in {"", ".", ".."} or "\0" in path or os.path.islink(os.path.join(self._root, path)):
-            return path_below(self._root, path)
+    def locate(self, path: str) -> tuple[str, bool]:
+        """Return the real path of ``path`` relative to the root, and whether it is that of a file.
+
+        Raises ValueError if it is outside.
+        """
+        start = path.rfind("/") + 1
+        folder, name = path[:start], path[start:]
+        if name in {"", ".", ".."} or "\0" in path:
+            return self._locate_link(path)
         if folder not in self._folders:
             if len(self._folders) == MAX_FOLDERS_KEPT:
                 self._folders.clear()
             path_below(self._root, path)  # names the whole path in its error
-            self._folders[folder] = path_below(self._root, folder or ".")
-        return os.path.normpath(os.path.join(self._folders[folder], name))
+            inner = path_below(self._root, folder or ".")
+            self._folders[folder] = "" if inner == "." else f"{inner}/"
+        file = self._folders[folder] + name
+        try:
+            mode = os.lstat(f"{self._root}/{file}").st_mode
+        except OSError:
+            return file, False
+        return self._locate_link(path) if stat.S_ISLNK(mode) else (file, stat.S_ISREG(mode))
+
+    def _locate_link(self, path: str) -> tuple[str, bool]:
+        file = path_below(self._root, path)
+        return file, os.path.isfile(os.path.join(self._root, file))
 
 
 @dataclass
@@ -300,6 +322,9 @@ def is_image(cell: str) -> bool:
 
 
 def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
+    def place(number: int) -> str:
+        return f"{show(path.name)}, line {number},"
+
     taken = 0
     with file:
         for number in itertools.count(1):
@@ -307,15 +332,14 @@ def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
             taken += len(data)
             if not data or taken > max_bytes:
                 return
-            place = f"{show(path.name)}, line {number},"
             if len(data) > MAX_LINE_BYTES:
-                raise UnusableSource(f"{place} is longer than {MAX_LINE_BYTES >> 20} MiB.")
+                raise UnusableSource(f"{place(number)} is longer than {MAX_LINE_BYTES >> 20} MiB.")
             if b"\0" in data:
-                raise UnusableSource(f"{place} contains a null character.", "Save it as UTF-8 text.")
+                raise UnusableSource(f"{place(number)} contains a null character.", "Save it as UTF-8 text.")
             try:
                 yield data.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise UnusableSource(f"{place} is not UTF-8 text.", "Save it as UTF-8.") from error
+                raise UnusableSource(f"{place(number)} is not UTF-8 text.", "Save it as UTF-8.") from error
 
 
 def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, Cells]]:
@@ -323,8 +347,9 @@ def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[in
     reader = csv.reader(lines, delimiter=delimiter)
     try:
         for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, [cell.strip() for cell in cells]
+            stripped = [cell.strip() for cell in cells]
+            if any(stripped):
+                yield reader.line_num, stripped
     except csv.Error as error:
         raise UnusableSource(f"{show(path.name)}, line {reader.line_num}: {error}.") from error
 

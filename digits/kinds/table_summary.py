@@ -67,7 +67,7 @@ def summarize_table(
             found.rows += 1
             if row.value is None:
                 found.faults.append(f"line {row.line}: {row.fault}")
-            elif not source.images and not os.path.isfile(root / row.file):
+            elif row.is_missing:
                 found.missing.append(f"line {row.line}: {show(row.file)}")
             else:
                 found.usable.append(row)

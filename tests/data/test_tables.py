@@ -50,7 +50,7 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
 def test_rows_have_values_or_faults_with_their_lines(tmp_path: Path) -> None:
     table = opened(tmp_path, "file,n\na.png,1\n\n../b.png,2\nc.png,x\n")
     rows = list(table.parse(tmp_path, 0, lambda cells: int(cells[1])))
-    assert rows[0] == Row(2, "a.png", 1)
+    assert rows[0] == Row(2, "a.png", 1, is_missing=True)
     assert [(row.line, row.value) for row in rows[1:]] == [(4, None), (5, None)]
     assert "outside the image folder" in rows[1].fault and "invalid literal" in rows[2].fault
     with pytest.raises(UnusableSource, match=r"2 lines of table.csv cannot be used: line 4: .*; line 5"):

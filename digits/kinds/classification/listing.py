@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -89,13 +90,14 @@ def text_rows(
     path: Path, root: Path, names: Sequence[str], max_bytes: int = MAX_TABLE_BYTES
 ) -> Iterator[Row[str]]:
     """Yield the images and class names of the lines of a text file; raises UnusableSource."""
-    resolve = PathsBelow(root)
+    locate = PathsBelow(root).locate
     lines, _ = open_lines(path, max_bytes)
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        text = line.strip()
+        if not text:
             continue
         try:
-            found = _LINE.fullmatch(line.strip())
+            found = _LINE.fullmatch(text)
             if found is None:
                 raise ValueError("not a path followed by the index of a class")
             index = int(found["index"])
@@ -106,7 +108,8 @@ def text_rows(
             written = found["path"]
             if len(written) > 1 and written[0] == written[-1] == '"':
                 written = written[1:-1]
-            yield Row(number, resolve(written), names[index])
+            file, exists = locate(written)
+            yield Row(number, file, names[index], "", not exists)
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -147,7 +150,7 @@ class OpenTable:
 
 def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
     """Yield the images and labels of a file of JSON lines with ``file_name``; raises UnusableSource."""
-    resolve = PathsBelow(root)
+    locate = PathsBelow(root).locate
     lines, _ = open_lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -168,7 +171,8 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             name, label = item.get("file_name"), item.get(label_column)
             if isinstance(label, bool) or not isinstance(label, (str, int)):
                 raise ValueError(f"“{show(label_column)}” is neither a string nor an integer")
-            yield Row(number, resolve(name if isinstance(name, str) else ""), _class_name(str(label)))
+            file, exists = locate(name if isinstance(name, str) else "")
+            yield Row(number, file, _class_name(str(label)), "", not exists)
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -206,7 +210,7 @@ def collect(rows: Iterable[Row[str]], split: ListedSplit, known: set[str] | None
     found = Listing(ImageFolder(Path(os.path.realpath(root))), split.file)
     faults: list[str] = []
     count = 0
-    for line, name, label, fault in rows:
+    for line, name, label, fault, is_missing in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
@@ -214,7 +218,7 @@ def collect(rows: Iterable[Row[str]], split: ListedSplit, known: set[str] | None
             if len(faults) < MAX_LINES_SHOWN:
                 faults.append(f"line {line}: {fault}")
             continue
-        if not os.path.isfile(root / name):
+        if is_missing:
             found.missing += 1
             if len(found.missing_lines) < MAX_LINES_SHOWN:
                 found.missing_lines.append(f"line {line}: {show(name)}")
@@ -312,6 +316,7 @@ def _need_two_classes(train: Listing, names: list[str]) -> None:
         )
 
 
+@functools.lru_cache(maxsize=4096)
 def _class_name(text: str) -> str:
     if not text.strip():
         raise ValueError("the label is missing")

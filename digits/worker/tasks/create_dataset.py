@@ -9,6 +9,7 @@ processes. The manifest is written last: its presence marks a complete dataset.
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import math
@@ -430,8 +431,8 @@ class ShardMaker:
             images.open_picture(data, recipe.channels, enough=size) for data in self._plan.read(split, place)
         ]
         first = pictures[0]
-        features = self._plan.features(split, place, images.Geometry(first.size, *size, recipe.resize_mode))
-        digest = hashlib.blake2b(b"".join(item.data for item in pictures), digest_size=DIGEST_BYTES).digest()
+        features = self._plan.features(split, place, _geometry(first.size, *size, recipe.resize_mode))
+        digest = _digest(b"".join([item.data for item in pictures]))
         # The padding noise depends on the images only, so that it is reproducible.
         seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
         resized = [item.resize(*size, recipe.resize_mode, seed=seed) for item in pictures]
@@ -462,9 +463,9 @@ class ShardMaker:
     ) -> tuple[records.Record, NDArray[np.float32], bytes]:
         recipe = self._recipe
         array = self._plan.array(split, place)
-        features = self._plan.features(split, place, images.Geometry(*_unchanged(recipe)))
+        features = self._plan.features(split, place, _geometry(*_unchanged(recipe)))
         data = array.astype("<f4").tobytes()
-        digest = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+        digest = _digest(data)
         name = os.fsencode(split.files[place])
         record = records.Record(
             data, "float32", recipe.height, recipe.width, array.shape[2], features, source=name
@@ -645,6 +646,15 @@ def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
 
 def _digests(written: Written) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(written.digests), np.uint64)
+
+
+# Many images have the same size.
+_geometry = functools.lru_cache(maxsize=4096)(images.Geometry)
+
+
+def _digest(data: bytes) -> bytes:
+    # Processors have instructions for this hash.
+    return hashlib.sha256(data).digest()[:DIGEST_BYTES]
 
 
 def _unchanged(recipe: CreateDataset) -> tuple[tuple[int, int], int, int, str]:
