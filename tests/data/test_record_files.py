@@ -108,7 +108,7 @@ def test_faults_of_a_folder_of_tensorflow_datasets_are_named(tmp_path: Path) -> 
     with pytest.raises(UnusableSource, match=r"1 of 2 shards are missing: spots-train.tfrecord-00001"):
         find_files(str(folder))
     (folder / "dataset_info.json").write_text(json.dumps({"name": "spots", "splits": [{"name": "odd"}, 3]}))
-    with pytest.raises(UnusableSource, match=r"spots has no split for training: odd"):
+    with pytest.raises(UnusableSource, match=r"spots has no training split: odd"):
         find_files(str(folder))
     (folder / "dataset_info.json").write_text("[" * 100_000)
     with pytest.raises(UnusableSource, match=r"dataset_info.json is not valid JSON"):

@@ -119,7 +119,7 @@ def test_a_huge_length_allocates_nothing(tmp_path: Path) -> None:
     from digits.data.records import masked_checksum
 
     path = tmp_path / "a.tfrecord"
-    for length, message in ((1 << 60, "more than the limit"), (200 << 20, "truncated")):
+    for length, message in ((1 << 60, "exceeds the limit"), (200 << 20, "truncated")):
         header = length.to_bytes(8, "little")
         path.write_bytes(header + masked_checksum(header) + b"x" * 100)
         tracemalloc.start()

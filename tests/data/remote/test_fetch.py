@@ -78,7 +78,7 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(server: str, tmp_pat
         ("deep", "more than 50 files"),
         ("huge", "exceeds 1.0 MB"),
         ("one_missing", "gone.png does not exist"),
-        (redirect_to("file:///etc/passwd"), "“file:” cannot be read"),
+        (redirect_to("file:///etc/passwd"), "“file:” are not supported"),
         (redirect_to("http://169.254.169.254/latest/"), "does not allow"),
         ("redirect/loop", "redirects more than 5 times"),
     ],

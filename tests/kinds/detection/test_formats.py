@@ -224,7 +224,7 @@ def test_kitti_has_default_classes_regions_to_ignore_and_small_boxes(folder: Pat
     small = [*objects[1][:4], IGNORED_BOX]  # the pedestrian is 10 pixels wide
     assert sorted(boxes) == sorted([*ignored, objects[0], small])
     assert found.counts(found.splits["val"], [0]).tolist() == [1, 0]
-    assert any("6 objects marked as difficult, crowd or don’t care" in text for text in found.warnings)
+    assert any("6 objects marked difficult, crowd or don’t care" in text for text in found.warnings)
     assert "1 validation object smaller than 25 pixels: ignored." in found.warnings
     all_sizes = plan(folder, folder / "labels", pct_val=33, val_min_box_size=0)
     assert sorted(*boxes_of(all_sizes, "val").values()) == sorted(ignored + objects)
@@ -307,7 +307,7 @@ def test_errors_name_the_file_and_the_line(folder: Path, name: str, text: str, m
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("annotations", {"image_id": "z"}, "annotation 0: there is no image z"),
+        ("annotations", {"image_id": "z"}, "annotation 0: image z does not exist"),
         ("annotations", {"category_id": 1}, "annotation 0: category 1 does not exist"),
         ("annotations", {"bbox": [1, 2, 3]}, "annotation 0: bbox has 3 numbers instead of four"),
         ("images", {"id": "b"}, "image b: the id is not unique"),

@@ -118,7 +118,7 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
     assert "<dt>Shape</dt>" in part and "<html" not in part
     page = site.get(f"/models/{model}").text
-    assert "Numbers" in page and "Choose an image" not in page
+    assert "Input values" in page and "Choose an image" not in page
     for values, message in (("1, 2", "4 numbers"), ("a", "separated by commas"), ("", "Enter numbers")):
         answer = site.post(f"{MODELS}/infer_one.json", job_id=model, values=values)
         assert answer.status_code == 400 and message in answer.get_json()["error"]["message"]
@@ -319,7 +319,7 @@ def test_targets_have_any_shape(
         ([example(x=[0.5] * 4), example(x=[1] * 4)], {}, "record 1: “x” is int64, but float32 in the first"),
         ([example(x=[0.5] * 4, y=1), example(x=[0.5] * 4)], {}, "record 1: it has no feature “y”"),
         ([example(x=[0.5, float("nan")])], {}, "record 0: “x” contains NaN or infinity"),
-        ([example(x=[0.5] * 4, y=b"a")], {"target_feature": "y"}, "“y” is bytes, not numbers"),
+        ([example(x=[0.5] * 4, y=b"a")], {"target_feature": "y"}, "“y” is bytes instead of numbers"),
         ([example(x=[0.5] * 4)], {"input_feature": "z"}, "no feature “z”"),
         ([example(y=0.5)], {}, "None of the features looks like an input"),
         ([example(x=[0.5] * 5000)], {}, "“x” has shape 1×5000×1"),
