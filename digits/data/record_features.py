@@ -42,6 +42,17 @@ LABEL_NAMES = (
     *("image/class/text", "image/class/label", "label", "labels", "class", "target", "category", "y"),
     *("fine_label", "label_id", "class_id", "text"),
 )
+TARGET_IMAGE_NAMES = (
+    *(
+        "image/segmentation/class/encoded",
+        "segmentation_mask",
+        "mask",
+        "masks",
+        "segmentation",
+        "target/encoded",
+    ),
+    *("target", "targets", "label", "labels", "annotation", "gt", "output", "y"),
+)
 _SIDES = {
     "height": ("height", "rows"),
     "width": ("width", "cols", "columns"),
@@ -268,9 +279,9 @@ class ValueRange:
 
 def guess_image(features: Features) -> str:
     """Return the name of the feature that is most probably an image, or an empty string."""
-    encoded = _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
+    encoded = _image_files(features)
     if encoded:
-        return best_named(encoded, IMAGE_NAMES)
+        return best_named([name for name in encoded if not _is_target(name)] or encoded, IMAGE_NAMES)
     stored = stored_shape(features)
     raw = [
         name
@@ -279,6 +290,19 @@ def guess_image(features: Features) -> str:
         and ((stored is not None and math.prod(stored) == count) or square(count))
     ]
     return best_named(raw, IMAGE_NAMES)
+
+
+def guess_target_image(features: Features, image: str) -> str:
+    """Return the name of the feature that is most probably the mask or the target of ``image``, or an empty string."""
+    return best_named([name for name in _image_files(features) if name != image], TARGET_IMAGE_NAMES)
+
+
+def _image_files(features: Features) -> list[str]:
+    return _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
+
+
+def _is_target(name: str) -> bool:
+    return name.lower() in TARGET_IMAGE_NAMES or _last_word(name) in TARGET_IMAGE_NAMES
 
 
 def guess_input(features: Features) -> str:

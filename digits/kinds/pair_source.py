@@ -1,10 +1,11 @@
-"""Datasets whose source is a folder of images and one of target images: the recipe, and the plan of the splits."""
+"""Datasets whose source is images with a target image each: the recipe, and the plan of the splits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
+from digits.kinds.pair_records import PairRecords, plan_records
 
 
 class PairFolders(Struct, kw_only=True, frozen=True):
@@ -42,17 +44,25 @@ class PairFolders(Struct, kw_only=True, frozen=True):
 
 
 class CreateFromPairs(CreateDataset, kw_only=True):
-    """Read a folder of images and one of target images.
+    """Read a folder of images and one of target images, ``train``, or ``records``.
 
-    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of ``train`` are
-    taken.
+    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of the training images
+    are taken. Records of a class that ``needs_targets`` must have target images.
     """
 
-    train: PairFolders
+    needs_targets: ClassVar[bool] = True
+
+    train: PairFolders | None = None
     val: PairFolders | None = None
     test: PairFolders | None = None
     pct_val: Percent = 10.0
     pct_test: Percent = 0.0
+    records: PairRecords | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is exactly one source."""
+        if (self.train is None) == (self.records is None):
+            raise ValueError("a dataset of pairs needs either train or records")
 
     def folders(self) -> Iterator[tuple[str, PairFolders]]:
         """Yield the splits that have folders, train first, and their folders."""
@@ -112,6 +122,17 @@ def plan_splits(
     ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Raises
     UnusableSource.
     """
+    if recipe.records is not None:
+        records = plan_records(
+            recipe.records,
+            recipe.pct_val,
+            recipe.pct_test,
+            recipe.seed,
+            progress,
+            word=target,
+            is_required=recipe.needs_targets,
+        )
+        return records, []
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     check_shares(*shares)
     splits: dict[str, PairedSplit] = {}
