@@ -10,6 +10,7 @@ from wtforms.validators import ValidationError
 
 from digits.core.remote import is_address
 from digits.data.data_roots import FileType
+from digits.data.databases import find_job
 from digits.data.pairs import find_folders
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
@@ -122,11 +123,23 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         skips = field.data or is_address(images.data)
         found = None if skips else self.find_sources(Path(images.data))
         if found:
+            if split == "train":
+                self._use_validation(Path(images.data))
             images.data, field.data = map(str, found)
         elif not field.data:
             self.check_without_targets(split, images.data)
         elif field.data == images.data:
             raise ValidationError("This is the folder of the images. Enter another one.")
+
+    def _use_validation(self, root: Path) -> None:
+        """Use the validation databases of the folder of a generic dataset of DIGITS 4 to 6, unless others are set."""
+        job = find_job(root)
+        if job and "val" in job.targets and not self.has_val_folder.data:
+            self.set(
+                has_val_folder=True,
+                validation_feature_folder=str(job.images["val"]),
+                validation_label_folder=str(job.targets["val"]),
+            )
 
     def resolve_targets(self, path: str) -> str:
         """Return the path to use for the targets in ``path``."""
@@ -134,7 +147,9 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
 
     def find_sources(self, root: Path) -> tuple[Path, Path] | None:
         """Return the allowed paths of the images and the targets in ``root``, or None."""
-        found = find_folders(root, self.TARGET_FOLDERS)
+        job = find_job(root)
+        databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
+        found = databases or find_folders(root, self.TARGET_FOLDERS)
         return found if found and all(map(self.meta.data_roots.contain, found)) else None
 
     def scanned_folders(self) -> tuple[PairFolders, Suggestion | None]:

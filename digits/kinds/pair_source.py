@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
 from digits.data.image_lists import ImageList, list_images
+from digits.data.lmdb_images import LmdbImages, is_lmdb
 from digits.data.pairs import PairedSplit, Pairs, match
 from digits.data.sources import (
     ImageFolder,
@@ -29,7 +31,8 @@ from digits.kinds.pair_records import PairRecords, plan_records
 
 class PairFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names; without the latter, images are
-    their own targets. For some kinds, ``targets`` can also be a file.
+    their own targets. Either can also be an LMDB database, whose keys are the names. For some kinds, ``targets`` can
+    also be a file.
     """
 
     images: str
@@ -79,10 +82,15 @@ class FoundPairs:
     pairs: Pairs
     lists: list[ImageList]
 
-    @property
+    @cached_property
+    def images(self) -> ImageSource:
+        """The source of the images."""
+        return _open_source(Path(self.folders.images))
+
+    @cached_property
     def target_images(self) -> ImageSource:
         """The source of the target images, which may be the images themselves."""
-        return ImageFolder(Path(self.folders.targets or self.folders.images))
+        return _open_source(Path(self.folders.targets)) if self.folders.targets else self.images
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings; ``target`` is the word for a target image."""
@@ -101,13 +109,27 @@ class FoundPairs:
             )
 
 
+def list_database(path: Path) -> ImageList:
+    """Return the names of the images of an LMDB database; raises UnusableSource."""
+    database = LmdbImages(path)
+    try:
+        return ImageList(path, database.names())
+    finally:
+        database.close()
+
+
+def _open_source(path: Path) -> ImageSource:
+    return LmdbImages(path) if is_lmdb(path) else ImageFolder(path)
+
+
 def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
     """List the folders of a split, and pair their files; raises UnusableSource."""
     lists = []
     for path, other in folders.each():
         name = show(str(path))
         progress.reading(f"Reading {name}")
-        lists.append(list_images(path, _reporter(progress, name), other))
+        report = _reporter(progress, name)
+        lists.append(list_database(path) if is_lmdb(path) else list_images(path, report, other))
     return FoundPairs(folders, match_lists(lists), lists)
 
 
@@ -159,7 +181,7 @@ def _share_out(
         if count:
             names = files[start : start + count]
             splits[part] = PairedSplit(
-                ImageFolder(Path(found.folders.images)),
+                found.images,
                 names,
                 [target_of[file] for file in names],
                 target_images=found.target_images,

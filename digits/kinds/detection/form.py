@@ -110,12 +110,12 @@ class DatasetForm(RecordForm[CreateDetection]):
             0 if self.test_label_folder.data or self.entered("record_test") else field.data,
         )
 
-    def validate_class_feature(self, field: StringField) -> None:
+    def check_records(self) -> None:
         edges = [bool(self.entered(name)) for name in EDGES]
         if any(edges) and not all(edges):
-            raise ValidationError("Choose the features of all four edges, or of none.")
-
-    def check_records(self) -> None:
+            raise UnusableSource(
+                "Some edges have no feature.", "Choose the features of all four edges, or of none."
+            )
         source = self.record_source()
         files = source.find()
         BoxMapping(source, files, first_record(files.splits["train"]))

@@ -11,7 +11,7 @@ from digits.data.images import UnusableImage
 from digits.data.masks import Code, MaskSurvey, open_mask
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
-from digits.data.sources import ImageFolder, UnusableSource, count_of, listed, show
+from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import FoundPairs, PairFolders
 from digits.kinds.pair_summary import spread, with_examples
@@ -60,7 +60,6 @@ class Overview:
         surveys: list[tuple[str, MaskSurvey]] = []
         broken: list[str] = []
         masks = found.target_images
-        sources = ImageFolder(Path(found.folders.images))
         for name, mask_name in spread(found, SAMPLE_IMAGES):
             try:
                 data = masks.read(mask_name)
@@ -68,7 +67,7 @@ class Overview:
                     continue
                 mask = open_mask(data)
                 surveys.append((mask_name, code.survey(mask)))
-                _, size = images.header(sources.read(name))
+                _, size = images.header(found.images.read(name))
             except UnusableImage as error:
                 broken.append(f"{show(mask_name)} ({error.reason})")
             except OSError as error:

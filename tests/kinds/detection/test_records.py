@@ -115,7 +115,7 @@ def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
     fields = {"dataset_name": "a", "method": "tfrecord", "resize_width": 8, "resize_height": 6, "seed": 1}
     fields |= {"record_train": str(path), "train_image_folder": "/nowhere"}
     refused = site.post(f"{ROUTE}.json", **fields, xmin_feature="x").get_json()["errors"]
-    assert "all four edges" in refused["class_feature"][0]
+    assert "all four edges" in refused["record_train"][0]
 
     dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
     assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
