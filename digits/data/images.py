@@ -243,14 +243,14 @@ def upright_size(path: Path) -> tuple[int, int]:
     with open(path, "rb") as file:
         data = file.read(_HEADER_BYTES)
     try:
-        return _upright_size(data)
+        return upright_size_of(data)
     except UnusableImage:
         if len(data) < _HEADER_BYTES:
             raise
-        return _upright_size(read_source(path))  # such as TIFF files whose header is at the end
+        return upright_size_of(read_source(path))  # such as TIFF files whose header is at the end
 
 
-def _upright_size(data: bytes) -> tuple[int, int]:
+def upright_size_of(data: bytes) -> tuple[int, int]:
     with _explained(data, MAX_PIXELS), _open(data) as image:
         width, height = image.size
         is_turned = _has_exif(image) and image.getexif().get(_ORIENTATION, 1) in _QUARTER_TURNS

@@ -14,6 +14,13 @@ from digits.data.sources import UnusableSource, show
 
 DATA_FILE = "data.mdb"
 LMDB_ENDINGS = (".mdb", ".lmdb")
+
+
+def is_lmdb(path: Path) -> bool:
+    """Return whether ``path`` is a folder that contains an LMDB database."""
+    return (path / DATA_FILE).is_file()
+
+
 _NO_SHAPE = Shape(0, 0, 0)
 
 
@@ -46,6 +53,10 @@ class LmdbImages:
                 yield Entry(name, -1, _NO_SHAPE, "", str(error))
                 continue
             yield Entry(name, datum.label, caffe.shape_of(datum), caffe.encoding_of(datum))
+
+    def names(self) -> list[str]:
+        """Return the names of all records; raises UnusableSource if the database is damaged."""
+        return [os.fsdecode(key) for key, _ in self._records()]
 
     def vectors(self) -> Iterator[tuple[str, list[float]]]:
         """Yield the name and the values of each record; raises UnusableSource that names a record without values."""

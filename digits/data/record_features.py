@@ -42,6 +42,17 @@ LABEL_NAMES = (
     *("image/class/text", "image/class/label", "label", "labels", "class", "target", "category", "y"),
     *("fine_label", "label_id", "class_id", "text"),
 )
+TARGET_IMAGE_NAMES = (
+    *(
+        "image/segmentation/class/encoded",
+        "segmentation_mask",
+        "mask",
+        "masks",
+        "segmentation",
+        "target/encoded",
+    ),
+    *("target", "targets", "label", "labels", "annotation", "gt", "output", "y"),
+)
 _SIDES = {
     "height": ("height", "rows"),
     "width": ("width", "cols", "columns"),
@@ -185,7 +196,7 @@ def stored_shape(features: Features) -> tuple[int, int, int] | None:
     for side, words in _SIDES.items():
         for name in sorted(features):
             kind, values = values_of(features, name)
-            if kind == INTEGERS and len(values) == 1 and _last_word(name) in words and values[0] > 0:
+            if kind == INTEGERS and len(values) == 1 and last_word(name) in words and values[0] > 0:
                 found.setdefault(side, int(values[0]))
     if "height" not in found or "width" not in found:
         return None
@@ -269,9 +280,9 @@ class ValueRange:
 
 def guess_image(features: Features) -> str:
     """Return the name of the feature that is most likely an image, or an empty string."""
-    encoded = _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
+    encoded = _image_files(features)
     if encoded:
-        return best_named(encoded, IMAGE_NAMES)
+        return best_named([name for name in encoded if not _is_target(name)] or encoded, IMAGE_NAMES)
     stored = stored_shape(features)
     raw = [
         name
@@ -282,6 +293,19 @@ def guess_image(features: Features) -> str:
     return best_named(raw, IMAGE_NAMES)
 
 
+def guess_target_image(features: Features, image: str) -> str:
+    """Return the name of the feature that is most probably the mask or the target of ``image``, or an empty string."""
+    return best_named([name for name in _image_files(features) if name != image], TARGET_IMAGE_NAMES)
+
+
+def _image_files(features: Features) -> list[str]:
+    return _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
+
+
+def _is_target(name: str) -> bool:
+    return name.lower() in TARGET_IMAGE_NAMES or last_word(name) in TARGET_IMAGE_NAMES
+
+
 def guess_input(features: Features) -> str:
     """Return the name of the feature that is most likely an image or an array, or an empty string."""
     image = guess_image(features)
@@ -290,7 +314,7 @@ def guess_input(features: Features) -> str:
         for name in sorted(features)
         if values_of(features, name)[0] in (INTEGERS, FLOATS) and len(values_of(features, name)[1]) > 1
     ]
-    return image or best_named([name for name in arrays if _last_word(name) not in TARGET_NAMES], INPUT_NAMES)
+    return image or best_named([name for name in arrays if last_word(name) not in TARGET_NAMES], INPUT_NAMES)
 
 
 def guess_target(features: Features, input_name: str = "") -> str:
@@ -300,9 +324,9 @@ def guess_target(features: Features, input_name: str = "") -> str:
         for name in sorted(features)
         if values_of(features, name)[0] in (INTEGERS, FLOATS)
         and name != input_name
-        and _last_word(name) not in _OTHERS
+        and last_word(name) not in _OTHERS
     ]
-    usual = [name for name in numbers if name.lower() in TARGET_NAMES or _last_word(name) in TARGET_NAMES]
+    usual = [name for name in numbers if name.lower() in TARGET_NAMES or last_word(name) in TARGET_NAMES]
     return best_named(usual, TARGET_NAMES) or (numbers[0] if len(numbers) == 1 else "")
 
 
@@ -313,10 +337,10 @@ def guess_label(features: Features, image: str = "") -> str:
         for name in _named(features, lambda kind, values: kind == INTEGERS or _is_short_text(kind, values), 1)
         if name != image
     ]
-    usual = [name for name in possible if name.lower() in LABEL_NAMES or _last_word(name) in LABEL_NAMES]
+    usual = [name for name in possible if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
     if usual:
         return best_named(usual, LABEL_NAMES)
-    others = [name for name in possible if _last_word(name) not in _OTHERS]
+    others = [name for name in possible if last_word(name) not in _OTHERS]
     return others[0] if len(others) == 1 else ""
 
 
@@ -326,7 +350,7 @@ def best_named(names: Sequence[str], usual: Sequence[str]) -> str:
     def rank(name: str) -> int:
         return usual.index(name) if name in usual else len(usual)
 
-    return min(names, key=lambda name: (rank(name.lower()), rank(_last_word(name))), default="")
+    return min(names, key=lambda name: (rank(name.lower()), rank(last_word(name))), default="")
 
 
 class ClassFeature:
@@ -386,5 +410,6 @@ def _count(features: Features, name: str) -> int:
     return len(values)
 
 
-def _last_word(name: str) -> str:
+def last_word(name: str) -> str:
+    """Return the last word of a name, such as ``xmin`` of ``image/object/bbox/xmin``, in lower case."""
     return re.split(r"[/_.\-]", name.lower())[-1]

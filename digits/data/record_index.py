@@ -20,6 +20,7 @@ from digits.data.manifest import Split
 
 # ``group`` is the position of the record's group in the manifest, or -1.
 INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("group", "<i4")])
+INDEX_ENDING = ".index"
 MAX_PAYLOAD_BYTES = 256 << 20
 MAX_INDEX_BYTES = 256 << 20
 
@@ -98,7 +99,7 @@ class IndexCache:
 
 def index_path(shard: Path) -> Path:
     """Return the path of the index of ``shard``."""
-    return shard.with_suffix(".index")
+    return shard.with_suffix(INDEX_ENDING)
 
 
 def open_shard(path: Path, job_folder: Path) -> BinaryIO:

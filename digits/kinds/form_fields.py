@@ -260,8 +260,8 @@ class RequiredIf:
 
     field_flags: dict[str, Any] = {}
 
-    def __init__(self, **others: Any) -> None:
-        self._others = others
+    def __init__(self, message: str = "This field is required.", /, **others: Any) -> None:
+        self._message, self._others = message, others
 
     def __call__(self, form: Form, field: Field) -> None:
         if any(form[name].data != value for name, value in self._others.items()):
@@ -269,7 +269,7 @@ class RequiredIf:
             raise StopValidation
         if field.data is None or (isinstance(field.data, str) and not field.data.strip()):
             field.errors = []
-            raise StopValidation("This field is required.")
+            raise StopValidation(self._message)
 
 
 class OnlyIf:

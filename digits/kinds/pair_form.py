@@ -6,15 +6,22 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from wtforms import BooleanField, IntegerField, SelectField, StringField
-from wtforms.validators import DataRequired, ValidationError
+from wtforms.validators import ValidationError
 
 from digits.core.remote import is_address
 from digits.data.data_roots import FileType
+from digits.data.databases import find_job
 from digits.data.pairs import find_folders
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.data.record_features import Features
+from digits.data.record_files import RecordFiles
+from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
+from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import CreateFromPairs, PairFolders
 from digits.kinds.pair_summary import suggest_sources
+from digits.kinds.record_form import METHOD as RECORDS
+from digits.kinds.record_form import FeatureField, RecordForm
+from digits.kinds.record_source import first_record
 from digits.kinds.source_summary import Suggestion
 
 AnyPairRecipe = TypeVar("AnyPairRecipe", bound=CreateFromPairs)
@@ -37,20 +44,34 @@ class OptionalPath(AllowedPath):
             super().__call__(form, field)
 
 
-class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
-    """Base class of the forms that create a dataset from pairs of images.
+class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
+    """Base class of the forms that create a dataset from pairs of images, in folders or in TFRecord files.
 
     A folder without one of targets may contain both, as folders with usual names: the target's one of
     ``TARGET_FOLDERS``, in lower case. The targets are a ``TARGET_TYPE``.
     """
 
-    SCANNED: tuple[str, ...] = ("feature_folder", "label_folder")
+    SCANNED: tuple[str, ...] = (
+        *("feature_folder", "label_folder", "method"),
+        *(*RecordForm.RECORD_FIELDS, "image_feature", "target_feature", "record_shape"),
+    )
+    SCANNED_PATHS = ("feature_folder", "record_train")
+    FILE_FIELDS = (
+        *(name for names in FOLDERS.values() for name in names),
+        *("has_val_folder", "has_test_folder"),
+    )
     TARGET_FOLDERS: tuple[str, ...] = ()
     TARGET_TYPE: FileType = "folder"
 
-    feature_folder = StringField(
-        "Images", validators=[DataRequired("Enter a folder."), AllowedPath("folder")]
+    method = SelectField(
+        "Source", choices=choices(("folder", "Folders"), (RECORDS, "TFRecord")), default="folder"
     )
+    feature_folder = StringField(
+        "Images",
+        default="",
+        validators=[RequiredIf("Enter a folder.", method="folder"), AllowedPath("folder")],
+    )
+    target_feature = FeatureField("Target feature")
     label_folder = StringField("Targets", default="", validators=[OptionalPath("folder")])
     folder_pct_val = required_integer("Validation split (%)", CreateFromPairs, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateFromPairs, "pct_test")
@@ -86,8 +107,8 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
 
     def validate_folder_pct_test(self, field: IntegerField) -> None:
         check_shares(
-            0 if self.has_val_folder.data else self.folder_pct_val.data,
-            0 if self.has_test_folder.data else field.data,
+            0 if self.has_val_folder.data or self.entered("record_val") else self.folder_pct_val.data,
+            0 if self.has_test_folder.data or self.entered("record_test") else field.data,
         )
 
     def check_without_targets(self, split: str, folder: str) -> None:
@@ -102,11 +123,23 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         skips = field.data or is_address(images.data)
         found = None if skips else self.find_sources(Path(images.data))
         if found:
+            if split == "train":
+                self._use_validation(Path(images.data))
             images.data, field.data = map(str, found)
         elif not field.data:
             self.check_without_targets(split, images.data)
         elif field.data == images.data:
             raise ValidationError("This is the folder of the images. Enter another one.")
+
+    def _use_validation(self, root: Path) -> None:
+        """Use the validation databases of the folder of a generic dataset of DIGITS 4 to 6, unless others are set."""
+        job = find_job(root)
+        if job and "val" in job.targets and not self.has_val_folder.data:
+            self.set(
+                has_val_folder=True,
+                validation_feature_folder=str(job.images["val"]),
+                validation_label_folder=str(job.targets["val"]),
+            )
 
     def resolve_targets(self, path: str) -> str:
         """Return the path to use for the targets in ``path``."""
@@ -114,7 +147,9 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
 
     def find_sources(self, root: Path) -> tuple[Path, Path] | None:
         """Return the allowed paths of the images and the targets in ``root``, or None."""
-        found = find_folders(root, self.TARGET_FOLDERS)
+        job = find_job(root)
+        databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
+        found = databases or find_folders(root, self.TARGET_FOLDERS)
         return found if found and all(map(self.meta.data_roots.contain, found)) else None
 
     def scanned_folders(self) -> tuple[PairFolders, Suggestion | None]:
@@ -128,6 +163,18 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
             return PairFolders(images=str(root)), None
         return PairFolders(images=str(found[0]), targets=str(found[1])), suggest_sources(root, *found)
 
+    def record_source(self) -> PairRecords:
+        return PairRecords(target_feature=self.entered("target_feature"), **self.record_settings())
+
+    def check_records(self) -> None:
+        source = self.record_source()
+        files = source.find()
+        self.map_records(source, files, first_record(files.splits["train"]))
+
+    def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
+        """Return how the records of ``files`` become pairs; raises UnusableSource."""
+        raise NotImplementedError
+
     def image_settings(self) -> dict[str, Any]:
         settings = super().image_settings()
         settings["channels"] = _CHANNELS.get(self.channel_conversion.data, settings["channels"])
@@ -136,6 +183,13 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
     def pair_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""
         val, test = self.has_val_folder.data, self.has_test_folder.data
+        if self.reads_records:
+            return {
+                "records": self.record_source(),
+                "pct_val": 0.0 if self.entered("record_val") else self.folder_pct_val.data,
+                "pct_test": 0.0 if self.entered("record_test") else self.folder_pct_test.data,
+                **self.image_settings(),
+            }
         return {
             "train": self._folders("train"),
             "val": self._folders("val") if val else None,
@@ -147,10 +201,14 @@ class PairForm(ImageDatasetForm[AnyPairRecipe], Generic[AnyPairRecipe]):
 
     def fill_source(self, recipe: AnyPairRecipe) -> None:
         self.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
-        if recipe.val is None:
+        records = recipe.records
+        if recipe.val is None and not (records and records.val):
             self.folder_pct_val.data = round(recipe.pct_val)
-        if recipe.test is None:
+        if recipe.test is None and not (records and records.test):
             self.folder_pct_test.data = round(recipe.pct_test)
+        if records is not None:
+            self.fill_records(records)
+            self.set(target_feature=records.target_feature)
         for name, folders in recipe.folders():
             images, targets = FOLDERS[name]
             self.set(**{images: folders.images, targets: folders.targets})

@@ -1,16 +1,19 @@
-"""Datasets whose source is a folder of images and one of target images: the recipe, and the plan of the splits."""
+"""Datasets whose source is images with a target image each: the recipe, and the plan of the splits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
 from digits.data.image_lists import ImageList, list_images
+from digits.data.lmdb_images import LmdbImages, is_lmdb
 from digits.data.pairs import PairedSplit, Pairs, match
 from digits.data.sources import (
     ImageFolder,
@@ -23,11 +26,13 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
+from digits.kinds.pair_records import PairRecords, plan_records
 
 
 class PairFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names; without the latter, images are
-    their own targets. For some kinds, ``targets`` can also be a file.
+    their own targets. Either can also be an LMDB database, whose keys are the names. For some kinds, ``targets`` can
+    also be a file.
     """
 
     images: str
@@ -42,17 +47,25 @@ class PairFolders(Struct, kw_only=True, frozen=True):
 
 
 class CreateFromPairs(CreateDataset, kw_only=True):
-    """Read a folder of images and one of target images.
+    """Read a folder of images and one of target images, ``train``, or ``records``.
 
-    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of ``train`` are
-    taken.
+    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of the training images
+    are taken. Records of a class that ``needs_targets`` must have target images.
     """
 
-    train: PairFolders
+    needs_targets: ClassVar[bool] = True
+
+    train: PairFolders | None = None
     val: PairFolders | None = None
     test: PairFolders | None = None
     pct_val: Percent = 10.0
     pct_test: Percent = 0.0
+    records: PairRecords | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is exactly one source."""
+        if (self.train is None) == (self.records is None):
+            raise ValueError("a dataset of pairs needs either train or records")
 
     def folders(self) -> Iterator[tuple[str, PairFolders]]:
         """Yield the splits that have folders, train first, and their folders."""
@@ -69,10 +82,15 @@ class FoundPairs:
     pairs: Pairs
     lists: list[ImageList]
 
-    @property
+    @cached_property
+    def images(self) -> ImageSource:
+        """The source of the images."""
+        return _open_source(Path(self.folders.images))
+
+    @cached_property
     def target_images(self) -> ImageSource:
         """The source of the target images, which may be the images themselves."""
-        return ImageFolder(Path(self.folders.targets or self.folders.images))
+        return _open_source(Path(self.folders.targets)) if self.folders.targets else self.images
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings; ``target`` is the word for a target image."""
@@ -91,13 +109,27 @@ class FoundPairs:
             )
 
 
+def list_database(path: Path) -> ImageList:
+    """Return the names of the images of an LMDB database; raises UnusableSource."""
+    database = LmdbImages(path)
+    try:
+        return ImageList(path, database.names())
+    finally:
+        database.close()
+
+
+def _open_source(path: Path) -> ImageSource:
+    return LmdbImages(path) if is_lmdb(path) else ImageFolder(path)
+
+
 def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
     """List the folders of a split, and pair their files; raises UnusableSource."""
     lists = []
     for path, other in folders.each():
         name = show(str(path))
         progress.reading(f"Reading {name}")
-        lists.append(list_images(path, _reporter(progress, name), other))
+        report = _reporter(progress, name)
+        lists.append(list_database(path) if is_lmdb(path) else list_images(path, report, other))
     return FoundPairs(folders, match_lists(lists), lists)
 
 
@@ -112,6 +144,17 @@ def plan_splits(
     ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Raises
     UnusableSource.
     """
+    if recipe.records is not None:
+        records = plan_records(
+            recipe.records,
+            recipe.pct_val,
+            recipe.pct_test,
+            recipe.seed,
+            progress,
+            word=target,
+            is_required=recipe.needs_targets,
+        )
+        return records, []
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     check_shares(*shares)
     splits: dict[str, PairedSplit] = {}
@@ -138,7 +181,7 @@ def _share_out(
         if count:
             names = files[start : start + count]
             splits[part] = PairedSplit(
-                ImageFolder(Path(found.folders.images)),
+                found.images,
                 names,
                 [target_of[file] for file in names],
                 target_images=found.target_images,

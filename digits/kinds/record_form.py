@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Generic
 
 from wtforms import Field, Form, SelectField, StringField
 from wtforms.fields.choices import Choice
 from wtforms.validators import Length, Optional, StopValidation, ValidationError
 
-from digits.core.errors import DigitsError, NotAllowed
+from digits.core.errors import BadRequest, DigitsError, NotAllowed
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
 from digits.data.data_roots import Roots
 from digits.data.record_files import is_pattern
+from digits.data.sources import UnusableSource
+from digits.kinds.dataset_form import AnyRecipe, ImageDatasetForm
+from digits.kinds.form_fields import RequiredIf
+from digits.kinds.record_source import RecordSource
 
+# The value of the field `method` for TFRecord files.
+METHOD = "tfrecord"
 MAX_NAME_CHARACTERS = 200
 _SHAPE = re.compile(r"[\s,x×]+", re.IGNORECASE)
 
@@ -93,3 +99,85 @@ class ShapeField(StringField):
 def shape_text(sizes: list[int]) -> str:
     """Return ``28×28×1``."""
     return "×".join(map(str, sizes))
+
+
+class RecordForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
+    """Base class of forms that have a field ``method``, one of whose values is `METHOD`: TFRecord files.
+
+    ``FILE_FIELDS`` are the fields of the other sources: those of the sources that are not chosen are emptied.
+    """
+
+    RECORD_FIELDS: tuple[str, ...] = ("record_train", "record_val", "record_test")
+    FILE_FIELDS: tuple[str, ...] = ()
+
+    record_train = StringField(
+        "TFRecord files", default="", validators=[RequiredIf(method=METHOD), AllowedRecords()]
+    )
+    record_val = StringField("Validation files", default="", validators=[AllowedRecords()])
+    record_test = StringField("Test files", default="", validators=[AllowedRecords()])
+    image_feature = FeatureField("Image feature")
+    record_shape = ShapeField("Shape of raw images", default="")
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether the source is TFRecord files."""
+        return bool(self["method"].data == METHOD)
+
+    def validate(self, *arguments: Any, **keywords: Any) -> bool:
+        for name in self.FILE_FIELDS if self.reads_records else self.RECORD_FIELDS:
+            self[name].data = self[name].default
+        is_valid: bool = super().validate(*arguments, **keywords)
+        return is_valid
+
+    def validate_record_train(self, field: StringField) -> None:
+        if not self.reads_records or field.errors or self.record_shape.errors or is_address(field.data):
+            return
+        try:
+            self.check_records()
+        except ValueError:
+            return  # the shape has an error of its own
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def record_source(self) -> RecordSource:
+        """Return the source in the fields; raises ValueError for an invalid shape."""
+        raise NotImplementedError
+
+    def check_records(self) -> None:
+        """Raise UnusableSource if the first record does not have the features in the fields."""
+        raise NotImplementedError
+
+    def record_settings(self) -> dict[str, Any]:
+        """Return the arguments of `RecordSource` for the fields of this class; raises ValueError."""
+        return {
+            "train": self.entered("record_train"),
+            "val": self.entered("record_val"),
+            "test": self.entered("record_test"),
+            "image_feature": self.entered("image_feature"),
+            "shape": self.record_shape.sizes,
+        }
+
+    def fill_records(self, source: RecordSource) -> None:
+        """Fill in the fields from ``source``."""
+        self.set(
+            method=METHOD,
+            record_train=source.train,
+            record_val=source.val,
+            record_test=source.test,
+            image_feature=source.image_feature,
+            record_shape=shape_text(source.shape),
+        )
+
+    def resolved_source(self) -> RecordSource:
+        """Return the source with the real paths of its files; raises DigitsError."""
+        for name in self.RECORD_FIELDS[:3]:
+            if self.entered(name):
+                self[name].data = resolve_records(self.meta.data_roots, self[name].data)
+        try:
+            return self.record_source()
+        except ValueError:
+            raise BadRequest("Enter the shape as height, width and channels, such as 28×28×1.") from None
+
+    def entered(self, name: str) -> str:
+        """Return the text in the field ``name``."""
+        return (self[name].data or "").strip()

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from msgspec import Struct, field
+
+from digits.core.schema import Positive
 from digits.data import tfrecords
-from digits.data.record_features import Features, ImageFeature, ValueRange, describe_features
-from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, UnusableSource, count_of, listed, show
+from digits.data.record_features import Features, ImageFeature, ValueRange, describe_features, guess_image
+from digits.data.record_files import RecordFiles, find_files
+from digits.data.sources import (
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    choose,
+    count_of,
+    listed,
+    show,
+    split_counts,
+)
 from digits.data.tables import first_lines
 from digits.data.tfrecords import RecordImages
 
@@ -17,6 +30,31 @@ PROGRESS_RECORDS = 2000
 MAX_FAULTS = 1000
 
 Value = TypeVar("Value")
+AnySplit = TypeVar("AnySplit", bound=SplitPlan)
+
+
+class RecordSource(Struct, kw_only=True, frozen=True):
+    """TFRecord files: the path of a file, of one of several shards, or of a folder, or a pattern such as ``train-*``.
+
+    A folder can contain files for each split; see `digits.data.record_files`. The image is ``image_feature``; raw
+    images have the ``shape`` height, width, channels. Empty features are detected.
+    """
+
+    train: str
+    val: str = ""
+    test: str = ""
+    image_feature: str = ""
+    shape: list[Positive] = field(default_factory=list)
+
+    def find(self) -> RecordFiles:
+        """Return the files of all splits; raises UnusableSource."""
+        return find_files(self.train, {"val": self.val, "test": self.test})
+
+    def map_image(self, files: RecordFiles, first: Features) -> ImageFeature:
+        """Find out how the ``first`` record stores its image; raises UnusableSource."""
+        name = need_feature(first, self.image_feature, files.image or guess_image(first), "an image")
+        metadata = files.shape if name == files.image else ()
+        return ImageFeature.of(name, first, tuple(self.shape) or metadata)
 
 
 def first_record(paths: list[Path]) -> Features:
@@ -99,3 +137,22 @@ class RecordSplits(Generic[Value]):
         """Return the files of a split, for pages."""
         paths = self._files.splits[split]
         return str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({count_of(len(paths), 'file')})"
+
+
+def divide_records(
+    splits: dict[str, AnySplit], pct_val: float, pct_test: float, seed: int
+) -> dict[str, AnySplit]:
+    """Take the shares of validation and test from the train split, unless these splits have files of their own.
+
+    The records of each split keep their order, because compressed files are read in order.
+    """
+    train = splits["train"]
+    shares = (0 if "val" in splits else pct_val, 0 if "test" in splits else pct_test)
+    chosen = choose([str(place) for place in range(len(train))], seed, "divide")
+    found, start = dict(splits), 0
+    for name, count in zip(("train", "val", "test"), split_counts(len(train), *shares), strict=True):
+        if count:
+            found[name] = copy.copy(train)
+            found[name].reorder(sorted(map(int, chosen[start : start + count])))
+        start += count
+    return found

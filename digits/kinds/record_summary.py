@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from digits.data import images, tfrecords
 from digits.data.images import UnusableImage
@@ -10,11 +11,62 @@ from digits.data.record_features import FeatureInfo, Features, ImageFeature, des
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import first_lines
+from digits.kinds.record_source import RecordSource, first_record
 from digits.kinds.source_summary import Pace, SourceSummary
 
 MAX_FEATURES = 50
 THUMBNAIL = (96, 96)
 HEAD = ["Feature", "Type", "Values", "First record"]
+
+
+class RecordMapping(Protocol):
+    """How the records of some files become images with targets.
+
+    ``chosen`` contains the features in use, by the fields of the form; several of a field are separated by commas.
+    """
+
+    image: ImageFeature
+    chosen: dict[str, str]
+
+    def check(self, features: Features) -> None:
+        """Read the target of a record; raises ValueError with a message if it cannot be used."""
+
+    def describe(self, summary: SourceSummary) -> None:
+        """Add what was found in the checked records to ``summary``."""
+
+
+def summarize_source(
+    source: RecordSource,
+    guess: Callable[[RecordFiles, Features], Mapping[str, str]],
+    map_records: Callable[[RecordFiles, Features], RecordMapping],
+) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of the files of ``source``; the last one is finished.
+
+    ``guess`` returns the feature that each field of the form has by default, and ``map_records`` the mapping of the
+    records, from the files and their first record; the latter raises UnusableSource.
+    """
+    start = SourceSummary()
+    try:
+        files = source.find()
+        first = first_record(files.splits["train"])
+        guessed = dict(guess(files, first))
+    except UnusableSource as error:
+        yield SourceSummary.unusable(error)
+        return
+    try:
+        mapping = map_records(files, first)
+    except UnusableSource as error:
+        start.facts.append(files.describe())
+        start.problems.append(error.sentences)
+        show_features(start, first, guessed, {})
+        yield start
+        return
+    show_features(start, first, guessed, mapping.chosen, mapping.image)
+    try:
+        mapping.image.encoded(first)
+    except UnusableImage as error:
+        start.problems.append(f"The first record has no usable image: {error.reason}.")
+    yield from summarize_records(files, start, mapping.check, mapping.describe)
 
 
 def show_features(
@@ -30,7 +82,7 @@ def show_features(
     The ``image`` is shown as a picture.
     """
     found = describe_features(features)
-    roles = {name: field.removesuffix("_feature") for field, name in chosen.items()}
+    roles = {name: field.partition("_")[0] for field, names in chosen.items() for name in names.split(", ")}
     summary.table_title = "Features of the first record"
     summary.table_head = HEAD
     summary.table = [

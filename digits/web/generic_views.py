@@ -111,6 +111,18 @@ def infer_extension() -> Response:
     return jsonify(outputs={"0": {"output": inference_views.predict_values(job)}})
 
 
+@blueprint.post("/models/images/generic/generate.json")
+def generate_json() -> Response:
+    """Generate images from latent vectors; return the grid, each image and the vectors."""
+    return inference_views.generate_json(_kind_of(_model()))
+
+
+@blueprint.post("/models/images/generic/generate")
+def generate() -> Response:
+    """Generate images from latent vectors; return a page or the part of a page that shows them."""
+    return inference_views.generate(_kind_of(_model()))
+
+
 @blueprint.post("/models/images/generic/infer_many.json")
 def infer_many() -> Response:
     """Return the values of the output for all images of a list: ``outputs``, by path and by name.

@@ -65,6 +65,15 @@ def test_one_shard_stands_for_all_and_a_pattern_for_its_matches(tmp_path: Path) 
             find_files(str(tmp_path / path))
 
 
+def test_the_folder_of_a_dataset_has_its_records_and_not_their_indexes(tmp_path: Path) -> None:
+    names = ["train-00000-of-00001", "val-00000-of-00001"]
+    for name in names:
+        for ending in (".tfrecord", ".index"):
+            (tmp_path / f"{name}{ending}").touch()
+    found = find_files(str(tmp_path))
+    assert found.splits == {name[: name.index("-")]: [tmp_path / f"{name}.tfrecord"] for name in names}
+
+
 def test_links_that_lead_outside_are_ignored(tmp_path: Path) -> None:
     touch(tmp_path, "secret.tfrecord", "own/a.tfrecord")
     (tmp_path / "own" / "b.tfrecord").symlink_to(tmp_path / "secret.tfrecord")

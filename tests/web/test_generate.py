@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from digits.kinds.jobs import DatasetJob
 from tests.site import Site
 
 # One loss and no discriminator. The vectors of inference are [N, 6 + classes].
@@ -51,9 +52,9 @@ class UserModel(Tower):
 """
 
 
-def train(site: Site, dataset: str, network: str) -> str:
+def train(site: Site, dataset: str, network: str, kind: str = "classification") -> str:
     answer = site.post(
-        "/models/images/classification.json",
+        f"/models/images/{kind}.json",
         model_name="generator",
         dataset=dataset,
         method="custom",
@@ -126,6 +127,18 @@ def test_models_generate_images_from_latent_vectors(site: Site) -> None:
         "/models/images/classification/classify_one.json", job_id=model, image_path=str(picture)
     )
     assert "not from an image" in refused.get_json()["error"]["message"]
+
+    # The records of a dataset are also a source of ready-made records.
+    records = site.services.store.get(dataset, DatasetJob).folder
+    copy = site.post("/datasets/images/generic.json", dataset_name="copy", record_train=str(records))
+    copy_id = copy.get_json()["id"]
+    assert site.wait_for_end(copy_id) == "Done"
+    model = train(site, copy_id, CONDITIONAL, "generic")
+    found = site.post(
+        "/models/images/generic/generate.json", job_id=model, rows=1, columns=3, label=1
+    ).get_json()
+    assert found["classes"] == [str(number) for number in range(classes)]
+    assert all(vector[6:] == [0, 1] + [0] * (classes - 2) for vector in found["vectors"])
 
     two = train(site, dataset, TWO_IMAGES)
     found = generate(site, job_id=two, rows=1, columns=2, seed=1).get_json()

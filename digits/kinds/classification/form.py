@@ -32,12 +32,11 @@ from digits.kinds.classification.recipe import (
     Databases,
     DatasetFolder,
     FolderSplit,
+    LabeledRecords,
     ListedSplit,
-    RecordSource,
     Tables,
     TextFiles,
 )
-from digits.kinds.classification.record_form import METHOD as RECORDS
 from digits.kinds.classification.record_form import RecordFields
 from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import (
@@ -52,6 +51,7 @@ from digits.kinds.form_fields import (
     select,
 )
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.source_summary import SourceSummary
 
 # The folder of a job that contains its uploaded files.
@@ -398,8 +398,8 @@ class DatasetForm(RecordFields, DatabaseFields):
                 image_column=source.image_column,
                 label_column=source.label_column,
             )
-        elif isinstance(source, RecordSource):
-            self.fill_records(source)
+        elif isinstance(source, LabeledRecords):
+            self.fill_labeled_records(source)
         elif isinstance(source, Databases):
             self.fill_databases(source)
         else:

@@ -40,7 +40,7 @@ from digits.kinds.classification.recipe import (
     Databases,
     DatasetFolder,
     FolderSplit,
-    RecordSource,
+    LabeledRecords,
     Tables,
     TextFiles,
 )
@@ -122,7 +122,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
 def _read_files(
     recipe: CreateClassification,
-    source: TextFiles | Tables | DatasetFolder | RecordSource | Databases,
+    source: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases,
     progress: Progress,
 ) -> Plan:
     names: list[str] | None = None
@@ -134,7 +134,7 @@ def _read_files(
     elif isinstance(source, Tables):
         progress.reading(f"Reading {show(source.train.file)}")
         found = listing.read_tables(source)
-    elif isinstance(source, RecordSource):
+    elif isinstance(source, LabeledRecords):
         found, names = record_files.read(source, progress)
         is_shuffled = False  # they are read in order
     elif isinstance(source, Databases):

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent, Positive
 from digits.data.sample_catalog import Sample
+from digits.kinds.record_source import RecordSource
 
 KIND = "image-classification"
 
@@ -81,20 +82,11 @@ class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
     label_column: str = ""
 
 
-class RecordSource(Struct, kw_only=True, frozen=True, tag="tfrecord"):
-    """TFRecord files: the path of a file, of one of several shards, or of a folder, or a pattern such as ``train-*``.
+class LabeledRecords(RecordSource, kw_only=True, frozen=True, tag="tfrecord"):
+    """TFRecord files with an image and a label each. ``labels`` is a file with the names of integer labels."""
 
-    A folder can contain files for each split; see `digits.data.record_files`. ``labels`` is a file with the names of
-    integer labels. Raw images have the ``shape`` height, width, channels. Empty features are detected.
-    """
-
-    train: str
-    val: str = ""
-    test: str = ""
-    image_feature: str = ""
     label_feature: str = ""
     labels: str = ""
-    shape: list[Positive] = field(default_factory=list)
 
 
 class Databases(Struct, kw_only=True, frozen=True, tag="database"):
@@ -123,7 +115,7 @@ class CreateClassification(CreateDataset, kw_only=True):
     train: FolderSplit | None = None
     val: FolderSplit | None = None
     test: FolderSplit | None = None
-    files: TextFiles | Tables | DatasetFolder | RecordSource | Databases | None = None
+    files: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
     sample: str | None = None

@@ -2,56 +2,74 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from sys import intern
 
 from digits.data.record_features import (
     INTEGERS,
     ClassFeature,
-    ImageFeature,
+    Features,
     guess_image,
     guess_label,
     values_of,
 )
-from digits.data.record_files import RecordFiles, find_files
+from digits.data.record_files import RecordFiles
 from digits.data.sources import Progress, UnusableSource, listed
 from digits.kinds.classification.listing import Listing, read_names, sort_labels
-from digits.kinds.classification.recipe import RecordSource
+from digits.kinds.classification.recipe import LabeledRecords
 from digits.kinds.record_source import RecordSplits, first_record, need_feature
+from digits.kinds.source_summary import SourceSummary
 
 
-def find(source: RecordSource) -> RecordFiles:
-    """Return the files of ``source``; raises UnusableSource."""
-    return find_files(source.train, {"val": source.val, "test": source.test})
+class LabelMapping:
+    """How the records of ``files`` become images with a label each; see `digits.kinds.record_summary.RecordMapping`.
 
-
-def map_features(files: RecordFiles, source: RecordSource) -> tuple[ImageFeature, ClassFeature, list[str]]:
-    """Return the features of the image and of the label, and the names of the classes if they are known.
-
-    Features that ``source`` does not name are those of the metadata, or else guessed from the first record. Raises
-    UnusableSource.
+    Features that ``source`` does not name are those of the metadata, or else guessed from the ``first`` record.
+    ``names`` are those of the classes, if they are known. Raises UnusableSource.
     """
-    features = first_record(files.splits["train"])
-    image = need_feature(features, source.image_feature, files.image or guess_image(features), "an image")
-    label = need_feature(
-        features, source.label_feature, files.label or guess_label(features, image), "a label"
-    )
-    shape = tuple(source.shape) or (files.shape if image == files.image else ())
-    names = read_names(Path(source.labels)) if source.labels else []
-    if not names and label == files.label:
-        names = files.classes
-    if values_of(features, label)[0] != INTEGERS:
-        names = []
-    return ImageFeature.of(image, features, shape), ClassFeature(label, names), names
+
+    def __init__(self, source: LabeledRecords, files: RecordFiles, first: Features) -> None:
+        self.image = source.map_image(files, first)
+        name = need_feature(
+            first, source.label_feature, files.label or guess_label(first, self.image.name), "a label"
+        )
+        names = read_names(Path(source.labels)) if source.labels else []
+        if not names and name == files.label:
+            names = files.classes
+        self.names = names if values_of(first, name)[0] == INTEGERS else []
+        self.label = ClassFeature(name, self.names)
+        self.chosen = {"image_feature": self.image.name, "label_feature": name}
+        self.counts: Counter[str] = Counter()
+
+    def check(self, features: Features) -> None:
+        """Count the class of a record; raises ValueError with a message."""
+        self.counts.update([self.label.read(features)])
+
+    def describe(self, summary: SourceSummary) -> None:
+        """Add the number of images of each class."""
+        order = self.names or sort_labels(set(self.counts))
+        summary.set_bars("Training images per class", [(name, self.counts[name]) for name in order])
+        if summary.finished and len(self.counts) == 1:
+            summary.problems.append("Classification requires at least two classes.")
 
 
-def read(source: RecordSource, progress: Progress) -> tuple[dict[str, Listing], list[str]]:
+def guess(source: LabeledRecords, files: RecordFiles, first: Features) -> dict[str, str]:
+    """Return the feature that each field of the form has by default, or an empty string."""
+    image = files.image or guess_image(first)
+    return {
+        "image_feature": image,
+        "label_feature": files.label or guess_label(first, source.image_feature or image),
+    }
+
+
+def read(source: LabeledRecords, progress: Progress) -> tuple[dict[str, Listing], list[str]]:
     """Return the images of each split, and the names of the classes; raises UnusableSource."""
-    files = find(source)
-    image, label, names = map_features(files, source)
-    splits = RecordSplits(files, image, label.read)
+    files = source.find()
+    mapping = LabelMapping(source, files, first_record(files.splits["train"]))
+    splits = RecordSplits(files, mapping.image, mapping.label.read)
     read = {name: splits.collect(name, progress) for name in files.splits}
-    names = names or sort_labels(set(read["train"][1]))
+    names = mapping.names or sort_labels(set(read["train"][1]))
     found: dict[str, Listing] = {}
     for name, (records, labels) in read.items():
         unknown = set(labels) - set(names)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from wtforms import IntegerField, StringField
-from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
+from wtforms import IntegerField, SelectField, StringField
+from wtforms.validators import Length, NumberRange, Optional, ValidationError
 
 from digits.core.errors import DigitsError
 from digits.core.remote import is_address
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.detection.formats import detect, find_sources, is_detected
-from digits.kinds.detection.overview import Overview, suggest_annotations
-from digits.kinds.detection.recipe import CreateDetection, Format
-from digits.kinds.form_fields import AllowedPath, choices, select
+from digits.kinds.detection.overview import Overview, RecordOverview, suggest_annotations
+from digits.kinds.detection.recipe import BoxRecords, CreateDetection, Format
+from digits.kinds.detection.records import EDGES, BoxMapping, guess
+from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select
+from digits.kinds.record_form import METHOD as RECORDS
+from digits.kinds.record_form import FeatureField, RecordForm
+from digits.kinds.record_source import first_record
+from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 
 FORMATS = choices(
@@ -36,13 +42,26 @@ def _folder(label: str) -> StringField:
     return StringField(label, validators=[Optional(), AllowedPath("folder")])
 
 
-class DatasetForm(ImageDatasetForm[CreateDetection]):
-    """A dataset for object detection. The names of the fields are those of DIGITS."""
+class DatasetForm(RecordForm[CreateDetection]):
+    """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
-    SCANNED = ("train_image_folder", "train_label_folder", "format", "custom_classes")
+    RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
+    SCANNED = (
+        *("train_image_folder", "train_label_folder", "format", "custom_classes", "method"),
+        *(*RECORD_FIELDS, "image_feature", "record_shape", *EDGES, "class_feature"),
+    )
+    SCANNED_PATHS = ("train_image_folder", "record_train")
+    FILE_FIELDS = (
+        *("train_image_folder", "train_label_folder", "val_image_folder"),
+        *("val_label_folder", "test_image_folder", "test_label_folder"),
+    )
 
+    method = SelectField(
+        "Source", choices=choices(("folder", "Files"), (RECORDS, "TFRecord")), default="folder"
+    )
     train_image_folder = StringField(
-        "Image folder", validators=[DataRequired("Enter the folder of the images."), AllowedPath("folder")]
+        "Image folder",
+        validators=[RequiredIf("Enter the folder of the images.", method="folder"), AllowedPath("folder")],
     )
     train_label_folder = StringField("Annotations")
     format = select("Format", FORMATS, CreateDetection, "format")
@@ -53,12 +72,20 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
     val_label_folder = StringField("Validation annotations")
     test_image_folder = _folder("Test image folder")
     test_label_folder = StringField("Test annotations")
+    xmin_feature = FeatureField("Left edges")
+    ymin_feature = FeatureField("Top edges")
+    xmax_feature = FeatureField("Right edges")
+    ymax_feature = FeatureField("Bottom edges")
+    class_feature = FeatureField("Classes of objects")
+    record_labels = StringField("Label map", default="", validators=[Optional(), AllowedPath("file")])
     val_min_box_size = IntegerField(
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )
 
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
+        if self.reads_records:
+            return
         if not field.data and not images.errors:
             found = self._find_sources(Path(images.data))
             if not found:
@@ -80,11 +107,41 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
 
     def validate_pct_test(self, field: IntegerField) -> None:
         check_shares(
-            0 if self.val_label_folder.data else self.pct_val.data,
-            0 if self.test_label_folder.data else field.data,
+            0 if self.val_label_folder.data or self.entered("record_val") else self.pct_val.data,
+            0 if self.test_label_folder.data or self.entered("record_test") else field.data,
+        )
+
+    def check_records(self) -> None:
+        edges = [bool(self.entered(name)) for name in EDGES]
+        if any(edges) and not all(edges):
+            raise UnusableSource(
+                "Some edges have no feature.", "Choose the features of all four edges, or of none."
+            )
+        source = self.record_source()
+        files = source.find()
+        BoxMapping(source, files, first_record(files.splits["train"]))
+
+    def record_source(self) -> BoxRecords:
+        edges = [self.entered(name) for name in EDGES]
+        return BoxRecords(
+            box_features=edges if all(edges) else [],
+            class_feature=self.entered("class_feature"),
+            labels=self.entered("record_labels"),
+            **self.record_settings(),
+        )
+
+    def _scan_records(self) -> Iterator[SourceSummary]:
+        if self.entered("record_labels"):
+            self.record_labels.data = str(self.path_of("record_labels", "file"))
+        self.resolved_source()
+        source = self.record_source()
+        return summarize_source(
+            source, partial(guess, source), partial(RecordOverview, source, self._classes())
         )
 
     def scan_source(self) -> Iterator[SourceSummary]:
+        if self.reads_records:
+            return self._scan_records()
         images = self.path_of("train_image_folder", "folder")
         format_name: Format = self.format.data or "auto"
         classes = self._classes()
@@ -102,6 +159,15 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
         yield from Overview(*found, format_name, classes, suggestion).summaries()
 
     def recipe(self) -> CreateDetection:
+        if self.reads_records:
+            return CreateDetection(
+                records=self.record_source(),
+                pct_val=0 if self.entered("record_val") else self.pct_val.data,
+                pct_test=0 if self.entered("record_test") else self.pct_test.data,
+                classes=self._classes(),
+                val_min_box_size=self.val_min_box_size.data,
+                **self.image_settings(),
+            )
         return CreateDetection(
             images=self.train_image_folder.data,
             labels=self.train_label_folder.data,
@@ -129,9 +195,14 @@ class DatasetForm(ImageDatasetForm[CreateDetection]):
             custom_classes=", ".join(recipe.classes),
             val_min_box_size=recipe.val_min_box_size,
         )
-        if recipe.val_labels is None:
+        records = recipe.records
+        if records is not None:
+            self.fill_records(records)
+            self.set(class_feature=records.class_feature, record_labels=records.labels)
+            self.set(**dict(zip(EDGES, records.box_features, strict=False)))
+        if recipe.val_labels is None and not (records and records.val):
             self.pct_val.data = round(recipe.pct_val)
-        if recipe.test_labels is None:
+        if recipe.test_labels is None and not (records and records.test):
             self.pct_test.data = round(recipe.pct_test)
 
     def _check_labels(self, field: StringField) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from digits.data.record_features import Features
+from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
-from digits.kinds.detection.annotations import Annotations, BoxChecks
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks
 from digits.kinds.detection.formats import open_annotations
 from digits.kinds.detection.reader import ClassChoice, size_of
-from digits.kinds.detection.recipe import Format
+from digits.kinds.detection.recipe import BoxRecords, Format
+from digits.kinds.detection.records import BoxMapping
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
 
 
@@ -95,3 +99,36 @@ class Overview:
         bars = [(name, self._objects[name]) for name in order if self._objects[name]]
         summary.set_bars("Objects per class", bars)
         return summary
+
+
+class RecordOverview(BoxMapping):
+    """The objects in TFRecord files, and their description; only those of ``classes`` are counted if there are any."""
+
+    def __init__(self, source: BoxRecords, classes: list[str], files: RecordFiles, first: Features) -> None:
+        super().__init__(source, files, first)
+        self._choice = ClassChoice(classes)
+        self._checks = BoxChecks()
+        self._objects: Counter[str] = Counter()
+        self._records = 0
+
+    def check(self, features: Features) -> None:
+        """Count the objects of a record; raises ValueError with a message."""
+        size, boxes = self.read(features)
+        name = f"record {self._records}"
+        named = [replace(box, where=f"{name}, {box.where}") for box in boxes]
+        usable = self._checks.usable(AnnotatedImage(name, named), size)
+        self._records += 1
+        names = (self._choice.find(box.name) for box in usable if not box.is_ignored)
+        self._objects.update(name for name in names if name)
+
+    def describe(self, summary: SourceSummary) -> None:
+        """Add the objects of each class, and problems of boxes."""
+        count = len(self._objects)
+        classes = "1 class" if count == 1 else f"{count:,} classes"
+        summary.facts.append(f"{count_of(self._objects.total(), 'object')} of {classes}.")
+        if summary.finished and not self._objects:
+            summary.problems.append("No image has an object that can be used.")
+        summary.problems += self._checks.remarks()
+        order = dict.fromkeys([*self._choice.chosen, *self.classes, *sorted(self._objects)])
+        bars = [(name, self._objects[name]) for name in order if self._objects[name]]
+        summary.set_bars("Objects per class", bars)

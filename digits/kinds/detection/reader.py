@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from digits.data.images import Geometry, UnusableImage
 from digits.data.records import Features
 from digits.data.sources import (
     ImageFolder,
+    ImageSource,
     Plan,
     Progress,
     SplitPlan,
@@ -29,7 +30,9 @@ from digits.data.sources import (
 from digits.data.target import IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks
 from digits.kinds.detection.formats import detect, open_annotations
-from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, CreateDetection, Format
+from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, BoxRecords, CreateDetection, Format
+from digits.kinds.detection.records import BoxMapping
+from digits.kinds.record_source import RecordSplits, first_record
 
 MAX_CLASSES = 1000
 MAX_OBJECTS = 2000
@@ -103,9 +106,11 @@ def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
 class _Objects:
     """The images of a source with their checked boxes, and the classes that it declares.
 
-    ``names`` are those of the objects of each image, without regions to ignore.
+    ``names`` are those of the objects of each image, without regions to ignore. ``source`` is what pages show.
     """
 
+    images: ImageSource
+    source: str
     files: list[str] = field(default_factory=list)
     boxes: list[Boxes] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
@@ -128,12 +133,15 @@ class ClassChoice:
 
 def read(recipe: CreateDetection, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    records = recipe.records
     check_shares(
-        0 if recipe.val_labels else recipe.pct_val,
-        0 if recipe.test_labels else recipe.pct_test,
+        0 if recipe.val_labels or (records and records.val) else recipe.pct_val,
+        0 if recipe.test_labels or (records and records.test) else recipe.pct_test,
     )
     warnings: list[str] = []
     found: dict[str, _Objects] = {}
+    if recipe.records is not None:
+        found = _read_records(recipe, recipe.records, progress, warnings)
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
         found[name] = _read_source(recipe, Path(folder), Path(labels), progress, warnings)
@@ -165,7 +173,7 @@ def min_box_size(recipe: CreateDetection) -> int:
     """Return the shortest side of validation objects in pixels."""
     if recipe.val_min_box_size is not None:
         return recipe.val_min_box_size
-    return DEFAULT_MIN_BOX_SIZE if format_of(recipe) == "kitti" else 0
+    return DEFAULT_MIN_BOX_SIZE if recipe.records is None and format_of(recipe) == "kitti" else 0
 
 
 def format_of(recipe: CreateDetection) -> Format:
@@ -185,12 +193,13 @@ def _read_source(
     recipe: CreateDetection, folder: Path, labels: Path, progress: Progress, warnings: list[str]
 ) -> _Objects:
     annotations = open_annotations(labels, folder, recipe.format, bool(recipe.classes))
-    checks, choice = BoxChecks(), ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
-    unchosen: Counter[str] = Counter()
-    found = _Objects(declared=annotations.classes)
+    gathering = _Gathering(recipe, _Objects(ImageFolder(folder), str(labels), declared=annotations.classes))
+    found = gathering.found
     readable = False
     for image in annotations.images:
-        readable |= _add(found, image, folder, checks, choice, unchosen)
+        size = size_of(folder / image.file)
+        gathering.add(image, size)
+        readable |= size is not None
         if len(found.files) % _IMAGES_PER_REPORT == 0:
             progress.reading(f"Reading {show(labels.name)}: {len(found.files):,} images")
     if not found.files:
@@ -201,38 +210,62 @@ def _read_source(
             f"{show(found.files[0])}.",
             "Check the image folder.",
         )
-    remarks = [*annotations.remarks, *checks.remarks()]
-    if unchosen:
-        remarks.append(
-            f"{count_of(unchosen.total(), 'object')} of other classes: {listed(sorted(unchosen))}."
-        )
+    remarks = [*annotations.remarks, *gathering.remarks()]
     warnings += [f"{show(labels.name)}: {remark}" for remark in remarks]
     return found
 
 
-def _add(
-    found: _Objects,
-    image: AnnotatedImage,
-    folder: Path,
-    checks: BoxChecks,
-    choice: ClassChoice,
-    unchosen: Counter[str],
-) -> bool:
-    """Add ``image`` with its usable boxes to ``found``; return whether its size can be read."""
-    size = size_of(folder / image.file)
-    rows, names = [], []
-    for box in checks.usable(image, size) if size else []:
-        name = choice.find(box.name)
-        if name is None and not (box.is_ignored and box.name == DONT_CARE):
-            unchosen[box.name] += 1
-            continue
-        rows.append((box.left, box.top, box.right, box.bottom, IGNORED_BOX if box.is_ignored else 0))
-        if name is not None and not box.is_ignored:
-            names.append(name)
-    found.files.append(image.file)
-    found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
-    found.names.append(names)
-    return size is not None
+def _read_records(
+    recipe: CreateDetection, source: BoxRecords, progress: Progress, warnings: list[str]
+) -> dict[str, _Objects]:
+    """Return the images of each split of TFRecord files; raises UnusableSource."""
+    files = source.find()
+    mapping = BoxMapping(source, files, first_record(files.splits["train"]))
+    records = RecordSplits(files, mapping.image, mapping.read)
+    read = {split: records.collect(split, progress) for split in files.splits}
+    found = {}
+    for split, (names, values) in read.items():
+        objects = _Objects(records.images(split), records.describe(split), declared=mapping.classes)
+        gathering = _Gathering(recipe, objects)
+        for name, (size, boxes) in zip(names, values, strict=True):
+            named = [replace(box, where=f"{show(name)}, {box.where}") for box in boxes]
+            gathering.add(AnnotatedImage(name, named), size)
+        warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
+        found[split] = objects
+    return found
+
+
+class _Gathering:
+    """Adds the usable objects of the chosen classes to ``found``."""
+
+    def __init__(self, recipe: CreateDetection, found: _Objects) -> None:
+        self.found = found
+        self._checks = BoxChecks()
+        self._choice = ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
+        self._unchosen: Counter[str] = Counter()
+
+    def add(self, image: AnnotatedImage, size: tuple[int, int] | None) -> None:
+        """Add ``image`` with its usable boxes; its ``size`` is None if it cannot be read."""
+        rows, names = [], []
+        for box in self._checks.usable(image, size) if size else []:
+            name = self._choice.find(box.name)
+            if name is None and not (box.is_ignored and box.name == DONT_CARE):
+                self._unchosen[box.name] += 1
+                continue
+            rows.append((box.left, box.top, box.right, box.bottom, IGNORED_BOX if box.is_ignored else 0))
+            if name is not None and not box.is_ignored:
+                names.append(name)
+        self.found.files.append(image.file)
+        self.found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
+        self.found.names.append(names)
+
+    def remarks(self) -> list[str]:
+        """Return warnings about the objects that were not added."""
+        remarks = self._checks.remarks()
+        if self._unchosen:
+            count = count_of(self._unchosen.total(), "object")
+            remarks.append(f"{count} of other classes: {listed(sorted(self._unchosen))}.")
+        return remarks
 
 
 def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _Objects]:
@@ -249,7 +282,11 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
             parts[name] = found[name]
         elif count:
             places = order[start : start + count]
+            if recipe.records is not None:
+                places.sort()  # because compressed files are read in order
             parts[name] = _Objects(
+                train.images,
+                train.source,
                 [train.files[place] for place in places],
                 [train.boxes[place] for place in places],
                 [train.names[place] for place in places],
@@ -308,13 +345,12 @@ def _plan_splits(
     groups = [name for name in dict.fromkeys([*classes, NO_OBJECTS]) if name in used]
     numbers = {name: number for number, name in enumerate(groups)}
     splits = {}
-    of_split = sources(recipe)
     for name, part in parts.items():
-        folder, labels = of_split.get(name, of_split["train"])
         for boxes, names in zip(part.boxes, part.names, strict=True):
             boxes[boxes[:, 4] >= 0, 4] = [places[item] for item in names]
         of_images = [numbers[group_of(names)] for names in part.names]
-        split = SplitPlan(ImageFolder(Path(folder)), part.files, list(part.boxes), of_images, labels)
-        shuffle(split, recipe.seed, name)
+        split = SplitPlan(part.images, part.files, list(part.boxes), of_images, part.source)
+        if recipe.records is None:
+            shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits, groups

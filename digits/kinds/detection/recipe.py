@@ -8,10 +8,24 @@ from msgspec import field
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent, Whole
+from digits.kinds.record_source import RecordSource
 
 KIND = "image-object-detection"
 
 Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl"]
+
+
+class BoxRecords(RecordSource, kw_only=True, frozen=True):
+    """TFRecord files with an image and its objects each, as the Object Detection API of TensorFlow writes them.
+
+    ``box_features`` are the left, top, right and bottom edges of the objects, as fractions of the width and height;
+    ``class_feature`` contains their classes: texts, or numbers, whose names are in the label map ``labels``. Empty
+    features are detected.
+    """
+
+    box_features: list[str] = field(default_factory=list)
+    class_feature: str = ""
+    labels: str = ""
 
 
 class CreateDetection(CreateDataset, kw_only=True):
@@ -21,12 +35,14 @@ class CreateDetection(CreateDataset, kw_only=True):
     file of boxes; the ``format`` is detected by default. The ``val_`` and ``test_`` sources are separate; without their
     labels, ``pct_val`` and ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in
     their order; by default, all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used;
-    by default, that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0.
+    by default, that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Instead of ``images`` and ``labels``,
+    ``records`` can be the source.
     """
 
     kind: str = KIND
-    images: str
-    labels: str
+    images: str = ""
+    labels: str = ""
+    records: BoxRecords | None = None
     format: Format = "auto"
     val_images: str | None = None
     val_labels: str | None = None
@@ -36,6 +52,11 @@ class CreateDetection(CreateDataset, kw_only=True):
     pct_test: Percent = 0.0
     classes: list[str] = field(default_factory=list)
     val_min_box_size: Whole | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is exactly one source."""
+        if bool(self.labels) == (self.records is not None):
+            raise ValueError("a dataset for object detection needs either labels or records")
 
 
 DEFAULT_MIN_BOX_SIZE = 25

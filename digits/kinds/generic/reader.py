@@ -31,14 +31,12 @@ from digits.data.sources import (
     SplitPlan,
     UnusableSource,
     check_shares,
-    choose,
     show,
-    split_counts,
 )
 from digits.data.target import TargetSpec
 from digits.data.tfrecords import RecordImages
 from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
-from digits.kinds.record_source import RecordSplits, first_record, need_feature
+from digits.kinds.record_source import RecordSplits, divide_records, first_record, need_feature
 
 TARGET = "target/numbers"
 MAX_NAMES = 1000
@@ -224,7 +222,7 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
         in_train = name == "train"
         names, targets = records.collect(name, progress)
         splits[name] = SplitPlan(records.images(name), names, targets, source=records.describe(name))
-    splits |= _divide(splits["train"], shares["val"], shares["test"], recipe.seed)
+    splits = divide_records(splits, shares["val"], shares["test"], recipe.seed)
     spec = _target_spec(mapping.target, statistics)
     return GenericPlan(
         spec,
@@ -253,20 +251,3 @@ def _target_spec(target: NumberFeature | None, statistics: _Statistics) -> Targe
     names = [f"{name} {number}" for number in range(shape[0])] if shape else [name]
     mean, std = statistics.mean.tolist(), statistics.std.tolist()
     return TargetSpec(feature=TARGET, dtype="float32", shape=shape or [1], names=names, mean=mean, std=std)
-
-
-def _divide(train: SplitPlan, pct_val: float, pct_test: float, seed: int) -> dict[str, SplitPlan]:
-    """Split the records at random; each split preserves their order."""
-    if not (pct_val or pct_test):
-        return {}
-    chosen = choose([str(place) for place in range(len(train))], seed, "divide")
-    splits, start = {}, 0
-    for name, count in zip(
-        ("train", "val", "test"), split_counts(len(chosen), pct_val, pct_test), strict=True
-    ):
-        if count:
-            part = SplitPlan(train.images, train.files, train.targets, source=train.source)
-            part.reorder(sorted(map(int, chosen[start : start + count])))
-            splits[name] = part
-        start += count
-    return splits

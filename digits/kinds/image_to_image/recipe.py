@@ -9,7 +9,9 @@ KIND = "image-processing"
 
 
 class CreateImageToImage(CreateFromPairs, kw_only=True):
-    """Read a folder of images and one of target images; without the latter, each image is its own target."""
+    """Read images and target images; without the latter, each image is its own target."""
+
+    needs_targets = False
 
     kind: str = KIND
 

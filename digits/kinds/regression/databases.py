@@ -11,8 +11,8 @@ import numpy as np
 from digits.data.databases import Database, find_job, open_database, open_lmdb
 from digits.data.sources import Progress, UnusableSource, count_of, show
 from digits.data.tables import Table
+from digits.kinds.regression.recipe import MAX_TARGETS
 
-MAX_TARGETS = 100
 PROGRESS_RECORDS = 5000
 
 

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from wtforms import StringField
-from wtforms.validators import DataRequired, Length, Optional
+from wtforms import IntegerField, SelectField, StringField
+from wtforms.validators import Length, Optional
 
-from digits.kinds.form_fields import AllowedPath
+from digits.kinds.dataset_form import check_shares
+from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
+from digits.kinds.record_form import METHOD as RECORDS
+from digits.kinds.record_form import RecordForm
+from digits.kinds.record_source import first_record
+from digits.kinds.record_summary import summarize_source
 from digits.kinds.regression.databases import is_database, open_images
-from digits.kinds.regression.overview import Overview, summarize_databases
+from digits.kinds.regression.overview import Overview, RecordOverview, summarize_databases
 from digits.kinds.regression.reader import check_header
-from digits.kinds.regression.recipe import CreateRegression
+from digits.kinds.regression.recipe import CreateRegression, NumberRecords
+from digits.kinds.regression.records import NumberMapping, guess
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import NO_TABLE, TableForm
 from digits.kinds.table_summary import summarize_table
 
 
-class DatasetForm(TableForm[CreateRegression]):
-    """A dataset for regression, from a table of images and numbers, or from databases of DIGITS."""
+class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
+    """A dataset for regression, from a table of images and numbers, databases of DIGITS, or TFRecord files."""
 
-    SCANNED = ("table_train", "image_folder", "image_column", "target_columns", "table_val", "table_test")
+    SCANNED = (
+        *("table_train", "image_folder", "image_column", "target_columns", "table_val", "table_test"),
+        *("method", *RecordForm.RECORD_FIELDS, "image_feature", "record_shape"),
+    )
+    SCANNED_PATHS = ("table_train", "record_train")
+    FILE_FIELDS = ("table_train", "image_folder", "image_column", "table_val", "table_test")
 
-    table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedPath("any")])
+    method = SelectField("Source", choices=choices(("csv", "Table"), (RECORDS, "TFRecord")), default="csv")
+    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE, method="csv"), AllowedPath("any")])
     target_columns = StringField("Target columns", default="", validators=[Optional(), Length(max=2000)])
 
     def check_table(self, table: str) -> None:
@@ -33,7 +46,20 @@ class DatasetForm(TableForm[CreateRegression]):
             return
         check_header(table, self.text_of("image_column"), self.names_in("target_columns"))
 
+    def check_records(self) -> None:
+        source = self.record_source()
+        files = source.find()
+        NumberMapping(source, files, first_record(files.splits["train"]))
+
+    def validate_pct_test(self, field: IntegerField) -> None:
+        own = {name: self[f"table_{name}"].data or self[f"record_{name}"].data for name in ("val", "test")}
+        check_shares(0 if own["val"] else self.pct_val.data, 0 if own["test"] else field.data)
+
     def scan_source(self) -> Iterator[SourceSummary]:
+        if self.reads_records:
+            self.resolved_source()
+            source = self.record_source()
+            return summarize_source(source, partial(guess, source), partial(RecordOverview, source))
         path = self.path_of("table_train", "any")
         if is_database(path):
             return summarize_databases(path)
@@ -41,9 +67,28 @@ class DatasetForm(TableForm[CreateRegression]):
         overview = Overview(table, root, self.text_of("image_column"), self.names_in("target_columns"))
         return summarize_table(root, overview.open, overview.describe, self.suggest(table))
 
+    def record_source(self) -> NumberRecords:
+        return NumberRecords(target_features=self.names_in("target_columns"), **self.record_settings())
+
     def recipe(self) -> CreateRegression:
-        return CreateRegression(target_columns=self.names_in("target_columns"), **self.table_settings())
+        if not self.reads_records:
+            return CreateRegression(target_columns=self.names_in("target_columns"), **self.table_settings())
+        source = self.record_source()
+        return CreateRegression(
+            records=source,
+            pct_val=0 if source.val else self.pct_val.data,
+            pct_test=0 if source.test else self.pct_test.data,
+            **self.image_settings(),
+        )
 
     def fill_source(self, recipe: CreateRegression) -> None:
-        super().fill_source(recipe)
-        self.set(target_columns=", ".join(recipe.target_columns))
+        if recipe.records is None:
+            super().fill_source(recipe)
+            self.set(target_columns=", ".join(recipe.target_columns))
+            return
+        self.fill_records(recipe.records)
+        self.set(target_columns=", ".join(recipe.records.target_features))
+        if not recipe.records.val:
+            self.pct_val.data = round(recipe.pct_val)
+        if not recipe.records.test:
+            self.pct_test.data = round(recipe.pct_test)

@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data.record_features import Features
+from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds.regression.databases import column_names, first_values, open_images
 from digits.kinds.regression.reader import bins, read_rows
+from digits.kinds.regression.recipe import NumberRecords
+from digits.kinds.regression.records import NumberMapping
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_summary import MAX_BYTES, RowSource
 
@@ -36,6 +40,23 @@ class Overview:
     def describe(self, rows: list[Row[list[float]]], summary: SourceSummary) -> None:
         """Add the range of each number, and the distribution of the first one."""
         _describe(self._names, np.array([row.value for row in rows], np.float64), summary)
+
+
+class RecordOverview(NumberMapping):
+    """The numbers in TFRecord files, and their description."""
+
+    def __init__(self, source: NumberRecords, files: RecordFiles, first: Features) -> None:
+        super().__init__(source, files, first)
+        self._values: list[list[float]] = []
+
+    def check(self, features: Features) -> None:
+        """Read the numbers of a record; raises ValueError with a message."""
+        self._values.append(self.read(features))
+
+    def describe(self, summary: SourceSummary) -> None:
+        """Add the range of each number, and the distribution of the first one."""
+        if self._values:
+            _describe(self.names, np.array(self._values, np.float64), summary)
 
 
 def summarize_databases(root: Path) -> Iterator[SourceSummary]:

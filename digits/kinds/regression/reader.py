@@ -1,4 +1,4 @@
-"""Read images and numbers from a table."""
+"""Read images and numbers from a table, or from TFRecord files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
-from digits.data.sources import Plan, Progress, UnusableSource, listed, show
+from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, check_shares, listed, show
 from digits.data.tables import (
     MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
@@ -25,13 +25,12 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.target import numbers
-from digits.kinds.regression import databases
-from digits.kinds.regression.recipe import CreateRegression
+from digits.kinds.record_source import divide_records
+from digits.kinds.regression import databases, records
+from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
 from digits.kinds.table_source import plan_splits, table_sources
 
-MAX_TARGETS = 100
 MAX_GROUPS = 10
-LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,25 @@ class NumberRows:
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    splits, names = _read_records(recipe, progress) if recipe.records else _read_tables(recipe, progress)
+    values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
+    mean, std = values["train"].mean(axis=0), values["train"].std(axis=0)
+    edges, groups = bins(np.concatenate([found[:, 0] for found in values.values()]))
+    for name, split in splits.items():
+        split.groups = np.digitize(values[name][:, 0], edges).tolist()
+    constant = [name for name, deviation in zip(names, std, strict=True) if not deviation]
+    warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
+    return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings)
+
+
+def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
+    assert recipe.records is not None
+    check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
+    splits, names = records.read(recipe.records, progress)
+    return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), names
+
+
+def _read_tables(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
     old: dict[str, databases.Split] = {}
     if databases.is_database(Path(recipe.table)):
         old = databases.read(Path(recipe.table), progress)
@@ -59,22 +77,12 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
             for name, path, folder in table_sources(recipe, progress)
         }
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
-    train = parts["train"]
-    mean, std = train.values.mean(axis=0), train.values.std(axis=0)
-    edges, groups = bins(np.concatenate([part.values[:, 0] for part in parts.values()]))
-    splits = plan_splits(
-        recipe,
-        parts,
-        lambda part: part.values.tolist(),
-        lambda part: np.digitize(part.values[:, 0], edges).tolist(),
-    )
+    splits = plan_splits(recipe, parts, lambda part: part.values.tolist(), lambda part: [])
     for name, split in splits.items():
         if old:
             split.images = old.get(name, old["train"]).images
             split.source = split.images.describe()
-    constant = [name for name, deviation in zip(train.names, std, strict=True) if not deviation]
-    warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
-    return Plan(numbers(train.names, mean.tolist(), std.tolist()), splits, groups, warnings)
+    return splits, parts["train"].names
 
 
 def read_table(

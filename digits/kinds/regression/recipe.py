@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from msgspec import field
 
+from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import CreateFromTable
 
 KIND = "image-regression"
+MAX_TARGETS = 100
+LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
+
+
+class NumberRecords(RecordSource, kw_only=True, frozen=True):
+    """TFRecord files with an image and numbers each: those of ``target_features``; empty ones are detected."""
+
+    target_features: list[str] = field(default_factory=list)
 
 
 class CreateRegression(CreateFromTable, kw_only=True):
     """Read a table of images and numbers: those of ``target_columns``, by default all other columns.
 
     ``table`` can also be the folder of a generic dataset of DIGITS 4 to 6; see `digits.kinds.regression.databases`.
+    Instead of a table, ``records`` can be the source.
     """
 
     kind: str = KIND
+    table: str = ""
+    folder: str = ""
     target_columns: list[str] = field(default_factory=list)
+    records: NumberRecords | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless there is exactly one source."""
+        if bool(self.table) == (self.records is not None):
+            raise ValueError("a dataset for regression needs either a table or records")
 
 
 Recipe = CreateRegression

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class AnnotatedImages(FoundPairs):
     masks: DrawnMasks
     notes: list[str]
 
-    @property
+    @cached_property
     def target_images(self) -> ImageSource:
         return self.masks
 

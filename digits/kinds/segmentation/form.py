@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wtforms import SelectField, StringField
 from wtforms.validators import ValidationError
 
+from digits.data.record_features import Features
+from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
 from digits.kinds.coco import find_file
 from digits.kinds.form_fields import choices
 from digits.kinds.pair_form import OptionalPath, PairForm
+from digits.kinds.pair_records import PairMapping, PairRecords, guess
 from digits.kinds.pair_summary import summarize_pairs
-from digits.kinds.segmentation.overview import Overview
+from digits.kinds.record_summary import summarize_source
+from digits.kinds.segmentation.overview import Overview, RecordOverview
 from digits.kinds.segmentation.reader import TARGET, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import SourceSummary
@@ -94,20 +99,39 @@ class DatasetForm(PairForm[CreateSegmentation]):
         self._check_text(field, read_color_map)
 
     def scan_source(self) -> Iterator[SourceSummary]:
+        if self.reads_records:
+            return self._scan_records()
         folders, suggestion = self.scanned_folders()
         if not folders.targets:
             problem = "Enter the folder of label images or a COCO file (.json)."
             return iter([SourceSummary(problems=[problem], finished=True)])
-        paths = [
-            str(self.path_of(name, "file")) if (self[name].data or "").strip() else ""
-            for name in ("class_labels_file", "colormap_text_file")
-        ]
+        paths = self._class_files()
         if os.path.isfile(folders.targets):
             return Overview(*paths).summarize_annotations(folders, suggestion)
         if not any(paths):
             paths[1] = self._label_map(self.path_of("feature_folder", "folder"))
         overview = Overview(*paths)
         return summarize_pairs(folders, TARGET, overview.describe, suggestion)
+
+    def _scan_records(self) -> Iterator[SourceSummary]:
+        paths = self._class_files()
+        self.resolved_source()
+        source = self.record_source()
+
+        def map_records(files: RecordFiles, first: Features) -> RecordOverview:
+            return RecordOverview(source, files, first, *paths)
+
+        return summarize_source(source, partial(guess, source), map_records)
+
+    def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
+        return PairMapping(source, files, first, TARGET, CreateSegmentation.needs_targets)
+
+    def _class_files(self) -> list[str]:
+        """Return the real paths of the class labels and of the color map, or empty strings."""
+        return [
+            str(self.path_of(name, "file")) if self.entered(name) else ""
+            for name in ("class_labels_file", "colormap_text_file")
+        ]
 
     def recipe(self) -> CreateSegmentation:
         return CreateSegmentation(

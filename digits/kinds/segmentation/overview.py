@@ -8,8 +8,11 @@ from pathlib import Path
 
 from digits.data import images
 from digits.data.images import UnusableImage
-from digits.data.masks import MaskSurvey, open_mask
-from digits.data.sources import ImageFolder, UnusableSource, count_of, listed, show
+from digits.data.masks import Code, MaskSurvey, open_mask
+from digits.data.record_features import Features
+from digits.data.record_files import RecordFiles
+from digits.data.sources import UnusableSource, count_of, listed, show
+from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import FoundPairs, PairFolders
 from digits.kinds.pair_summary import spread, with_examples
 from digits.kinds.segmentation.coco import CocoClasses
@@ -57,7 +60,6 @@ class Overview:
         surveys: list[tuple[str, MaskSurvey]] = []
         broken: list[str] = []
         masks = found.target_images
-        sources = ImageFolder(Path(found.folders.images))
         for name, mask_name in spread(found, SAMPLE_IMAGES):
             try:
                 data = masks.read(mask_name)
@@ -65,7 +67,7 @@ class Overview:
                     continue
                 mask = open_mask(data)
                 surveys.append((mask_name, code.survey(mask)))
-                _, size = images.header(sources.read(name))
+                _, size = images.header(found.images.read(name))
             except UnusableImage as error:
                 broken.append(f"{show(mask_name)} ({error.reason})")
             except OSError as error:
@@ -80,17 +82,55 @@ class Overview:
                 f"{count_of(len(broken), TARGET)} of those examined cannot be used: {listed(broken)}. "
                 "Their images are skipped."
             )
-        classes = find_classes([survey for _, survey in surveys], names, code, self._annotations)
-        summary.facts.append(f"{_count(len(classes.names))}: {listed(classes.names)}.")
-        summary.facts += classes.remarks()
-        counts = Counter(
-            classes.names[place]
-            for _, survey in surveys
-            for place, share in enumerate(classes.shares(survey).tolist())
-            if share
-        )
-        title = f"Images per class, of {len(surveys)} examined"
-        summary.set_bars(title, [(name, counts[name]) for name in classes.names])
+        _describe_classes([survey for _, survey in surveys], names, code, self._annotations, summary)
+
+
+class RecordOverview(PairMapping):
+    """The masks in TFRecord files, and their description; ``class_labels`` and ``color_map`` are paths, or empty."""
+
+    def __init__(
+        self, source: PairRecords, files: RecordFiles, first: Features, class_labels: str, color_map: str
+    ) -> None:
+        super().__init__(source, files, first, TARGET, True)
+        self._names, self._code = read_class_files(class_labels, color_map)
+        self._surveys: list[MaskSurvey] = []
+
+    def check(self, features: Features) -> None:
+        """Survey the mask of a record; raises ValueError with a message."""
+        super().check(features)
+        assert self.target is not None
+        mask = open_mask(self.target.encoded(features))
+        survey = self._code.survey(mask)
+        _, size = images.header(self.image.encoded(features))
+        # An image may have to be rotated.
+        if sorted(size) != sorted(mask.size):
+            sizes = " instead of ".join(f"{width}×{height}" for width, height in (mask.size, size))
+            raise UnusableImage(f"“{show(self.target.name)}” has {sizes} pixels")
+        self._surveys.append(survey)
+
+    def describe(self, summary: SourceSummary) -> None:
+        """Add the classes of the masks."""
+        try:
+            _describe_classes(self._surveys, self._names, self._code, CocoClasses(), summary)
+        except UnusableSource as error:
+            summary.problems.append(error.sentences)
+
+
+def _describe_classes(
+    surveys: list[MaskSurvey], names: list[str], code: Code, annotations: CocoClasses, summary: SourceSummary
+) -> None:
+    """Add the classes of the surveyed label images to ``summary``; raises UnusableSource."""
+    classes = find_classes(surveys, names, code, annotations)
+    summary.facts.append(f"{_count(len(classes.names))}: {listed(classes.names)}.")
+    summary.facts += classes.remarks()
+    counts = Counter(
+        classes.names[place]
+        for survey in surveys
+        for place, share in enumerate(classes.shares(survey).tolist())
+        if share
+    )
+    title = f"Images per class, of {len(surveys)} examined"
+    summary.set_bars(title, [(name, counts[name]) for name in classes.names])
 
 
 def _count(classes: int) -> str:

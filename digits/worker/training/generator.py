@@ -50,11 +50,13 @@ class Generator:
 
     def __init__(self, found: Trained) -> None:
         self._trained, self._size = found, found.traced.latent
-        self._labels = found.manifest.target.labels if self._is_conditional() else []
+        self._labels = found.manifest.target.names if self._is_conditional() else []
 
     def _is_conditional(self) -> bool:
         target = self._trained.manifest.target
-        if not target.classes or self._size <= target.outputs:
+        # The integers of ready-made records have names as well if they can be classes.
+        is_class = target.dtype == "int64" and not target.shape and target.names
+        if not is_class or self._size <= target.outputs:
             return False
         try:
             return self._trained.label_flow(0).is_used

@@ -14,7 +14,7 @@ from PIL import Image
 from digits.data.images import UnusableImage
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.classification import reader
-from digits.kinds.classification.recipe import CreateClassification, RecordSource
+from digits.kinds.classification.recipe import CreateClassification, LabeledRecords
 from tests.kinds.tables import Silent
 from tests.site import Site
 from tests.tfrecord_files import colored, example, picture, prepare_tfds, ramps, write_records
@@ -23,14 +23,14 @@ SCAN = "/datasets/images/classification/scan"
 CREATE = "/datasets/images/classification.json"
 
 
-def plan(source: RecordSource, **settings: Any) -> Plan:
+def plan(source: LabeledRecords, **settings: Any) -> Plan:
     recipe = CreateClassification(files=source, **{"pct_val": 0, "seed": 1, **settings})
     return reader.read(recipe, Silent())
 
 
 def of_file(folder: Path, payloads: list[bytes], **settings: Any) -> Plan:
     path = write_records(folder / "a.tfrecord", payloads)
-    return plan(RecordSource(train=str(path)), **settings)
+    return plan(LabeledRecords(train=str(path)), **settings)
 
 
 def pixels(made: Plan, split: str, place: int) -> np.ndarray[Any, Any]:
@@ -53,14 +53,14 @@ def test_records_become_images_with_the_text_of_their_class(tmp_path: Path) -> N
 def test_chosen_features_and_a_labels_file_take_precedence(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.tfrecord", colored(4), "gzip")
     (tmp_path / "labels.txt").write_text("warm\ncold\nunused\n")
-    source = RecordSource(
+    source = LabeledRecords(
         train=str(path), label_feature="image/class/label", labels=str(tmp_path / "labels.txt")
     )
     made = plan(source)
     assert made.groups == ["warm", "cold", "unused"] and made.splits["train"].targets == [0, 1, 0, 1]
     assert "Classes without train images: unused." in made.warnings
     with pytest.raises(UnusableSource, match="no feature “x”") as error:
-        plan(RecordSource(train=str(path), image_feature="x"))
+        plan(LabeledRecords(train=str(path), image_feature="x"))
     assert "image/encoded" in error.value.hint
     with pytest.raises(UnusableSource, match="None of the features looks like a label"):
         of_file(tmp_path, [example(image=picture(), score=0.5)])
@@ -90,8 +90,8 @@ def test_separate_files_and_folders_have_their_own_splits(tmp_path: Path) -> Non
         write_records(tmp_path / "own" / name, colored(count))
     other = write_records(tmp_path / "other.tfrecord", colored(3), "zlib")
     for source in (
-        RecordSource(train=str(tmp_path / "own"), test=str(other)),
-        RecordSource(
+        LabeledRecords(train=str(tmp_path / "own"), test=str(other)),
+        LabeledRecords(
             train=str(tmp_path / "own" / "train-*"), val=str(tmp_path / "own" / "val*"), test=str(other)
         ),
     ):
@@ -101,7 +101,7 @@ def test_separate_files_and_folders_have_their_own_splits(tmp_path: Path) -> Non
 
 
 def test_a_folder_of_tensorflow_datasets_needs_no_settings(tmp_path: Path) -> None:
-    made = plan(RecordSource(train=str(prepare_tfds(tmp_path / "spots" / "1.0.0"))), pct_val=25)
+    made = plan(LabeledRecords(train=str(prepare_tfds(tmp_path / "spots" / "1.0.0"))), pct_val=25)
     assert made.groups == ["Red spot", "Blue spot"]
     assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 2, "test": 4}
     assert "spots-train.tfrecord-00001-of-00002:0" in made.splits["train"].files + made.splits["val"].files
@@ -148,7 +148,7 @@ def test_labels_of_other_splits_are_those_of_training(tmp_path: Path) -> None:
     train = write_records(tmp_path / "a", [example(image=picture(), label=number) for number in (0, 1)])
     val = write_records(tmp_path / "b", [example(image=picture(), label=2)])
     with pytest.raises(UnusableSource, match="The val records have labels that no training record has: 2"):
-        plan(RecordSource(train=str(train), val=str(val)))
+        plan(LabeledRecords(train=str(train), val=str(val)))
 
 
 def scan(site: Site, path: Path | str, **fields: Any) -> dict[str, Any]:

@@ -1,0 +1,130 @@
+"""Objects in TFRecord files: the mapping of features, over HTTP, and records that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.data.sources import Plan, UnusableSource
+from digits.data.target import IGNORED_BOX
+from digits.kinds.detection import reader
+from digits.kinds.detection.recipe import BoxRecords, CreateDetection
+from tests.kinds.tables import Silent
+from tests.site import Site
+from tests.tfrecord_files import example, picture, write_records
+
+ROUTE = "/datasets/images/detection"
+BOX = "image__object__bbox__"
+LABEL_MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  name: \"n2\"\n  id: 2\n  display_name: 'dog'\n}\n"
+
+
+def scene(*boxes: tuple[float, float, float, float], label: int = 1, **others: Any) -> bytes:
+    """A record as the Object Detection API writes it: an image of 8×6 pixels with boxes of one class."""
+    features: dict[str, Any] = {"image__encoded": picture()}
+    for place, edge in enumerate(("xmin", "ymin", "xmax", "ymax")):
+        features[BOX + edge] = [float(box[place]) for box in boxes]
+    features["image__object__class__label"] = [label] * len(boxes)
+    features["image__object__class__text"] = [b"cat" if label == 1 else b"dog"] * len(boxes)
+    merged = {**features, **others}
+    return example(**{name: value for name, value in merged.items() if value is not None and value != []})
+
+
+def scenes() -> list[bytes]:
+    left, right = (0.0, 0.0, 0.5, 0.5), (0.5, 0.5, 1.0, 1.0)
+    return [scene(left, right), scene(right, label=2), scene(), *[scene(left) for _ in range(5)]]
+
+
+def plan(path: Path, **settings: Any) -> Plan:
+    source = BoxRecords(train=str(path), **settings)
+    return reader.read(CreateDetection(records=source, pct_val=0, width=8, height=6, seed=1), Silent())
+
+
+def test_objects_are_read_in_pixels(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.tfrecord", scenes(), "gzip")
+    found = plan(path)
+    split = found.splits["train"]
+    assert found.target.names == ["cat", "dog"] and found.target.shape == [2, 5]
+    assert split.files == [f"a.tfrecord:{number}" for number in range(8)]
+    assert split.targets[0].tolist() == [[0, 0, 4, 3, 0], [4, 3, 8, 6, 0]]
+    assert split.targets[1].tolist() == [[4, 3, 8, 6, 1]] and not len(split.targets[2])
+    assert "train: 1 image has no objects: a.tfrecord:2." in found.warnings
+    numbers = {"class_feature": "image/object/class/label"}
+    assert plan(path, **numbers).target.names == ["1", "2"]
+    names = tmp_path / "map.pbtxt"
+    names.write_text(LABEL_MAP)
+    assert plan(path, **numbers, labels=str(names)).target.names == ["cat", "dog"]
+    names.write_text("cat\ndog\n")
+    with pytest.raises(UnusableSource, match=r"map\.pbtxt is not a label map"):
+        plan(path, **numbers, labels=str(names))
+
+
+def test_invalid_boxes_are_dropped_and_difficult_ones_ignored(tmp_path: Path) -> None:
+    hard = scene((0, 0, 0.5, 0.5), (0, 0, 1, 1), image__object__difficult=[1, 0])
+    reversed_box = scene((0.5, 0, 0.25, 0.5), (0, 0, 0.5, 0.5))
+    found = plan(write_records(tmp_path / "a.tfrecord", [*scenes(), hard, reversed_box]))
+    targets = found.splits["train"].targets
+    assert targets[8][:, 4].tolist() == [IGNORED_BOX, 0] and len(targets[9]) == 1
+    assert "train: 1 box cannot be used: a.tfrecord:9, object 0 (reversed)." in found.warnings
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({f"{BOX}xmax": None}, r"record 8: “image/object/bbox/xmax” has 0 values, and .*text” 1"),
+        ({f"{BOX}xmin": [3]}, "“image/object/bbox/xmin” is int64, not float32: edges are fractions"),
+        ({f"{BOX}xmax": [112.0]}, "“image/object/bbox/xmax” contains 112: edges are fractions"),
+        ({"image__object__class__text": [0.5]}, "text” is float32, not integers or texts"),
+        ({"image__object__class__text": [b" "]}, "contains an empty text"),
+    ],
+)
+def test_records_without_usable_objects_are_named(
+    tmp_path: Path, others: dict[str, Any], message: str
+) -> None:
+    path = write_records(tmp_path / "a.tfrecord", [*scenes(), scene((0, 0, 0.5, 0.5), **others)])
+    with pytest.raises(UnusableSource, match=message):
+        plan(path)
+
+
+def test_features_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.tfrecord", scenes())
+    with pytest.raises(UnusableSource, match="no feature “kind”"):
+        plan(path, class_feature="kind")
+    names = tmp_path / "map.pbtxt"
+    names.write_text(LABEL_MAP.replace("id: 2", "id: 3"))
+    with pytest.raises(UnusableSource, match=r"record 1: the class 2 is not in the label map"):
+        plan(path, class_feature="image/object/class/label", labels=str(names))
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UnusableSource, match=r"a\.tfrecord, record 7: truncated"):
+        plan(path)
+    other = write_records(tmp_path / "b.tfrecord", [example(image=picture())])
+    with pytest.raises(UnusableSource, match="None of the features looks like the edge xmin of objects"):
+        plan(other)
+
+
+@pytest.mark.integration
+def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
+    path = write_records(site.data / "a.tfrecord", [*scenes(), scene((0.5, 0, 0.25, 0.5))])
+    answer = site.post(f"{ROUTE}/scan", method="tfrecord", record_train=str(path))
+    found = json.loads(answer.text.splitlines()[-1])
+    assert "8 objects of 2 classes." in found["facts"] and found["bars"] == [["cat", 7], ["dog", 1]]
+    assert "1 box cannot be used: record 8, object 0 (reversed)." in found["problems"]
+    assert ["image/object/bbox/xmin (xmin)", "float32", "2", "0, 0.5"] in found["table"]
+    fields = {"dataset_name": "a", "method": "tfrecord", "resize_width": 8, "resize_height": 6, "seed": 1}
+    fields |= {"record_train": str(path), "train_image_folder": "/nowhere"}
+    refused = site.post(f"{ROUTE}.json", **fields, xmin_feature="x").get_json()["errors"]
+    assert "all four edges" in refused["record_train"][0]
+
+    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
+    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
+    twin = site.post(f"{ROUTE}.json", clone=dataset).get_json()["id"]
+    assert site.wait_for_end(twin) == "Done"
+    assert site.json(f"/datasets/{twin}.json")["classes"] == ["cat", "dog"]
+    assert str(path) in site.get(f"/clone/{twin}", follow_redirects=True).text
+
+    # The records of a dataset have these features too.
+    again = site.post(f"{ROUTE}.json", **{**fields, "record_train": str(site.services.store.folder / twin)})
+    copy = again.get_json()["id"]
+    assert site.wait_for_end(copy) == "Done"
