@@ -2,9 +2,11 @@
 
     .venv/bin/python benchmarks/explore.py [--records 1000000] [--classes 100] [--requests 300]
 
-Writes a dataset of small images, then requests random pages of all images and of single classes, with random sizes, and
-images of random records, from the application in this process: without a network, so that only the server's own time
-counts. The first request of a split, which reads its index, is reported separately. Prints one line of JSON.
+Writes a dataset of small images, then requests random pages of all images, of single classes, and of those that match a
+search or a range, with random sizes, and images of random records, from the application in this process: without a
+network, so that only the server's own time counts. The first request of a split, which reads its index, and the first
+request of each search and range are reported separately. The time of the processor, which depends less on other
+programs than that of the clock, has the ending ``cpu_ms``. Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ sys.path.insert(0, str(ROOT))
 from digits.core.settings import Settings  # noqa: E402
 from digits.core.status import Status  # noqa: E402
 from digits.core.task import Task  # noqa: E402
-from digits.data import images, records  # noqa: E402
+from digits.data import health, images, records  # noqa: E402
+from digits.data.image_statistics import STATISTICS_DTYPE  # noqa: E402
 from digits.data.manifest import Manifest, Split  # noqa: E402
 from digits.data.record_index import INDEX_DTYPE  # noqa: E402
 from digits.data.target import class_index  # noqa: E402
@@ -39,6 +42,14 @@ TARGET_P95_MS = 30
 SHARDS = 32
 SIDE = 28
 SIZES = (10, 25, 50, 100)
+QUERIES = (
+    "q=img",
+    "q=img_00123",
+    "q=class+7/",
+    "brightness=100:",
+    "width=100:200&height=100:200",
+    "q=99&brightness=:128",
+)
 JOB_ID = "20261120-093000-a1b2c3"
 
 
@@ -63,8 +74,9 @@ def write_dataset(folder: Path, count: int, classes: int) -> Manifest:
     for number in range(SHARDS):
         names.append(records.shard_name("train", number, SHARDS))
         with records.ShardWriter(folder / names[-1]) as writer:
-            for group in groups[bounds[number] : bounds[number + 1]]:
-                writer.add(payloads[group], int(group))
+            for place in range(bounds[number], bounds[number + 1]):
+                group = int(groups[place])
+                writer.add(payloads[group], group, f"{labels[group]}/IMG_{place:07d}.png".encode())
         size += writer.size_bytes
     counts = np.bincount(groups, minlength=classes).tolist()
     manifest = Manifest(
@@ -81,6 +93,16 @@ def write_dataset(folder: Path, count: int, classes: int) -> Manifest:
     )
     manifest.save(folder)
     return manifest
+
+
+def save_health(folder: Path, manifest: Manifest) -> None:
+    """Write the result of a health check, without findings."""
+    rows = np.zeros(manifest.splits["train"].count, STATISTICS_DTYPE)
+    chance = np.random.default_rng(2)
+    rows["brightness"] = chance.uniform(0, 256, len(rows))
+    rows["width"], rows["height"] = chance.integers(16, 512, (2, len(rows)))
+    result = health.Health(content_hash=manifest.content_hash, images=len(rows))
+    health.save(folder, result, np.zeros(0, health.RECORD_DTYPE), {"train": rows})
 
 
 def save_job(folder: Path) -> None:
@@ -108,6 +130,7 @@ def main() -> None:
         folder = Path(name) / JOB_ID
         folder.mkdir()
         manifest = write_dataset(folder, options.records, options.classes)
+        save_health(folder, manifest)
         save_job(folder)
         app = create_app(
             Settings(
@@ -129,33 +152,46 @@ def main() -> None:
 def measure(client, options: argparse.Namespace, manifest: Manifest) -> dict[str, object]:
     chance = random.Random(0)
 
-    def milliseconds(url: str) -> float:
-        began = time.perf_counter()
+    def measured(url: str) -> tuple[float, float]:
+        began, used = time.perf_counter(), time.process_time()
         response = client.get(url)
-        took = 1000 * (time.perf_counter() - began)
+        took = 1000 * (time.perf_counter() - began), 1000 * (time.process_time() - used)
         assert response.status_code == 200, (url, response.status_code)
         return took
 
     explore = f"/datasets/images/classification/explore?job_id={JOB_ID}&db=train"
-    first = milliseconds(explore)
-    first_of_class = milliseconds(f"{explore}&label=0")
-    pages, of_class, pictures = [], [], []
+    first = measured(explore)[0]
+    first_of_class = measured(f"{explore}&label=0")[0]
+    firsts = [measured(f"{explore}&{query}")[0] for query in QUERIES]
+    taken: dict[str, list[tuple[float, float]]] = {
+        "page": [],
+        "page_of_a_class": [],
+        "page_of_a_query": [],
+        "picture": [],
+    }
     for _ in range(options.requests):
         size = chance.choice(SIZES)
-        pages.append(milliseconds(f"{explore}&size={size}&page={chance.randrange(options.records // size)}"))
+        page = f"&size={size}&page={chance.randrange(options.records // size)}"
+        taken["page"].append(measured(f"{explore}{page}"))
         label = chance.randrange(options.classes)
         last = max(1, manifest.splits["train"].counts[label] // size)
-        of_class.append(milliseconds(f"{explore}&size={size}&label={label}&page={chance.randrange(last)}"))
-        pictures.append(milliseconds(f"/datasets/{JOB_ID}/records/train/{chance.randrange(options.records)}"))
+        of_class = f"{explore}&size={size}&label={label}&page={chance.randrange(last)}"
+        taken["page_of_a_class"].append(measured(of_class))
+        taken["page_of_a_query"].append(measured(f"{explore}&{chance.choice(QUERIES)}{page}"))
+        number = chance.randrange(options.records)
+        taken["picture"].append(measured(f"/datasets/{JOB_ID}/records/train/{number}"))
+    figures = {}
+    for name, both in taken.items():
+        wall, cpu = zip(*both, strict=True)
+        figures[f"{name}_p50_ms"] = round(statistics.median(wall), 1)
+        figures[f"{name}_p95_ms"] = percentile(list(wall), 0.95)
+        figures[f"{name}_p95_cpu_ms"] = percentile(list(cpu), 0.95)
     return {
         "records": options.records,
         "first_page_ms": round(first, 1),
         "first_page_of_a_class_ms": round(first_of_class, 1),
-        "page_p50_ms": round(statistics.median(pages), 1),
-        "page_p95_ms": percentile(pages, 0.95),
-        "page_of_a_class_p50_ms": round(statistics.median(of_class), 1),
-        "page_of_a_class_p95_ms": percentile(of_class, 0.95),
-        "picture_p95_ms": percentile(pictures, 0.95),
+        "first_page_of_a_query_ms": dict(zip(QUERIES, [round(took, 1) for took in firsts], strict=True)),
+        **figures,
         "target_p95_ms": TARGET_P95_MS,
         "index_bytes_per_record": INDEX_DTYPE.itemsize,
         "memory_mb": round(psutil.Process().memory_info().rss / 2**20),

@@ -32,9 +32,10 @@ def join_names(names: Iterable[bytes]) -> bytes:
 def find_names(job_folder: Path, split: Split, text: str) -> NDArray[np.int64]:
     """Return the numbers of the records of ``split`` whose names contain ``text``, in ascending order.
 
-    Letters from A to Z match in upper and lower case. Raises UnreadableFile if a file is missing or damaged.
+    ``text`` has at least one character, and no zero byte. Letters from A to Z match in upper and lower case. Raises
+    UnreadableFile if a file is missing or damaged.
     """
-    needle = text.encode("utf-8", "replace").replace(b"\0", b"").lower()
+    needle = text.encode("utf-8", "replace").lower()
     found, start = [np.zeros(0, np.int64)], 0
     for shard in split.shards:
         data = np.frombuffer(

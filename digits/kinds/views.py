@@ -154,7 +154,10 @@ class Views(Generic[AnyRecipe]):
             return "no target"
 
     def draw_record(self, recipe: AnyRecipe, record: Record) -> dict[str, Any]:
-        """Return what the macro ``drawn`` shows with a record or instead of it, such as its ``text``."""
+        """Return what the gallery shows with a record, its ``arrow``, or instead of its image, its ``text``.
+
+        An arrow is a pair of numbers; see the macro ``drawn``. Called in a thread.
+        """
         return {}
 
     def read_input(self, recipe: AnyRecipe, request: InputRequest) -> NDArray[np.uint8] | None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from digits.core.files import write_bytes
 
-# A large image takes some seconds and 200 MB, so few are made at the same time.
-_making = threading.BoundedSemaphore(4)
 # Part of the limit that remains after files are removed, so that not every new file removes another one.
 _KEPT = 0.8
 
@@ -26,7 +23,7 @@ class PictureCache:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        # Approximate: several threads may change it.
         self._size: int | None = None
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
@@ -36,21 +33,19 @@ class PictureCache:
             if data := path.read_bytes():
                 os.utime(path)
                 return data
-        with _making:
-            data = make()
+        data = make()
         with contextlib.suppress(OSError):
             self._save(path, data)
         return data
 
     def _save(self, path: Path, data: bytes) -> None:
-        with self._lock:
-            if self._size is None:
-                self._folder.mkdir(mode=0o700, exist_ok=True)
-                self._size = sum(entry.stat().st_size for entry in os.scandir(self._folder))
-            write_bytes(path, data, durable=False)
-            self._size += len(data)
-            if self._size > self._max_bytes:
-                self._size = self._remove_oldest()
+        if self._size is None:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._size = sum(entry.stat().st_size for entry in os.scandir(self._folder))
+        write_bytes(path, data, durable=False)
+        self._size += len(data)
+        if self._size > self._max_bytes:
+            self._size = self._remove_oldest()
 
     def _remove_oldest(self) -> int:
         """Remove files until the rest is clearly below the limit; return its size in bytes."""
@@ -60,6 +55,6 @@ class PictureCache:
         for state, name in states:
             if size <= _KEPT * self._max_bytes:
                 break
-            os.unlink(name)
+            Path(name).unlink(missing_ok=True)
             size -= state.st_size
         return size

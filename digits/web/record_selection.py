@@ -146,7 +146,7 @@ class RecordQuery:
     @classmethod
     def parse(cls, arguments: MultiDict[str, str], manifest: Manifest, views: Views[Any]) -> Self:
         """Parse the arguments of a request; raises BadRequest and NotFound."""
-        text = arguments.get("q", "").strip()[:MAX_TEXT]
+        text = arguments.get("q", "").replace("\0", "").strip()[:MAX_TEXT]
         finding = arguments.get("finding", "")
         found = (Range.parse(name, arguments.getlist(name)) for name in MEASURES if name in arguments)
         ranges = tuple(item for item in found if item is not None)
@@ -266,7 +266,10 @@ class RecordSearch:
         """Return what the checks of the dataset in ``folder`` found; nothing if there is no usable result."""
         names = (FILE_NAME, HEALTH_FILE, LABEL_CHECK_FILE)
         files = [path for path in (folder / name for name in names) if path.is_file()]
-        return self._checked.get(folder, files, lambda: _read_checks(folder, manifest), lambda _: 1)
+        try:
+            return self._checked.get(folder, files, lambda: _read_checks(folder, manifest), lambda _: 1)
+        except FileNotFoundError:  # removed at this moment
+            return Checked()
 
     def find(self, folder: Path, manifest: Manifest, query: RecordQuery) -> Matches:
         """Return the matches of ``query`` in all splits; raises NotFound and UnreadableFile."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ AnyPart = TypeVar("AnyPart")
 
 # In pixels; the width of an image in the gallery on a screen with two pixels for each pixel of CSS.
 THUMBNAIL_SIDE = 240
+# A large image takes some seconds and 200 MB, so few are made at the same time.
+_making = threading.BoundedSemaphore(4)
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
@@ -135,7 +138,8 @@ def _unchanging(data: bytes, mimetype: str) -> Response:
 
 def _cached(job: DatasetJob, name: str, make: Callable[[], bytes]) -> bytes:
     key = f"{job.id}/{finished_manifest(job).content_hash}/{name}"
-    return in_thread(services().pictures.get, key, make)
+    with _making:
+        return in_thread(services().pictures.get, key, make)
 
 
 def _open_record(

@@ -120,6 +120,7 @@ def test_a_name_is_not_interpreted(site: Site, dataset: str) -> None:
         ({"finding": "other"}, 404),
         ({"q": "x" * 5000}, 200),
         ({"q": "\0\ud800".encode("utf-8", "surrogatepass")}, 200),
+        ({"q": "\0"}, 200),
     ],
 )
 def test_invalid_filters_are_refused(

@@ -485,6 +485,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
     make(job, recipe(source))
     (job / ".train-00000-of-00009.tfrecord.tmp").touch()
     (job / "train-00003-of-00009.index").touch()
+    (job / "train-00003-of-00009.names").touch()
     made = make(job, recipe(source, pct_val=0))
     assert sorted(made.files()) == sorted(
         [
@@ -495,6 +496,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
             "mean.png",
             "skipped.csv",
             "train-00000-of-00001.index",
+            "train-00000-of-00001.names",
             "train-00000-of-00001.tfrecord",
         ]
     )
