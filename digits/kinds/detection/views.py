@@ -18,7 +18,7 @@ class Views(views.Views[CreateDetection]):
     counts_overlap = True
     charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
     invitation = (
-        "Find objects in images: their boxes and classes. From KITTI, VOC, COCO, YOLO, CVAT or CSV files."
+        "Find objects in images: their boxes and classes. From KITTI, VOC, COCO, YOLO, CVAT, CSV or TFRecord files."
     )
     infer = "Detect objects"
     infer_title = "Detect objects in an image"

@@ -27,7 +27,7 @@ class Views(views.Views[CreateSegmentation]):
     )
     invitation = (
         "Assign each pixel to a class. From a folder of images and one of label images (masks) with the same "
-        "names, or a COCO file."
+        "names, a COCO file, or TFRecord files."
     )
     infer = "Segment"
     infer_title = "Segment an image"
