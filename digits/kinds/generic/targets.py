@@ -22,8 +22,16 @@ class Targets(targets.Targets):
     """The output of a network of any shape."""
 
     def predict(self, outputs: Any) -> tf.Tensor:
-        """The first output, or one with a usual name such as ``logits``, float32 [N, …]."""
-        return tf.cast(in_order(outputs)[0], tf.float32)
+        """The first output, or one with a usual name such as ``logits``, float32 [N, …].
+
+        Outputs of a list or tuple that all have the same shape are returned together, float32 [N, outputs, …].
+        """
+        found = in_order(outputs)
+        if isinstance(outputs, (list, tuple)) and len({tuple(item.shape) for item in found}) == 1 < len(
+            found
+        ):
+            return tf.stack([tf.cast(item, tf.float32) for item in found], axis=1)
+        return tf.cast(found[0], tf.float32)
 
     def accepts(self, shape: Sequence[int]) -> bool:
         return True

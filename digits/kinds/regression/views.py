@@ -24,7 +24,7 @@ class Views(views.Views[CreateRegression]):
     )
     invitation = (
         "Predict one or more numbers for each image, such as an angle or an age. "
-        "From a CSV, JSON Lines or Parquet file."
+        "From a CSV, JSON Lines or Parquet file, or TFRecord files."
     )
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
