@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import fcntl
+import gc
 import pickle
 import subprocess
 import sys
@@ -138,6 +139,8 @@ def tensorflow() -> None:
     from digits.worker import run
 
     run.import_programs()
+    gc.collect()
+    gc.freeze()  # as in the fork server: keeps the garbage collector of the children from copying shared pages
 
 
 @pytest.fixture

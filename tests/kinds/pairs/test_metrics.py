@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.kinds.pairs.metrics import area_under_curve, best_threshold
-
 PAIRS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0]), st.booleans()), min_size=1, max_size=20
 )
@@ -18,7 +16,9 @@ PAIRS = st.lists(
 
 @pytest.mark.tensorflow
 @given(PAIRS)
-def test_the_area_is_the_probability_of_the_right_order(pairs):
+def test_the_area_is_the_probability_of_the_right_order(tensorflow, pairs):
+    from digits.kinds.pairs.metrics import area_under_curve
+
     near = [distance for distance, same in pairs if same]
     far = [distance for distance, same in pairs if not same]
     orders = [(a < b) + 0.5 * (a == b) for a, b in itertools.product(near, far)]
@@ -28,7 +28,9 @@ def test_the_area_is_the_probability_of_the_right_order(pairs):
 
 @pytest.mark.tensorflow
 @given(PAIRS)
-def test_no_threshold_is_better(pairs):
+def test_no_threshold_is_better(tensorflow, pairs):
+    from digits.kinds.pairs.metrics import best_threshold
+
     distances, matches = np.array([d for d, _ in pairs], np.float32), np.array([m for _, m in pairs])
     threshold, accuracy = best_threshold(distances, matches)
     assert np.mean((distances < threshold) == matches) == pytest.approx(accuracy)

@@ -214,25 +214,34 @@ def _run_on_processors(task: str, count: int) -> int:
 HALVES = ("mixed_float16", "mixed_bfloat16")
 
 
-@pytest.mark.parametrize("precision", HALVES)
+LEARNING = {
+    "lenet": networks.LENET.replace("[5, 5]", "[3, 3]"),
+    "keras": networks.KERAS_LENET,
+    "raw": networks.RAW,
+    "tf_layers": networks.TF_LAYERS,
+    "slim_norm": networks.BATCH_NORM.format(arguments=""),
+    "slim_norm_unfused": networks.BATCH_NORM.format(arguments=", fused=False"),
+}
+
+
+# `test_compiled_networks_learn` trains the first two in bfloat16, and `test_layers_compute_in_half_precision` has the
+# ways of the third one to create variables.
 @pytest.mark.parametrize(
-    "network",
+    ("name", "precision"),
     [
-        networks.LENET.replace("[5, 5]", "[3, 3]"),
-        networks.KERAS_LENET,
-        networks.RAW,
-        networks.TF_LAYERS,
-        networks.BATCH_NORM.format(arguments=""),
-        networks.BATCH_NORM.format(arguments=", fused=False"),
+        *((name, "mixed_float16") for name in LEARNING),
+        *((name, "mixed_bfloat16") for name in ("tf_layers", "slim_norm", "slim_norm_unfused")),
     ],
-    ids=["lenet", "keras", "raw", "tf_layers", "slim_norm", "slim_norm_unfused"],
 )
-def test_networks_learn_in_half_precision(train: Any, in_child: Any, network: str, precision: str) -> None:
+def test_networks_learn_in_half_precision(train: Any, in_child: Any, name: str, precision: str) -> None:
     outcome = train(
-        network, epochs=10, solver=MOMENTUM, precision=precision, val_interval=10, snapshot_interval=10
+        LEARNING[name], epochs=10, solver=MOMENTUM, precision=precision, val_interval=10, snapshot_interval=10
     )
-    weights = _weights(in_child, outcome, "snapshot_10.ckpt")
     assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert_no_half_precision(_weights(in_child, outcome, "snapshot_10.ckpt"))
+
+
+def assert_no_half_precision(weights: dict[str, np.ndarray]) -> None:
     kinds = {value.dtype for name, value in weights.items() if name.startswith("model")}
     assert kinds <= {np.dtype(np.float32), np.dtype(np.int64)}
 
@@ -376,12 +385,21 @@ def test_a_compiled_training_has_the_same_result(train: Any, in_child: Any) -> N
     )
 
 
-@pytest.mark.parametrize("network", [networks.KERAS_LENET, networks.LENET.replace("[5, 5]", "[3, 3]")])
-def test_compiled_networks_learn(train: Any, network: str) -> None:
-    outcome = train(network, epochs=15, solver=MOMENTUM, xla=True, precision="mixed_bfloat16")
+@pytest.mark.parametrize("name", ["keras", "lenet"])
+def test_compiled_networks_learn(train: Any, in_child: Any, name: str) -> None:
+    outcome = train(
+        LEARNING[name],
+        epochs=15,
+        val_interval=15,
+        snapshot_interval=15,
+        solver=MOMENTUM,
+        xla=True,
+        precision="mixed_bfloat16",
+    )
     assert outcome.code == 0, outcome.output
     assert not outcome.of(Warned)
     assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert_no_half_precision(_weights(in_child, outcome, "snapshot_15.ckpt"))
 
 
 def test_a_compiled_network_is_built_once(train: Any) -> None:

@@ -79,26 +79,6 @@ def test_snapshot_holds_the_variables_by_name(train: Any, in_child: Any) -> None
     assert tensors["global_step"] == 8
 
 
-def test_the_same_seed_gives_the_same_weights(train: Any, in_child: Any) -> None:
-    settings = {"epochs": 1, "solver": {"type": "SGD"}, "crop_size": 10}
-    first, again, other = (
-        train(networks.classifier(_DROPOUT), name=name, seed=seed, **settings)
-        for name, seed in (("first", 5), ("again", 5), ("other", 6))
-    )
-    weights = [
-        in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")["model/fc/weights"]
-        for outcome in (first, again, other)
-    ]
-    assert np.array_equal(weights[0], weights[1])
-    assert not np.array_equal(weights[0], weights[2])
-
-
-_DROPOUT = """
-x = slim.dropout(slim.flatten(self.x / 100.0), 0.5, is_training=self.is_training)
-return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
-"""
-
-
 def test_streamed_records_train_like_cached_ones(
     train: Any, trained: Any, in_child: Any, monkeypatch: Any
 ) -> None:
