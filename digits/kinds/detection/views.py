@@ -17,8 +17,10 @@ class Views(views.Views[CreateDetection]):
     distribution = "Objects per class"
     counts_overlap = True
     charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
-    invitation = "Locate objects in images by box and class. "
+    invitation = (
+        "Locate objects in images by box and class. "
         "From KITTI, VOC, COCO, YOLO, CVAT, CSV, JSON Lines or TFRecord files."
+    )
     infer = "Detect objects"
     infer_title = "Detect objects in an image"
     result = "Detected objects appear here."
