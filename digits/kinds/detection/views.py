@@ -17,7 +17,10 @@ class Views(views.Views[CreateDetection]):
     distribution = "Objects per class"
     counts_overlap = True
     charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
-    invitation = "Find objects in images: their boxes and classes. From KITTI, VOC, COCO, YOLO, CVAT, CSV or TFRecord files."
+    invitation = (
+        "Find objects in images: their boxes and classes. From KITTI, VOC, COCO, YOLO, CVAT, CSV or TFRecord "
+        "files."
+    )
     infer = "Detect objects"
     infer_title = "Detect objects in an image"
     result = "Detected objects appear here."
