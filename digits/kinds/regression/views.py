@@ -21,7 +21,10 @@ class Views(views.Views[CreateRegression]):
         views.Chart("error", "Error", ("mae", "rmse")),
         views.Chart("r2", "R²", ("r2",), best="highest", low=-1),
     )
-    invitation = "Predict one or more numbers for each image, such as an angle or an age. From a CSV file or TFRecord files."
+    invitation = (
+        "Predict one or more numbers for each image, such as an angle or an age. From a CSV file or from "
+        "TFRecord files."
+    )
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         numbers = record.features.get(manifest.target.feature, [])
