@@ -40,6 +40,7 @@ COUNTED = {
     "alexnet": (227, 227, 3),
     "vgg16": (224, 224, 3),
     "resnet32": (32, 32, 3),
+    "convnext": (32, 32, 3),
     "autoencoder": (28, 28, 1),
 }
 
@@ -117,18 +118,22 @@ LESSONS = {
     "resnet50": Lesson(32, 0.001, "ADAM", features=2048),
     "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=30, features=1280),
     "efficientnetv2": Lesson(32, 0.003, "ADAM", features=1280),
-    "convnext": Lesson(32, 0.0003, "ADAM", epochs=1, features=768),
+    "convnext": Lesson(32, 0.0003, "ADAM", epochs=1),
 }
 
 
-SLOW = {"resnet50", "mobilenetv3", "efficientnetv2", "convnext"}
+SLOW = {"resnet50", "mobilenetv3", "efficientnetv2"}
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in LESSONS]
 )
-def test_a_network_for_classification_learns(model, start, tmp_path, name):
+def test_a_network_for_classification_learns(model, start, tmp_path, monkeypatch, name):
     lesson = LESSONS[name]
+    if name == "convnext":  # more blocks repeat the same operations, without moving averages
+        from keras.src.applications import convnext
+
+        monkeypatch.setitem(convnext.MODEL_CONFIGS["tiny"], "depths", [1, 1, 1, 1])
     dataset = tmp_path / "pictures"
     dataset.mkdir()
     write_dataset(dataset, {"train": 24, "val": 12}, size=lesson.side, channels=3, classes=3)
