@@ -12,7 +12,8 @@ const SEARCH = 'explore-q';
 const box = document.getElementById('explore');
 let asked = 0;
 
-async function show(url) {
+/** Shows the page `url` in place; `isPast` if it is an entry of the history. */
+async function show(url, isPast = false) {
   const number = (asked += 1);
   box.setAttribute('aria-busy', 'true');
   try {
@@ -23,7 +24,7 @@ async function show(url) {
     const wasInPager = Boolean(focused.closest('.pager'));
     const controls = [...fresh.querySelectorAll('#explore-form [name][id]')].map(({ id, value, checked }) => ({ id, value, checked }));
     morph(box, fresh);
-    fill(controls);
+    fill(controls, isPast);
     hideSubmit();
     drawEdits();
     // The last page has no link to a next one, and a removed filter none to remove it.
@@ -35,11 +36,12 @@ async function show(url) {
   }
 }
 
-/** Sets controls explicitly: values changed by the user ignore new default values. */
-function fill(controls) {
+/** Sets controls explicitly: values changed by the user ignore new default values. A text being typed is kept. */
+function fill(controls, isPast) {
   for (const { id, value, checked } of controls) {
     const control = document.getElementById(id);
-    if (control && control !== document.activeElement) Object.assign(control, { value, checked });
+    const isTyped = control === document.activeElement && control.matches('input.input');
+    if (control && (isPast || !isTyped)) Object.assign(control, { value, checked });
   }
 }
 
@@ -103,7 +105,7 @@ box.addEventListener('click', async (event) => {
   await go(link.href);
   if (link.closest('.pager')) box.scrollIntoView();
 });
-window.addEventListener('popstate', () => show(location.href));
+window.addEventListener('popstate', () => show(location.href, true));
 
 // Enlarge small images with sharp pixels; downscale large ones smoothly.
 const smooth = (image) => image.classList.toggle('pixelated', image.naturalWidth < image.clientWidth);
