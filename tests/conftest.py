@@ -208,13 +208,14 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 def nothing_left_behind_by_module(temporary_folder: None) -> Iterator[None]:
     """Fail a module whose shared fixtures leave a process, connection or file behind; end that process.
 
-    Also fail one that imports TensorFlow, whose threads make the forks of later tests hang: see `in_child`.
+    Also fail one that uses TensorFlow here instead of with `in_child`: its threads make the forks of later tests hang.
     """
     before = Leftovers.now()
-    had_tensorflow = "tensorflow" in sys.modules
     yield
     _check(before.since(shared=False))
-    assert had_tensorflow or "tensorflow" not in sys.modules, "the tests of this module imported TensorFlow"
+    eager = sys.modules.get("tensorflow.python.eager.context")
+    context = eager.context_safe() if eager else None
+    assert context is None or not context._initialized, "the tests of this module used TensorFlow"
 
 
 @pytest.fixture(autouse=True)
