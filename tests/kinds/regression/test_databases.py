@@ -66,11 +66,11 @@ GOOD = [numbers([[[1, 2]]])] * 8
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_labels(GOOD[:7]), "train_db has 8 images, and labels of 7"),
+        (_labels(GOOD[:7]), "train_db has 8 images, but 7 labels"),
         (_labels(GOOD, "{:08d}"), "000000000 of .* cannot be used: its label has a different key, 00000000"),
         (
             _labels([*GOOD[:7], numbers([[[1]]])]),
-            "000000007 of .* cannot be used: it has 1 number, and the first one 2",
+            "000000007 of .* cannot be used: it has 1 number, but the first record has 2",
         ),
         (
             _labels([*GOOD[:7], numbers([[[1, np.nan]]])]),
@@ -78,7 +78,7 @@ GOOD = [numbers([[[1, 2]]])] * 8
         ),
         (_labels([*GOOD[:7], datum(picture(1), 1, "PNG")]), "000000007 of .* cannot be used: it is an image"),
         (_labels([numbers(np.zeros((3, 6, 8)))] * 8), "it has 144 numbers; the limit is 100"),
-        (_labels([]), "labels of 0"),
+        (_labels([]), "but 0 labels"),
         (
             lambda job: (job / "train_db" / "labels").rename(job / "moved"),
             "is not a generic DIGITS dataset",

@@ -51,7 +51,7 @@ def test_floats_are_targets_unless_features_are_named(tmp_path: Path) -> None:
         ({"angle": float("nan")}, ("angle",), "“angle” contains NaN or infinity"),
         ({"angle": 1e35}, ("angle",), "1e\\+35 is out of range"),
         ({"angle": 0.5}, ("tilt",), "The first record has no feature “tilt”"),
-        ({"angle": 0.5}, ("photo",), "“photo” is bytes, not numbers"),
+        ({"angle": 0.5}, ("photo",), "“photo” is bytes instead of numbers"),
     ],
 )
 def test_records_without_usable_numbers_are_named(
