@@ -41,7 +41,7 @@ def test_from_a_table_to_predicted_labels(
 ) -> None:
     page.goto("/datasets/images/classification/new")
     page.get_by_role("link", name="Multi-label classification").click()
-    page.get_by_label("Table", exact=True).fill(str(table))
+    page.get_by_label("Table file", exact=True).fill(str(table))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("32 rows with a column of 0 and 1 for each label. 2 labels")
     expect(contents.get_by_role("row")).to_have_count(2)

@@ -38,7 +38,7 @@ def test_from_a_table_to_predicted_numbers(
 ) -> None:
     page.goto("/datasets/images/classification/new")
     page.get_by_role("link", name="Image regression").click()
-    page.get_by_label("Table", exact=True).fill(str(table))
+    page.get_by_label("Table file", exact=True).fill(str(table))
     page.get_by_label("Grayscale").check()
     for name in ("resize_width", "resize_height"):
         page.locator(f'[name="{name}"]').fill("16")
