@@ -18,6 +18,7 @@ from typing import Any
 from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import SPLITS
 from digits.data.record_index import INDEX_ENDING, index_path
+from digits.data.record_names import NAMES_ENDING, names_path
 from digits.data.sources import UnusableSource, count_of, listed, show
 
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
@@ -145,15 +146,16 @@ def _records_in(folder: Path) -> list[Path]:
 def _files_in(folder: Path) -> list[Path]:
     """Return the files of a folder, sorted.
 
-    Without hidden ones, links that lead outside of it, and the indexes beside the files of DIGITS.
+    Without hidden ones, links that lead outside of it, and the indexes and names beside the files of DIGITS.
     """
     root = os.path.realpath(folder)
     paths = _entries(folder)
-    indexes = {str(index_path(Path(path))) for path in paths if not path.endswith(INDEX_ENDING)}
+    shards = [Path(path) for path in paths if not path.endswith((INDEX_ENDING, NAMES_ENDING))]
+    beside = {str(path) for shard in shards for path in (index_path(shard), names_path(shard))}
     return [
         Path(path)
         for path in paths
-        if path not in indexes
+        if path not in beside
         and os.path.isfile(path)
         and os.path.commonpath([os.path.realpath(path), root]) == root
     ]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import Split
 
+NAMES_ENDING = ".names"
 MAX_NAMES_BYTES = 1 << 30
 _LOWER_CASE = 0x20
 _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz")
@@ -21,7 +22,7 @@ _LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 
 def names_path(shard: Path) -> Path:
     """Return the path of the names of ``shard``."""
-    return shard.with_suffix(".names")
+    return shard.with_suffix(NAMES_ENDING)
 
 
 def join_names(names: Iterable[bytes]) -> bytes:

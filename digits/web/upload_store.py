@@ -431,6 +431,7 @@ class UploadStore:
                 files=progress.files,
                 bytes=progress.bytes,
             )
+            self._remove_archive(upload)
         else:
             if not progress.error:
                 log.error(
@@ -440,7 +441,10 @@ class UploadStore:
                 progress.error or f"The program that unpacks the archive ended unexpectedly (code {code})."
             )
             in_thread(shutil.rmtree, target, ignore_errors=True)
+            self._remove_archive(upload)
             self._set_state(upload, State.FAILED, error=error)
+
+    def _remove_archive(self, upload: Upload) -> None:
         in_thread(upload.data.unlink, missing_ok=True)  # slow for a large file
         (upload.folder / _PROGRESS_FILE).unlink(missing_ok=True)
 

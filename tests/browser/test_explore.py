@@ -113,7 +113,7 @@ def test_wrong_labels_are_reviewed_and_corrected(
     page.goto(f"/datasets/{shapes}")
     finding = page.locator("#finding-label_errors")
     expect(finding).to_contain_text(str(wrong))
-    finding.get_by_role("link", name="Labels that are likely wrong").click()
+    finding.get_by_role("link", name="Likely wrong labels").click()
     expect(page.locator("#explore-total")).to_have_text("12 of 36 images match")
     expect(page.locator(".gallery-suggestion").first).to_have_text("Suggested: →right93%")
     page.get_by_role("button", name="Edit").click()

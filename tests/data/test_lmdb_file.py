@@ -108,7 +108,9 @@ def test_a_truncated_file_is_refused_with_both_sizes(tmp_path: Path, share: floa
     path = write(tmp_path / "db", some_records(500))
     size = path.stat().st_size
     os.truncate(path, int(size * share))
-    with pytest.raises(UnusableDatabase, match=rf"truncated: it contains {int(size * share):,} of {size:,} bytes"):
+    with pytest.raises(
+        UnusableDatabase, match=rf"truncated: it contains {int(size * share):,} of {size:,} bytes"
+    ):
         LmdbFile(path)
 
 

@@ -41,7 +41,7 @@ def test_the_form_shows_augmented_images_of_the_dataset(site: Site) -> None:
     assert len({item["url"] for item in (first["original"], *first["variants"])}) == 6
     page = ask(site, dataset, URL, aug_noise="0.2", crop_size="20").text
     assert 'alt="Image 1, original: ' in page and 'alt="Image 4, variant 5: ' in page
-    assert "The crop is larger than the images" in page
+    assert "The images are smaller than the crop" in page
 
     refused = ask(site, dataset, aug_rot="181")
     assert refused.status_code == 400 and list(refused.get_json()["errors"]) == ["aug_rot"]

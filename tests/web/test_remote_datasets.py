@@ -54,7 +54,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
         ("classification", {"folder_train": "https://me:pw@data.example/open"}, "folder_train", "password"),
         ("classification", {"folder_train": "https://data.example/open?token=1"}, "folder_train", "“?”"),
         ("classification", {"folder_train": "file:///etc"}, "folder_train", "“file:” are not supported"),
-        ("classification", {"folder_train": "gopher::file:///etc"}, "folder_train", "cannot be read"),
+        (
+            "classification",
+            {"folder_train": "gopher::file:///etc"},
+            "folder_train",
+            "“gopher:” are not supported",
+        ),
         ("classification", {"folder_train": "sftp://host.example/x"}, "folder_train", "fsspec[sftp]"),
         ("classification", {"method": "s3", "s3_bucket": "your-images"}, "s3_bucket", "does not allow"),
         (

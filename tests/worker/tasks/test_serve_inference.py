@@ -103,7 +103,7 @@ def test_predictions_are_correct_and_bad_requests_do_not_end_the_server(
         (request(gradient_image, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
         (request(gradient_image, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
         (request(gradient_image, top="many"), 400, "lacks"),
-        ({"call": "predict", "pixels": str(small), "snapshot": SNAPSHOT}, 400, "are uint8 [3, 3, 3], not"),
+        ({"call": "predict", "pixels": str(small), "snapshot": SNAPSHOT}, 400, "got uint8 [3, 3, 3]"),
         ({"call": "predict", "pixels": str(pickled), "snapshot": SNAPSHOT}, 400, "pixels cannot be read"),
         ({"call": "sing"}, 400, "is invalid"),
         ([1, 2], 400, "is invalid"),
@@ -155,7 +155,7 @@ def _by_hand(model: Path, pixels: np.ndarray) -> float:
 
 def test_an_autoencoder_returns_images(train: Any, gradient_image: Path, in_child: Any) -> None:
     model = train(networks.AUTO_ENCODER, epochs=1, solver={"type": "SGD", "learning_rate": 0.0}).job_folder
-    assert "not one number for each of the 4 classes" in in_child(
+    assert "not one value for each of the 4 classes" in in_child(
         _refusal, model, gradient_image, "snapshot_1.ckpt"
     )
 
@@ -234,7 +234,7 @@ def test_an_output_that_is_not_a_classification_has_no_classes(
     outcome = train(ENCODER.format(columns=columns), epochs=1, solver=still)
     assert outcome.code == 0, outcome.output
     refusal = in_child(_refusal, outcome.job_folder, gradient_image, "snapshot_1.ckpt")
-    assert refusal.startswith(f"The network's output has shape [N, {columns}], not one number for each")
+    assert refusal.startswith(f"The network's output has shape [N, {columns}], not one value for each")
 
 
 def test_a_network_may_have_more_outputs_than_classes(
