@@ -86,7 +86,9 @@ def test_a_dropped_folder_is_uploaded_and_a_refused_archive_is_explained(page: P
     page.goto("/datasets/images/regression/new")
     box = page.get_by_role("group", name="Upload: Table file")
     drop(page, box, tmp_path / "levels")
-    expect(page.get_by_label("Table file", exact=True)).to_have_value(re.compile("/levels/levels/levels.csv$"))
+    expect(page.get_by_label("Table file", exact=True)).to_have_value(
+        re.compile("/levels/levels/levels.csv$")
+    )
     drop(page, box, tmp_path / "broken.zip")
     expect(box.get_by_role("alert")).to_contain_text("The zip archive is truncated")
     expect(box.get_by_role("button", name="Files…")).to_be_visible()
