@@ -170,6 +170,19 @@ class LearningRate:
         return self.schedule.factor(self._training, step), self.schedule.warmup_factor(self._training, step)
 
 
+class TwoPhaseRate:
+    """The learning rate of a fine-tuning: ``head_rate`` for ``head_steps`` steps, then that of ``rest``, from its
+    first step on.
+    """
+
+    def __init__(self, head_rate: float, head_steps: int, rest: LearningRate) -> None:
+        self._head_rate, self._head_steps, self._rest = head_rate, head_steps, rest
+
+    def at(self, step: float) -> float:
+        """The rate at ``step``, counted from 0."""
+        return self._head_rate if step < self._head_steps else self._rest.at(step - self._head_steps)
+
+
 def from_settings(policy: str, **settings: Any) -> AnySchedule:
     """The schedule ``policy`` with ``settings``; missing ones take their default. Raises ValueError."""
     schedule: AnySchedule = schema.convert({"policy": policy, **settings}, AnySchedule)  # type: ignore[arg-type]
