@@ -9,6 +9,7 @@
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=8 train_epochs=40 use_mean=none
 # kinds: image-segmentation
+# pretrained: mobilenetv3
 
 import keras
 from keras import layers

@@ -33,6 +33,12 @@ export function startNetworkList(form, datasets) {
 
   const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
 
+  /** Applies the settings of Fine-tune {name: value}, which replace those of the chosen network, or restores these. */
+  function fineTune(values) {
+    const base = form.elements.method.value === 'standard' && chosen() ? settingsOf(chosen()) : defaults();
+    settings.apply(values ? 'Fine-tune' : (chosen()?.dataset.title ?? 'Default'), { ...base, ...values });
+  }
+
   const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
 
   /** Applies the defaults for a custom network or the recommended settings for a standard one, unless fields are edited. */
@@ -92,7 +98,7 @@ export function startNetworkList(form, datasets) {
   if (!form.hasAttribute('data-fitted')) keepsSettings = true;
   else if (form.elements.method.value === 'custom') settings.expect('Default', defaults());
   else if (chosen()) settings.expect(chosen().dataset.title, settingsOf(chosen()));
-  return { fit, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
+  return { fit, fineTune, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
 }
 
 /** Shows or hides an option. If the selected option is hidden, the list selects its first available one. */
