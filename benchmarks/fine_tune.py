@@ -25,6 +25,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
+from flask import Flask
 from numpy.typing import NDArray
 
 from digits.core import events
@@ -160,7 +161,8 @@ def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int |
         task.mkdir(parents=True)
         chosen = network("resnet50")
         (job / "network.py").write_text(chosen.text)
-        training = fine_tune_settings.default_recipe(chosen, str(dataset), str(weights))
+        with Flask("benchmark").app_context():  # for the form
+            training = fine_tune_settings.default_recipe(chosen, str(dataset), str(weights))
         training.seed = seed
         training.epochs = epochs or training.epochs
         training.save(task)

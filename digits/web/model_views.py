@@ -572,7 +572,8 @@ def _is_usable(job: Job) -> bool:
 def _network_of(form: ModelForm) -> tuple[str, str | None]:
     """Return the network's text and the weights to start from. Errors are added to the form's fields."""
     text, weights = _chosen_network(form)
-    if form.fine_tune.data and not weights and not errors_of(form):
+    is_in_text = form.method.data == "custom" and "digits.pretrained(" in text
+    if form.fine_tune.data and not weights and not is_in_text and not errors_of(form):
         _blame(form.fine_tune, "Choose initial weights: ImageNet, a file, or a snapshot of an earlier model.")
     return text, weights
 

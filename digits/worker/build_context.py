@@ -27,6 +27,7 @@ class BuildContext:
     - ``targets``: what the records count in the loss (see `digits.worker.input.targets`), or None.
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
       in training, too.
+    - ``pretrained``: collects the names of the ImageNet weights that the network requests, or None.
     - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
     """
 
@@ -37,6 +38,7 @@ class BuildContext:
     keras_path: str = ""
     targets: Any = None
     trunk: Container[str] = ()
+    pretrained: set[str] | None = None
     draw: Any = None
 
 

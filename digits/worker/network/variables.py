@@ -91,6 +91,7 @@ class VariableStore:
     Variables named in ``frozen`` are not trainable. Variables are on ``device``; networks compute with them in
     ``compute_type``. ``local`` contains the variables of single stages, such as counters, by name. ``trunk`` contains
     the names of the variables of pretrained layers, whose batch normalization uses its moving averages.
+    ``pretrained`` collects the names of the ImageNet weights that the network requests.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class VariableStore:
         self._counters: dict[str, _Counter] = {}
         self._frozen = frozen
         self.trunk: Container[str] = ()
+        self.pretrained: set[str] = set()
         self._locked_for = ""
         self._make = _make_empty if empty else _make
         self._device = device
@@ -151,7 +153,7 @@ class VariableStore:
         with (
             _keras_paths(),
             tf.variable_creator_scope(creator),
-            build_context.extend(trunk=self.trunk),
+            build_context.extend(trunk=self.trunk, pretrained=self.pretrained),
         ):
             if self.compute_type == tf.float32:
                 yield

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from functools import cached_property
+from collections.abc import Collection
 from pathlib import Path
-
-import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval, Warned, WeightsLoaded
@@ -24,46 +21,53 @@ log = logging.getLogger(__name__)
 
 
 class InitialWeights:
-    """The weights in ``recipe``: a path, or an entry of the catalog, which is downloaded when it is first needed.
+    """The weights in ``recipe``, and those that the network requests with ``digits.pretrained``.
 
-    ``path`` is None for no weights and for an entry of the catalog.
+    ImageNet weights are downloaded when they are first needed. ``path`` is that of the recipe's weights; None for
+    no weights and for ImageNet weights.
     """
 
     def __init__(self, recipe: recipes.Train, events: EventLog) -> None:
         self._recipe, self._events = recipe, events
-        name = recipe.weights or ""
-        self._entry = _entry(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
-        self.path = Path(name) if name and self._entry is None else None
+        weights = recipe.weights or ""
+        self.path = Path(weights) if weights and not weights.startswith(PREFIX) else None
+        self._sources: dict[str, Source] = {}
 
-    @property
-    def is_given(self) -> bool:
-        """Whether the training starts from weights."""
-        return bool(self._recipe.weights)
+    def _names(self, store: VariableStore) -> list[str]:
+        """Return the weights to load, in order: those that the network requests first."""
+        return [
+            *(f"{PREFIX}{name}" for name in sorted(store.pretrained)),
+            *filter(None, [self._recipe.weights]),
+        ]
 
-    @property
-    def title(self) -> str:
-        """The source of the weights, for the user."""
-        if self._entry:
-            return f"ImageNet weights of {self._entry.title}"
-        return self.path.name if self.path else ""
+    def _source(self, name: str) -> Source:
+        """Return the values of ``name``. Raises UserFault if they are missing or unreadable."""
+        if name not in self._sources:
+            if name.startswith(PREFIX):
+                entry = _entry(name)
+                self._sources[name] = restore.open_application(self._obtain(entry), entry)
+            else:
+                self._sources[name] = restore.open_source(Path(name))
+        return self._sources[name]
 
-    @cached_property
-    def source(self) -> Source:
-        """The values. Raises UserFault if they are missing or unreadable."""
-        if self._entry is None:
-            assert self.path is not None
-            return restore.open_source(self.path)
-        return restore.open_application(self._obtain(self._entry), self._entry)
+    def trunk(self, store: VariableStore) -> list[str]:
+        """Return the names of the variables of ``store`` that have a value in the weights.
 
-    def trunk(self, variables: Mapping[str, tf.Variable]) -> list[str]:
-        """Return the names of ``variables`` that have a value in the weights. Raises UserFault if none has."""
-        names = restore.names_in(self.source, variables)
+        Raises UserFault if there are no weights, or if they do not fit the network.
+        """
+        names = self._names(store)
         if not names:
             raise UserFault(
-                f"The weights {self.title} do not fit this network: no variable has the same name and shape.",
+                "A fine-tuning needs pretrained weights.", "Choose initial weights, or train from scratch."
+            )
+        variables = store.variables
+        found = {each for name in names for each in restore.names_in(self._source(name), variables)}
+        if not found:
+            raise UserFault(
+                f"{_title(names[-1])} do not fit this network: no variable has the same name and shape.",
                 "Choose weights of this network, or train it from scratch.",
             )
-        return names
+        return [name for name in variables if name in found]
 
     def load(self, store: VariableStore, frozen: Frozen, trained: Collection[str]) -> None:
         """Assign the weights, if any, to the variables of ``store``; the others keep their initial values.
@@ -71,14 +75,17 @@ class InitialWeights:
         Reports the loaded, missing and frozen variables; ``trained`` contains the names of those that the optimizer
         updates. Raises UserFault if the weights are missing or unreadable.
         """
-        variables = store.variables
-        report = restore.assign(self.source, variables) if self.is_given else restore.Report()
+        variables, names = store.variables, self._names(store)
+        report = restore.Report()
+        for name in names:
+            report = report.followed_by(restore.assign(self._source(name), variables))
+        self._sources.clear()  # they take as much memory as the network
         trainable = {name for name, item in variables.items() if item.trainable}
         kept = [name for name in variables if name in frozen or (name in trainable and name not in trained)]
-        if self.is_given or kept:
+        if names or kept:
             self._events.append(
                 WeightsLoaded(
-                    self.title,
+                    ", ".join(map(_title, names)),
                     report.taken,
                     report.missing,
                     report.other_shape,
@@ -89,8 +96,8 @@ class InitialWeights:
             )
         for name, other in report.taken.items():
             log.info("%s: loaded from %s", name, other)
-        # A fine-tuning is expected to have a new head.
-        if report.remark and self._recipe.fine_tune is None:
+        # A fine-tuning, and a network on top of a pretrained one, are expected to have new layers.
+        if report.remark and self._recipe.fine_tune is None and not store.pretrained:
             self._events.append(Warned(report.remark))
 
     def _obtain(self, entry: Pretrained) -> Path:
@@ -124,8 +131,14 @@ class InitialWeights:
 
 
 def _entry(name: str) -> Pretrained:
+    name = name.removeprefix(PREFIX)
     if name not in CATALOG:
         raise UserFault(
             f"There are no ImageNet weights called {name!r}.", f"Available: {', '.join(CATALOG)}."
         )
     return CATALOG[name]
+
+
+def _title(name: str) -> str:
+    """Return the weights ``name`` in words."""
+    return f"ImageNet weights of {_entry(name).title}" if name.startswith(PREFIX) else Path(name).name

@@ -64,6 +64,17 @@ class Report:
     unused: list[str] = field(default_factory=list)
     by_order: bool = False
 
+    def followed_by(self, later: Report) -> Report:
+        """Return the outcome of this restore and a ``later`` one of the same variables."""
+        taken = {**self.taken, **later.taken}
+        return Report(
+            taken,
+            [name for name in later.missing if name not in taken],
+            {name: shapes for name, shapes in later.other_shape.items() if name not in taken},
+            [*self.unused, *later.unused],
+            later.by_order,
+        )
+
     @property
     def remark(self) -> str:
         """A sentence about the variables that keep their initial values; empty if there are none."""

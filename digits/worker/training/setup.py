@@ -20,7 +20,7 @@ from digits.core.events import EventLog, Warned
 from digits.core.recipe import Solver
 from digits.core.schedules import LearningRate, TwoPhaseRate
 from digits.worker import network_loader
-from digits.worker.failure import UserFault, describe, in_a_sentence
+from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
@@ -192,12 +192,8 @@ class Setup:
         fine_tune = self.recipe.fine_tune
         if fine_tune is None:
             return Phase()
-        if not self._weights.is_given:
-            raise UserFault(
-                "A fine-tuning needs pretrained weights.", "Choose initial weights, or train from scratch."
-            )
         variables = self.store.variables
-        self.trunk = self.trunk or self._weights.trunk(variables)
+        self.trunk = self.trunk or self._weights.trunk(self.store)
         self.store.trunk = trunk = frozenset(self.trunk)
         if any(item.trainable and name not in trunk for name, item in variables.items()):
             steps = round(fine_tune.head_epochs * self.data.steps_per_epoch)
