@@ -5,9 +5,14 @@ from __future__ import annotations
 from digits.core.recipe import Train
 from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import CATALOG
+from digits.kinds.jobs import DatasetJob
 from digits.web import network_settings
 from digits.web.model_form import ModelForm
-from digits.web.standard_networks import Network
+from digits.web.standard_networks import Network, networks
+
+# Fine-tuning is suggested for color images of at least this size, and up to this number of training images.
+SMALLEST_SIDE = 64
+MOST_IMAGES = 5000
 
 # Fields of the model form with their values, as text. The epochs include those of the head.
 SETTINGS = {
@@ -37,6 +42,23 @@ def default_recipe(network: Network, dataset: str, weights: str) -> Train:
     network_settings.apply(network_settings.settings_of(network) | SETTINGS, form)
     (size,), (rate,) = form.batch_size.data, form.learning_rate.data
     return form.recipe(dataset, weights, size, rate)
+
+
+def suggestion(dataset: DatasetJob, training: Train) -> str:
+    """Return a suggestion to fine-tune instead of ``training``; empty if it is pointless or not available."""
+    manifest = dataset.manifest()
+    if manifest is None or training.weights or manifest.channels != 3:
+        return ""
+    count = manifest.splits["train"].count
+    if count > MOST_IMAGES or min(manifest.width, manifest.height) < SMALLEST_SIDE:
+        return ""
+    offered = [item.title for item in networks([dataset.data_kind.name]).values() if item.pretrained]
+    if not offered:
+        return ""
+    return (
+        f"{count:,} images are few for training from scratch. Fine-tuning a network with ImageNet weights is usually "
+        f"far more accurate on photos, and faster. Available for {', '.join(offered)}."
+    )
 
 
 def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:

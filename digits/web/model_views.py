@@ -371,6 +371,9 @@ def preflight() -> tuple[Response, int]:
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)
+    result["suggestion"] = (
+        "" if "digits.pretrained(" in text else fine_tune_settings.suggestion(dataset, training)
+    )
     preflights.save(preview.folder, result, preview.state.warnings)
     return jsonify(
         ok=True,

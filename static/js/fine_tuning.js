@@ -35,7 +35,21 @@ export function startFineTuning(form, networks) {
     networks.fineTune(box.checked ? tuning : null);
     if (!box.checked) for (const name of early) form.elements[name].value = usual[name];
   });
+  // Pressed by the suggestion in the result of the check.
+  document.getElementById('use-fine-tune').addEventListener('click', () => {
+    choose(form.querySelector('[name="method"][value="standard"]'));
+    const fitting = (radio) => radio.dataset.pretrained && radio.closest('.choice').dataset.fits !== 'false';
+    if (!fitting(network())) choose([...form.querySelectorAll('[name="standard_networks"]')].find(fitting));
+    choose(radios.find(({ value }) => value === 'imagenet'));
+    box.focus();
+  });
   return { show };
+}
+
+function choose(radio) {
+  if (radio.checked) return;
+  radio.checked = true;
+  radio.dispatchEvent(new Event('change', { bubbles: true }));
 }
 
 /** Shows or hides a fieldset. Hidden fields are not sent. */
