@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Measured, Progressed
+from digits.core.events import EventLog, Measured, PhaseChanged, Progressed
 from digits.core.resume_point import ResumePoint
 from digits.kinds import kind_named
 from digits.worker import stopping
@@ -182,6 +182,9 @@ class Trainer:
 
     def _train_until(self, step: int) -> None:
         while self.step < step:
+            if self.step and self.step == self._setup.head_steps:
+                self._setup.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
+                log.info("Training all layers from here on")
             unprofiled = self._profiler.steps_until_next(self.step)
             count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
             if unprofiled is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import WeightsLoaded
+from digits.core.events import PhaseChanged, WeightsLoaded
 from digits.core.resume_point import resume_points
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -50,6 +50,8 @@ def test_the_head_is_trained_first_and_then_all_layers(train: Any, old: Path, in
     assert not np.array_equal(first["model/new/kernel"], second["model/new/kernel"])
     rates = outcome.values("train", "learning_rate")
     assert rates[0] == FINE_TUNE["head_rate"]
+    (change,) = outcome.of(PhaseChanged)
+    assert (change.step, change.epoch) == (8, 1)
     (loaded,) = outcome.of(WeightsLoaded)
     assert set(loaded.taken) == TRUNK | AVERAGES
 
