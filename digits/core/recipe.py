@@ -141,13 +141,13 @@ class FineTune(Struct, kw_only=True, frozen=True):
 
     For ``head_epochs``, only the head is trained: the variables that are not in the pretrained weights. All others
     are the trunk, which is then trained as well, at the learning rate times ``trunk_factor``. The learning-rate
-    schedule starts at the second phase; the rate of the head phase is ``head_rate``. In both phases, batch
+    schedule starts at the second phase; the rate of the head phase falls from ``head_rate`` along a cosine. In both phases, batch
     normalization in the trunk uses its moving averages, which do not change.
     """
 
-    head_epochs: Annotated[float, Meta(ge=0, le=MAX_EPOCHS)] = 4.0
-    head_rate: NonNegative = 0.001
-    trunk_factor: Fraction = 1.0
+    head_epochs: Annotated[float, Meta(ge=0, le=MAX_EPOCHS)] = 2.0
+    head_rate: NonNegative = 0.003
+    trunk_factor: Fraction = 0.1
 
 
 class CheckDataset(Recipe, tag="check-dataset"):

@@ -171,8 +171,8 @@ class LearningRate:
 
 
 class TwoPhaseRate:
-    """The learning rate of a fine-tuning: ``head_rate`` for ``head_steps`` steps, then that of ``rest``, from its
-    first step on.
+    """The learning rate of a fine-tuning: from ``head_rate`` along half a cosine to 0 in ``head_steps`` steps, then that
+    of ``rest``, from its first step on.
     """
 
     def __init__(self, head_rate: float, head_steps: int, rest: LearningRate) -> None:
@@ -180,7 +180,9 @@ class TwoPhaseRate:
 
     def at(self, step: float) -> float:
         """The rate at ``step``, counted from 0."""
-        return self._head_rate if step < self._head_steps else self._rest.at(step - self._head_steps)
+        if step < self._head_steps:
+            return _half_cosine(self._head_rate, 0.0, step / self._head_steps)
+        return self._rest.at(step - self._head_steps)
 
 
 def from_settings(policy: str, **settings: Any) -> AnySchedule:
