@@ -12,6 +12,9 @@ from digits.kinds.jobs import DatasetJob
 from digits.web.model_form import ModelForm
 from digits.web.standard_networks import Network, default_network, every_network
 
+# Random crops shift images by at most one of this many parts of their shorter side.
+PADDED_PARTS = 8
+
 
 def network_for(dataset: DatasetJob) -> Network | None:
     """Return the default network for ``dataset``, which may be unfinished; None if its kind has no networks."""
@@ -27,13 +30,16 @@ def settings_of(network: Network) -> dict[str, str]:
 
 
 def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
-    """Return the settings of ``network``, without a crop size unless the images of ``dataset`` are larger.
+    """Return the settings of ``network`` that suit the size of the images of ``dataset``.
 
-    ``static/js/network_list.js`` implements the same rule.
+    The crop size is dropped unless the images are larger, and the padding for random crops if it exceeds an eighth of
+    their shorter side. ``static/js/network_list.js`` implements the same rules.
     """
-    settings = settings_of(network)
-    if settings["crop_size"] and int(settings["crop_size"]) >= smaller_side(dataset):
+    settings, side = settings_of(network), smaller_side(dataset)
+    if settings["crop_size"] and int(settings["crop_size"]) >= side:
         settings["crop_size"] = ""
+    if int(settings["aug_pad_crop"]) * PADDED_PARTS > side:
+        settings["aug_pad_crop"] = "0"
     return settings
 
 

@@ -29,6 +29,7 @@ from digits.data.manifest import (
     Manifest,
     health_statistics_file,
 )
+from digits.data.record_classes import classes_path, select_containing
 from digits.data.record_index import IndexCache
 from digits.data.record_names import find_names, names_path
 from digits.kinds.views import Views
@@ -133,13 +134,14 @@ class Range:
 class RecordQuery:
     """Records of a ``split`` or of `ALL`, with all filters applied.
 
-    They are selected by the ``text`` in their file name, by the group ``label``, by the id of a health ``finding``, and
-    by ``ranges``.
+    They are selected by the ``text`` in their file name, by the group ``label``, by a class that they ``contain``, by
+    the id of a health ``finding``, and by ``ranges``. The number of classes stands for records that contain none.
     """
 
     split: str = ALL
     text: str = ""
     label: int | None = None
+    contain: int | None = None
     finding: str = ""
     ranges: tuple[Range, ...] = ()
 
@@ -161,17 +163,30 @@ class RecordQuery:
         if label is not None and not 0 <= label < len(manifest.groups):
             last = len(manifest.groups) - 1
             raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
-        return cls(split, text, label, finding, ranges)
+        contain = arguments.get("contain", type=int)
+        if contain is not None and not manifest.lists_classes:
+            raise NotFound(
+                f"The classes that each {views.record} of this dataset contains are not searchable.",
+                "Filter by “label” instead, or create a new version of the dataset.",
+            )
+        if contain is not None and not 0 <= contain < len(manifest.contained):
+            last = len(manifest.contained) - 1
+            raise NotFound(
+                f"This dataset has no class {contain}: its classes are 0 to {last - 1}, and {last} is none."
+            )
+        return cls(split, text, label, contain, finding, ranges)
 
     def arguments(self) -> dict[str, str]:
         """Return the URL arguments of this query."""
-        given = {"db": self.split, "q": self.text, "label": "" if self.label is None else str(self.label)}
+        given = {"db": self.split, "q": self.text}
+        given |= {name: "" if value is None else str(value) for name, value in self._groups.items()}
         given |= {"finding": self.finding} | {item.name: item.text for item in self.ranges}
         return {name: value for name, value in given.items() if value}
 
     def without(self, name: str) -> Self:
         """Return the query without the filter whose argument is ``name``."""
-        defaults: dict[str, Any] = {"q": {"text": ""}, "label": {"label": None}, "finding": {"finding": ""}}
+        defaults: dict[str, Any] = {"q": {"text": ""}, "finding": {"finding": ""}}
+        defaults |= {group: {group: None} for group in self._groups}
         kept = tuple(item for item in self.ranges if item.name != name)
         return replace(self, **defaults.get(name, {"ranges": kept}))
 
@@ -183,7 +198,11 @@ class RecordQuery:
     @property
     def has_search(self) -> bool:
         """Whether any filter applies, besides the split and the label."""
-        return bool(self.text or self.finding or self.ranges)
+        return bool(self.text or self.finding or self.ranges) or self.contain is not None
+
+    @property
+    def _groups(self) -> dict[str, int | None]:
+        return {"label": self.label, "contain": self.contain}
 
 
 class Place(NamedTuple):
@@ -314,14 +333,20 @@ class RecordSearch:
                 mask &= item.select(rows)
         if query.label is not None:
             mask &= self._indexes.get(folder, split).groups == query.label
+        if query.contain is not None:
+            index = self._indexes.get(folder, split)
+            mask &= select_containing(folder, index, query.contain, len(manifest.target.names))
         return mask
 
 
 def _files(folder: Path, manifest: Manifest, query: RecordQuery) -> list[Path]:
     """Return the files that decide which records match."""
     files = [folder / FILE_NAME]
+    shards = [folder / shard for split in manifest.splits.values() for shard in split.shards]
     if query.text:
-        files += [names_path(folder / shard) for split in manifest.splits.values() for shard in split.shards]
+        files += map(names_path, shards)
+    if query.contain is not None:
+        files += map(classes_path, shards)
     if query.ranges:
         files += [folder / health_statistics_file(name) for name in manifest.splits]
     if query.finding == label_check.FINDING:

@@ -2,6 +2,9 @@
 
 import { startNetworkSettings } from './network_settings.js';
 
+// Random crops shift images by at most one of this many parts of their shorter side.
+const PADDED_PARTS = 8;
+
 /**
   * Initializes the list in `form`. Returns functions. `fit` is to be called when the dataset or the method has
   * changed: it hides networks of other kinds, and chooses the one that fits the dataset unless the user has chosen one.
@@ -25,10 +28,13 @@ export function startNetworkList(form, datasets) {
     chooseFitting();
   });
 
-  /** Returns the settings of a network, without a crop size unless the images are larger. */
+  /** Returns the settings of a network that suit the size of the images, by the rules of `settings_on` on the server. */
   function settingsOf(radio) {
     const values = Object.fromEntries(JSON.parse(radio.dataset.settings));
-    return Number(values.crop_size) >= (dataset()?.side ?? Infinity) ? { ...values, crop_size: '' } : values;
+    const side = dataset()?.side ?? Infinity;
+    if (Number(values.crop_size) >= side) values.crop_size = '';
+    if (values.aug_pad_crop * PADDED_PARTS > side) values.aug_pad_crop = '0';
+    return values;
   }
 
   const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
