@@ -52,6 +52,14 @@ class RecordFiles:
     classes: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
 
+    def names_of(self, feature: str) -> dict[int, str]:
+        """Return the names of the numbers in a ``feature`` of a TFDS folder; empty if they are not known.
+
+        Raises UnusableSource if they cannot be read.
+        """
+        path = self.root / f"{feature.replace('/', '-')}.labels.txt"
+        return dict(enumerate(map(show, _text(path).splitlines()))) if path.is_file() else {}
+
     def describe(self) -> str:
         """Return a one-sentence description of the files."""
         splits = [f"{count_of(len(self.splits[name]), 'file')} for {name}" for name in self.splits]

@@ -18,9 +18,10 @@ Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl"]
 class BoxRecords(RecordSource, kw_only=True, frozen=True):
     """TFRecord files with an image and its objects each, as the Object Detection API of TensorFlow writes them.
 
-    ``box_features`` are the left, top, right and bottom edges of the objects, as fractions of the width and height;
-    ``class_feature`` contains their classes: texts, or numbers, whose names are in the label map ``labels``. Empty
-    features are detected.
+    ``box_features`` are the left, top, right and bottom edges of the objects, as fractions of the width and height. If
+    they are the same, this feature contains the top, left, bottom and right edge of each object, as in TensorFlow
+    Datasets. ``class_feature`` contains the classes: texts, or numbers, whose names are in the label map ``labels``.
+    Empty features are detected.
     """
 
     box_features: list[str] = field(default_factory=list)

@@ -32,6 +32,8 @@ EDGES = {
     "xmax_feature": ("xmax", "x_max", "right", "x2"),
     "ymax_feature": ("ymax", "y_max", "bottom", "y2"),
 }
+# A feature with all edges of each object in the order of TensorFlow Datasets: top, left, bottom, right.
+JOINT_EDGES = ("bbox", "bboxes", "boxes")
 CLASS_NAMES = (
     "image/object/class/text",
     "image/object/class/label",
@@ -68,17 +70,24 @@ class BoxMapping:
         self._class = need_feature(
             first, source.class_feature, guessed["class_feature"], "the class of objects"
         )
-        self._names = read_label_map(Path(source.labels)) if source.labels else {}
+        self._names = read_label_map(Path(source.labels)) if source.labels else files.names_of(self._class)
         self.classes = list(self._names.values())
         self.chosen = {"image_feature": self.image.name, "class_feature": self._class}
         self.chosen |= dict(zip(EDGES, self._edges, strict=True))
+        if self._has_joint_edges:
+            self.chosen = {**self.chosen, "edges": self._edges[0]}
+
+    @property
+    def _has_joint_edges(self) -> bool:
+        """Whether one feature contains all four edges, as in TensorFlow Datasets."""
+        return len(set(self._edges)) == 1
 
     def read(self, features: Features) -> tuple[Size | None, list[Box]]:
         """Return the width and height of the image of a record, None if it is unusable, and its objects.
 
         Raises ValueError with a message.
         """
-        edges = [self._numbers(features, name) for name in self._edges]
+        edges = self._read_edges(features)
         names = self._class_names(features)
         for name, values in zip(self._edges, edges, strict=True):
             if len(values) != len(names):
@@ -92,6 +101,20 @@ class BoxMapping:
             is_ignored = any(flags[place] for flags in ignored)
             boxes.append(Box(left, top, right, bottom, name, f"object {place}", True, is_ignored))
         return self._size(features), boxes
+
+    def _read_edges(self, features: Features) -> list[Sequence[float]]:
+        """Return the left, top, right and bottom edges of all objects."""
+        if not self._has_joint_edges:
+            return [self._numbers(features, name) for name in self._edges]
+        name = self._edges[0]
+        values = self._numbers(features, name)
+        if len(values) % len(EDGES):
+            raise ValueError(
+                f"“{show(name)}” has {count_of(len(values), 'value')}: "
+                "expected top, left, bottom and right of each object"
+            )
+        top, left, bottom, right = (values[place :: len(EDGES)] for place in range(len(EDGES)))
+        return [left, top, right, bottom]
 
     def _size(self, features: Features) -> Size | None:
         try:
@@ -134,6 +157,10 @@ def guess(source: BoxRecords, files: RecordFiles, first: Features) -> dict[str, 
     found = {"image_feature": files.image or guess_image(first)}
     for field, words in EDGES.items():
         found[field] = best_named([name for name in names if name.lower().endswith(words)], words)
+    if not found["xmin_feature"]:
+        floats = [name for name in names if values_of(first, name)[0] == FLOATS]
+        joint = best_named([name for name in floats if name.lower().endswith(JOINT_EDGES)], JOINT_EDGES)
+        found |= dict.fromkeys(EDGES, joint)
     folder = found["xmin_feature"].rpartition("/")[0].removesuffix("/bbox")
     beside = [name for name in names if name.startswith(folder) and last_word(name) in CLASS_NAMES]
     found["class_feature"] = best_named(

@@ -61,6 +61,30 @@ def test_objects_are_read_in_pixels(tmp_path: Path) -> None:
         plan(path, **numbers, labels=str(names))
 
 
+def test_boxes_of_tensorflow_datasets_are_read_with_their_classes(tmp_path: Path) -> None:
+    def scene(label: int, *boxes: float) -> bytes:
+        features = {"image": picture(), "objects__bbox": boxes, "objects__label": [label] * (len(boxes) // 4)}
+        return example(**{name: values for name, values in features.items() if values})
+
+    top_right, below = (0.0, 0.5, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0)
+    records = [scene(1, *top_right, *below), scene(0, *below), scene(0), *[scene(0, *below)] * 5]
+    path = write_records(tmp_path / "a.tfrecord", records)
+    assert plan(path).target.names == ["0", "1"]
+    (tmp_path / "objects-label.labels.txt").write_text("cat\ndog\n")
+    found = plan(path)
+    assert found.target.names == ["cat", "dog"]
+    assert found.splits["train"].targets[0].tolist() == [[4, 0, 8, 3, 1], [0, 3, 8, 6, 1]]
+    assert not len(found.splits["train"].targets[2])
+    odd = write_records(tmp_path / "b.tfrecord", [*records, scene(1, *top_right, 0.5)])
+    with pytest.raises(
+        UnusableSource, match="record 8: “objects/bbox” has 5 values: expected top, left, bottom"
+    ):
+        plan(odd)
+    pixels = write_records(tmp_path / "c.tfrecord", [*records, scene(1, 0.0, 0.0, 3.0, 8.0)])
+    with pytest.raises(UnusableSource, match="“objects/bbox” contains 3: edges are fractions"):
+        plan(pixels)
+
+
 def test_invalid_boxes_are_dropped_and_difficult_ones_ignored(tmp_path: Path) -> None:
     hard = scene((0, 0, 0.5, 0.5), (0, 0, 1, 1), image__object__difficult=[1, 0])
     reversed_box = scene((0.5, 0, 0.25, 0.5), (0, 0, 0.5, 0.5))
