@@ -36,6 +36,7 @@ Strategy = Literal["mirrored", "central"]
 Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
+Split = Literal["train", "val", "test"]
 Encoding = Literal["png", "jpg", "none"]
 # Ways to change images before they reach the network; ``hsv`` is the shift of hue, saturation and value.
 Transformation = Literal[
@@ -267,6 +268,23 @@ class Export(Recipe, tag="export"):
     target: str
 
 
+class Evaluate(Recipe, tag="evaluate"):
+    """Compare the predictions of the trained model in folder ``model`` with the targets of the records of a ``split``.
+
+    ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
+    dataset of the training, and ``dataset`` that of the records. The result goes to the folder ``name``; see
+    `digits.core.evaluation`.
+    """
+
+    model: str
+    snapshot: str
+    epoch: NonNegative
+    trained_on: str
+    dataset: str
+    split: Split
+    name: FileName
+
+
 class ServeInference(Recipe, tag="serve-inference"):
     """Answer inference requests for the trained model in folder ``model``.
 
@@ -309,6 +327,7 @@ def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
         Visualize,
         PreviewAugmentation,
         Export,
+        Evaluate,
         ServeInference,
     )
     schemas, components = msgspec.json.schema_components(known)

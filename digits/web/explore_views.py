@@ -279,10 +279,23 @@ def _filters(found: Explored, group: str, manifest: Manifest) -> list[tuple[str,
         filters.append(("label", f"{group.capitalize()} “{manifest.groups[query.label]}”"))
     if query.contain is not None:
         filters.append(("contain", f"Contains “{manifest.contained[query.contain]}”"))
+    if query.evaluation:
+        filters += _evaluation_filters(query, manifest)
     if query.finding:
         finding = found.checked.finding(query.finding)
         filters.append(("finding", finding.title if finding else query.finding))
     return filters + [(item.name, item.words) for item in query.ranges]
+
+
+def _evaluation_filters(query: RecordQuery, manifest: Manifest) -> list[tuple[str, str]]:
+    model_id, _, name = query.evaluation.partition("/")
+    model = services().store.find(model_id)
+    filters = [("evaluation", f"Sorted by error of “{model.name if model else name}”")]
+    if query.wrong:
+        filters.append(("wrong", "Wrong predictions"))
+    if query.predicted is not None:
+        filters.append(("predicted", f"Predicted “{manifest.target.names[query.predicted]}”"))
+    return filters
 
 
 def _has_names(job: DatasetJob, manifest: Manifest) -> bool:
