@@ -3,7 +3,7 @@
 #
 # Designed for images of any size from 16x16. Targets are masks, [N, H, W]: the number of each pixel's class,
 # or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
-# To train without a GPU, it processes images larger than 80 pixels at a lower resolution: see LARGEST.
+# To train without a GPU, it processes images larger than 80 pixels at a lower resolution; on a GPU, increase LARGEST.
 # Recommended settings: Adam, learning rate 0.002 with cosine decay, batch size 8, 30 epochs, per-channel mean, random
 # horizontal flips and contrast.
 #
