@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import url_for
 
-from digits.core import evaluation as evaluations
-from digits.core.evaluation import Evaluation
 from digits.core.model_job import ModelJob, epoch_label
+from digits.data import evaluation as evaluations
+from digits.data.evaluation import Evaluation
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers

@@ -11,13 +11,13 @@ from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from numpy.typing import NDArray
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import evaluation as evaluations
 from digits.core.errors import BadRequest, NotFound, NotReady
-from digits.core.evaluation import Evaluation
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Split
 from digits.core.status import Status
+from digits.data import evaluation as evaluations
+from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob

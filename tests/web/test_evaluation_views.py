@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core import evaluation as evaluations
 from digits.core.model_job import ModelJob
+from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
