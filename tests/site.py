@@ -46,6 +46,7 @@ def site_settings(folder: Path, **changes: Any) -> Settings:
         "logfile_filename": folder / "digits.log",
         "standby": False,
         "health_checks": False,
+        "evaluations": False,
     }
     return Settings(**(values | changes))
 

@@ -36,6 +36,7 @@ Strategy = Literal["mirrored", "central"]
 Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
+Split = Literal["train", "val", "test"]
 Encoding = Literal["png", "jpg", "none"]
 # Ways to change images before they reach the network; ``hsv`` is the shift of hue, saturation and value.
 Transformation = Literal[
@@ -141,8 +142,8 @@ class FineTune(Struct, kw_only=True, frozen=True):
 
     For ``head_epochs``, only the head is trained: the variables that are not in the pretrained weights. All others
     are the trunk, which is then trained as well, at the learning rate times ``trunk_factor``. The learning-rate
-    schedule starts at the second phase; the rate of the head phase falls from ``head_rate`` along a cosine. In both phases, batch
-    normalization in the trunk uses its moving averages, which do not change.
+    schedule starts at the second phase; the rate of the head phase falls from ``head_rate`` along a cosine. In both
+    phases, batch normalization in the trunk uses its moving averages, which do not change.
     """
 
     head_epochs: Annotated[float, Meta(ge=0, le=MAX_EPOCHS)] = 2.0
@@ -286,6 +287,23 @@ class Export(Recipe, tag="export"):
     target: str
 
 
+class Evaluate(Recipe, tag="evaluate"):
+    """Compare the predictions of the trained model in folder ``model`` with the targets of the records of a ``split``.
+
+    ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
+    dataset of the training, and ``dataset`` that of the records. The result goes to the folder ``name``; see
+    `digits.data.evaluation`.
+    """
+
+    model: str
+    snapshot: str
+    epoch: NonNegative
+    trained_on: str
+    dataset: str
+    split: Split
+    name: FileName
+
+
 class ServeInference(Recipe, tag="serve-inference"):
     """Answer inference requests for the trained model in folder ``model``.
 
@@ -328,6 +346,7 @@ def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
         Visualize,
         PreviewAugmentation,
         Export,
+        Evaluate,
         ServeInference,
     )
     schemas, components = msgspec.json.schema_components(known)

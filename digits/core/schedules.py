@@ -171,8 +171,8 @@ class LearningRate:
 
 
 class TwoPhaseRate:
-    """The learning rate of a fine-tuning: from ``head_rate`` along half a cosine to 0 in ``head_steps`` steps, then that
-    of ``rest``, from its first step on.
+    """The learning rate of a fine-tuning: from ``head_rate`` along half a cosine to 0 in ``head_steps`` steps, then
+    that of ``rest``, from its first step on.
     """
 
     def __init__(self, head_rate: float, head_steps: int, rest: LearningRate) -> None:

@@ -328,6 +328,13 @@ class Settings:
         "be started on the page of a dataset.",
         shown="on",
     )
+    evaluations: bool = _setting(
+        _flag,
+        lambda: True,
+        "Evaluate each model on its validation images in the background once its training is done. An evaluation can "
+        "always be started on the page of a model.",
+        shown="on",
+    )
     pass_env: tuple[str, ...] = _setting(
         _variables,
         lambda: (),

@@ -42,11 +42,13 @@ ShardName = Annotated[str, Meta(pattern=r"^(?a:(train|val|test)-\d+-of-\d+\.tfre
 class Split(Struct, kw_only=True):
     """The records of one split. ``counts[i]`` records belong to group i; ``shards`` are file names.
 
-    ``hashes`` are the SHA-256 hashes of the shards.
+    ``class_counts[i]`` records contain class i, and the last of these numbers is that of the records that contain no
+    class; empty if a record has one class. ``hashes`` are the SHA-256 hashes of the shards.
     """
 
     count: Count
     counts: list[Count] = field(default_factory=list)
+    class_counts: list[Count] = field(default_factory=list)
     bytes: Count
     shards: list[ShardName]
     hashes: list[Sha256] = field(default_factory=list)
@@ -84,6 +86,10 @@ class Manifest(Struct, kw_only=True):
                 raise ValueError(f"unknown split {name!r}")
             if len(split.counts) != len(self.groups) or (split.counts and sum(split.counts) != split.count):
                 raise ValueError(f"the counts of the split {name} do not match its groups and records")
+            if split.class_counts and (
+                not self.target.lists_classes or len(split.class_counts) != len(self.target.names) + 1
+            ):
+                raise ValueError(f"the counts of the split {name} do not match the classes")
         if len(self.mean_pixel) != self.channels:
             raise ValueError("mean_pixel does not have a value for each channel")
 
@@ -91,6 +97,17 @@ class Manifest(Struct, kw_only=True):
     def shape(self) -> tuple[int, int, int]:
         """The shape of every image: height, width, channels."""
         return self.height, self.width, self.channels
+
+    @property
+    def contained(self) -> list[str]:
+        """The names for the ``class_counts`` of the splits: those of the classes, and one for records without any."""
+        names = self.target.names
+        return [*names, next((group for group in self.groups if group not in names), "none")]
+
+    @property
+    def lists_classes(self) -> bool:
+        """Whether the classes that each record contains are known; see `digits.data.record_classes`."""
+        return any(split.class_counts for split in self.splits.values())
 
     @property
     def content_hash(self) -> str:
@@ -124,7 +141,7 @@ def remove_products(job_folder: Path) -> None:
         remove_partial_writes(job_folder / name)
     shutil.rmtree(job_folder / COPIES_FOLDER, ignore_errors=True)
     for split in SPLITS:
-        for ending in ("tfrecord", "index", "names"):
+        for ending in ("tfrecord", "index", "names", "classes"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):
                 path.unlink(missing_ok=True)
             for path in job_folder.glob(f".{split}-*-of-*.{ending}.tmp"):

@@ -17,8 +17,9 @@ from typing import Any
 
 from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import SPLITS
-from digits.data.record_index import INDEX_ENDING, index_path
-from digits.data.record_names import NAMES_ENDING, names_path
+from digits.data.record_classes import CLASSES_ENDING
+from digits.data.record_index import INDEX_ENDING
+from digits.data.record_names import NAMES_ENDING
 from digits.data.sources import UnusableSource, count_of, listed, show
 
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
@@ -50,6 +51,14 @@ class RecordFiles:
     label: str = ""
     classes: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+
+    def names_of(self, feature: str) -> dict[int, str]:
+        """Return the names of the numbers in a ``feature`` of a TFDS folder; empty if they are not known.
+
+        Raises UnusableSource if they cannot be read.
+        """
+        path = self.root / f"{feature.replace('/', '-')}.labels.txt"
+        return dict(enumerate(map(show, _text(path).splitlines()))) if path.is_file() else {}
 
     def describe(self) -> str:
         """Return a one-sentence description of the files."""
@@ -146,12 +155,13 @@ def _records_in(folder: Path) -> list[Path]:
 def _files_in(folder: Path) -> list[Path]:
     """Return the files of a folder, sorted.
 
-    Without hidden ones, links that lead outside of it, and the indexes and names beside the files of DIGITS.
+    Without hidden ones, links that lead outside of it, and the files that DIGITS writes beside its shards.
     """
     root = os.path.realpath(folder)
     paths = _entries(folder)
-    shards = [Path(path) for path in paths if not path.endswith((INDEX_ENDING, NAMES_ENDING))]
-    beside = {str(path) for shard in shards for path in (index_path(shard), names_path(shard))}
+    endings = (INDEX_ENDING, NAMES_ENDING, CLASSES_ENDING)
+    shards = [Path(path) for path in paths if not path.endswith(endings)]
+    beside = {str(shard.with_suffix(ending)) for shard in shards for ending in endings}
     return [
         Path(path)
         for path in paths

@@ -5,6 +5,7 @@ A shard is a sequence of frames in the TFRecord format: the payload's length
 Each shard has an index, an array of `INDEX_DTYPE`, so that reading record n is one
 read and the records of a group (a class, for instance) are found without opening the shard. The names
 of its sources are in another file beside it, so that searching does not open it either; see `digits.data.record_names`.
+If records can contain several classes, so are these; see `digits.data.record_classes`.
 
 A payload is an Example with these features:
 
@@ -40,6 +41,7 @@ from numpy.typing import NDArray
 from digits.core.files import sync_file
 from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import Split
+from digits.data.record_classes import classes_path, pack_classes
 from digits.data.record_index import (
     CHECKSUM_BYTES,
     HEADER_BYTES,
@@ -354,26 +356,36 @@ def temporary_path(path: Path) -> Path:
 
 
 class ShardWriter:
-    """Writes one shard, its index and the names of its sources; all appear under their names at `close`.
+    """Writes one shard, its index, the names of its sources and, if it ``lists_classes``, those of each record.
 
-    As a context manager, it closes at the end of the block, and removes its files if the block raises.
+    All files appear under their names at `close`. As a context manager, it closes at the end of the block, and removes
+    its files if the block raises.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lists_classes: bool = False) -> None:
         self.path = path
         self._entries: list[tuple[int, int, int]] = []
         self._names: list[bytes] = []
+        self._classes: list[NDArray[np.int64]] | None = [] if lists_classes else None
         self._offset = 0
         self._hash = hashlib.sha256()
         self._file: BinaryIO = open(temporary_path(path), "wb", buffering=1 << 20)  # noqa: SIM115 - close() closes it
 
-    def add(self, payload: bytes, group: int = -1, source: bytes = b"") -> None:
-        """Append an Example of the group with index ``group``, and the name of its ``source``."""
+    def add(
+        self,
+        payload: bytes,
+        group: int = -1,
+        source: bytes = b"",
+        classes: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Append an Example of the group with index ``group``, the name of its ``source``, and its ``classes``."""
         frame = _frame(payload)
         self._file.write(frame)
         self._hash.update(frame)
         self._entries.append((self._offset + HEADER_BYTES, len(payload), group))
         self._names.append(source)
+        if self._classes is not None and classes is not None:
+            self._classes.append(classes)
         self._offset += HEADER_BYTES + len(payload) + CHECKSUM_BYTES
 
     @property
@@ -388,12 +400,17 @@ class ShardWriter:
 
     def close(self) -> None:
         """Finish the files, make their contents durable, and rename them to their final names."""
-        index, names = index_path(self.path), names_path(self.path)
+        beside = {
+            index_path(self.path): np.array(self._entries, INDEX_DTYPE).tobytes(),
+            names_path(self.path): join_names(self._names),
+        }
+        if self._classes is not None:
+            beside[classes_path(self.path)] = pack_classes(self._classes)
         try:
             self._file.close()
-            temporary_path(index).write_bytes(np.array(self._entries, INDEX_DTYPE).tobytes())
-            temporary_path(names).write_bytes(join_names(self._names))
-            for path in (index, names, self.path):
+            for path, data in beside.items():
+                temporary_path(path).write_bytes(data)
+            for path in (*beside, self.path):
                 sync_file(temporary_path(path))
                 temporary_path(path).replace(path)
         except BaseException:
@@ -406,7 +423,7 @@ class ShardWriter:
             self._file.close()
         except OSError:
             pass  # unflushed data is discarded with the rest
-        for path in (self.path, index_path(self.path), names_path(self.path)):
+        for path in (self.path, index_path(self.path), names_path(self.path), classes_path(self.path)):
             temporary_path(path).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

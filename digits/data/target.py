@@ -70,6 +70,21 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
         return len(self.names)
 
     @property
+    def lists_classes(self) -> bool:
+        """Whether a record can contain several classes: labels, the classes of pixels, or those of objects."""
+        return self.multi_hot or self.spatial in ("mask", "boxes")
+
+    def contained(self, value: Any) -> NDArray[np.int64]:
+        """Return the classes that a target contains, int64 in ascending order, if it `lists_classes`."""
+        if self.multi_hot:
+            return np.flatnonzero(value)
+        found = value.ravel() if self.spatial == "mask" else value.reshape(-1, 5)[:, 4]
+        present: NDArray[np.int64] = np.unique(found[(found >= 0) & (found < len(self.names))]).astype(
+            np.int64
+        )
+        return present
+
+    @property
     def labels(self) -> list[str]:
         """The names of the classes; empty for other targets."""
         return self.names if self.classes else []

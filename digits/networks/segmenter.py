@@ -4,10 +4,11 @@
 # Designed for photos of 128x128 to 512x512; at least 32x32. 4,540,866 parameters for 2 classes, 25,488 of them moving
 # averages. Trains from scratch, too, but learns faster from trained weights of the encoder: choose a model of the
 # network MobileNetV3 as the previous one, or enter a file of Keras' weights of MobileNetV3Large as pretrained weights.
-# Recommended settings: Adam, learning rate 0.001 with cosine decay, batch size 8, 40 epochs, no mean subtraction
-# (the network normalizes its input).
+# Recommended settings: Adam, learning rate 0.001 with cosine decay, batch size 8, 25 epochs, no mean subtraction
+# (the network normalizes its input), random horizontal flips and contrast.
 #
-# settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=8 train_epochs=40 use_mean=none
+# settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=8 train_epochs=25 use_mean=none
+# settings: aug_flip=fliplr aug_contrast=0.2
 # kinds: image-segmentation
 # pretrained: mobilenetv3
 

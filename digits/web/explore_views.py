@@ -18,6 +18,7 @@ from digits.core.files import UnreadableFile
 from digits.data.drawing import legend
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
+from digits.data.record_names import names_path
 from digits.data.records import Record, SplitReader
 from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
@@ -110,7 +111,9 @@ def show(kind: Kind) -> str:
         arguments = {"job_id": job.id, **query.arguments(), "page": number - 1, "size": page.size}
         return f"{base}?{urlencode(arguments)}"
 
-    counts = None if query.has_search else _group_counts(manifest, query.split)
+    lists_classes = manifest.lists_classes
+    names = manifest.contained if lists_classes else manifest.groups
+    counts = None if query.without("contain").has_search else _group_counts(manifest, query.split)
     totals = {name: content.count for name, content in manifest.splits.items()}
     return render_in_turns(
         "explore.html",
@@ -121,10 +124,16 @@ def show(kind: Kind) -> str:
         query=query,
         titles=SPLIT_TITLES,
         splits=_split_counts(found, manifest),
-        options=group_options(tuple(manifest.groups), tuple(counts) if counts else None, query.label),
-        group_total=sum(counts) if counts else None,
+        group_field="contain" if lists_classes else "label",
+        group_word="contains" if lists_classes else views.group,
+        options=group_options(
+            tuple(names), tuple(counts) if counts else None, query.contain if lists_classes else query.label
+        ),
+        has_counts=counts is not None,
         split_total=totals.get(query.split, sum(totals.values())),
-        labels=manifest.groups,
+        is_searchable=_has_names(job, manifest),
+        labels=names,
+        groups=manifest.groups,
         has_classes=manifest.target.classes,
         finding=found.checked.finding(query.finding),
         findings=found.checked.findings,
@@ -188,7 +197,9 @@ def _explore(job: DatasetJob, manifest: Manifest) -> Explored:
         return in_thread(_find, job, manifest, query, (number, size), images, search, indexes)
     except UnreadableFile as error:
         hint = str(error)
-        if query.ranges and not services().record_search.checked(job.folder, manifest).measures:
+        if query.text and not _has_names(job, manifest):
+            hint = "The file names of this dataset are not searchable. Create a new version to search them."
+        elif query.ranges and not services().record_search.checked(job.folder, manifest).measures:
             hint = "Their sizes and brightness are known after the health check of the dataset."
         raise NotFound("The records cannot be read.", hint) from error
 
@@ -251,8 +262,12 @@ def _split_counts(found: Explored, manifest: Manifest) -> dict[str, int]:
 
 
 def _group_counts(manifest: Manifest, split: str) -> list[int]:
-    """Return the number of records of each group in a split, or in all."""
-    chosen = [content.counts for name, content in manifest.splits.items() if split in (ALL, name)]
+    """Return the number of records of each group in a split, or in all; of those that contain each class, if known."""
+    chosen = [
+        content.class_counts or content.counts
+        for name, content in manifest.splits.items()
+        if split in (ALL, name)
+    ]
     return [sum(counts) for counts in zip(*chosen, strict=True)]
 
 
@@ -262,10 +277,34 @@ def _filters(found: Explored, group: str, manifest: Manifest) -> list[tuple[str,
     filters = [("q", f"Name contains “{query.text}”")] if query.text else []
     if query.label is not None:
         filters.append(("label", f"{group.capitalize()} “{manifest.groups[query.label]}”"))
+    if query.contain is not None:
+        filters.append(("contain", f"Contains “{manifest.contained[query.contain]}”"))
+    if query.evaluation:
+        filters += _evaluation_filters(query, manifest)
     if query.finding:
         finding = found.checked.finding(query.finding)
         filters.append(("finding", finding.title if finding else query.finding))
     return filters + [(item.name, item.words) for item in query.ranges]
+
+
+def _evaluation_filters(query: RecordQuery, manifest: Manifest) -> list[tuple[str, str]]:
+    model_id, _, name = query.evaluation.partition("/")
+    model = services().store.find(model_id)
+    filters = [("evaluation", f"Sorted by error of “{model.name if model else name}”")]
+    if query.wrong:
+        filters.append(("wrong", "Wrong predictions"))
+    if query.predicted is not None:
+        filters.append(("predicted", f"Predicted “{manifest.target.names[query.predicted]}”"))
+    return filters
+
+
+def _has_names(job: DatasetJob, manifest: Manifest) -> bool:
+    """Return whether the file names of the dataset can be searched; those of older datasets cannot."""
+    return all(
+        names_path(job.folder / shard).is_file()
+        for split in manifest.splits.values()
+        for shard in split.shards[:1]
+    )
 
 
 def group_options(names: tuple[str, ...], counts: tuple[int, ...] | None, chosen: int | None) -> Markup:

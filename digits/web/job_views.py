@@ -181,6 +181,7 @@ def _delete(job: Job) -> None:
     check_owner(job)
     services().inference.stop(job.id)
     services().health_checks.stop(job.id)
+    services().evaluations.stop(job.id)
     services().tensorboards.stop(job.id)
     services().scheduler.remove(job)
 

@@ -23,11 +23,11 @@ TASK = "task update"
 Message = tuple[str, str, dict[str, Any]]
 
 
-def health(job: Job, state: TaskState | None, failure: Failure | None) -> Message:
-    """Return the message about the health check of a dataset, which has ended if there is no ``state``."""
-    body = {"update": "health", "job_id": job.id, "state": "failed" if failure else "done"}
+def background(update: str, job: Job, state: TaskState | None, failure: Failure | None) -> Message:
+    """Return the message ``update`` about a background task, which has ended if there is no ``state``."""
+    body = {"update": update, "job_id": job.id, "state": "failed" if failure else "done"}
     if state is not None:
-        body = {**body, **_progress(state, []), "update": "health", "state": "running"}
+        body = {**body, **_progress(state, []), "update": update, "state": "running"}
     return (job.id, TASK, body)
 
 

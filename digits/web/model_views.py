@@ -43,7 +43,7 @@ from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
-from digits.web import fine_tune_settings, network_lint, network_settings, serializers
+from digits.web import evaluation_panel, fine_tune_settings, network_lint, network_settings, serializers
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
@@ -168,6 +168,7 @@ def show(job_id: str) -> str:
         prediction_views=[view for view in prediction_views() if kind.name in view.kinds],
         model=serializers.model(job),
         cursor=state.cursor,
+        evaluation=evaluation_panel.panel(job),
     )
 
 

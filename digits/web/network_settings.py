@@ -8,9 +8,15 @@ from functools import cache
 from werkzeug.datastructures import MultiDict
 from wtforms import Field
 
+from digits.core.recipe import Transformation
 from digits.kinds.jobs import DatasetJob
+from digits.web.kind_routes import views_of
 from digits.web.model_form import ModelForm
+from digits.web.model_form_fields import TRANSFORMATION_FIELDS
 from digits.web.standard_networks import Network, default_network, every_network
+
+# Random crops shift images by at most one of this many parts of their shorter side.
+PADDED_PARTS = 8
 
 
 def network_for(dataset: DatasetJob) -> Network | None:
@@ -27,14 +33,30 @@ def settings_of(network: Network) -> dict[str, str]:
 
 
 def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
-    """Return the settings of ``network``, without a crop size unless the images of ``dataset`` are larger.
+    """Return the settings of ``network`` that suit the kind of ``dataset`` and the size of its images.
 
-    ``static/js/network_list.js`` implements the same rule.
+    Transformations that the kind does not offer are turned off. The crop size is dropped unless the images are larger,
+    and the padding for random crops if it exceeds an eighth of their shorter side. ``static/js/network_list.js``
+    implements the same rules.
     """
-    settings = settings_of(network)
-    if settings["crop_size"] and int(settings["crop_size"]) >= smaller_side(dataset):
+    settings, side = settings_of(network), smaller_side(dataset)
+    settings |= without_transformations(settings, views_of(dataset.data_kind).transformations)
+    if settings["crop_size"] and int(settings["crop_size"]) >= side:
         settings["crop_size"] = ""
+    if int(settings["aug_pad_crop"]) * PADDED_PARTS > side:
+        settings["aug_pad_crop"] = "0"
     return settings
+
+
+def without_transformations(
+    settings: Mapping[str, str], offered: Collection[Transformation]
+) -> dict[str, str]:
+    """Return the value that turns each transformation in ``settings`` off that is not ``offered``, by field."""
+    return {
+        field: "none" if name == "mean" else default_settings()[field]
+        for name, field in TRANSFORMATION_FIELDS.items()
+        if field in settings and name not in offered
+    }
 
 
 def smaller_side(dataset: DatasetJob) -> int:

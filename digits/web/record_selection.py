@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import MissingFile, UnreadableFile
-from digits.data import health, label_check
+from digits.core.job import ID
+from digits.data import evaluation, health, label_check
 from digits.data.file_cache import FileCache
 from digits.data.health import Finding
 from digits.data.label_errors import LABEL_ERROR_DTYPE
@@ -29,6 +31,7 @@ from digits.data.manifest import (
     Manifest,
     health_statistics_file,
 )
+from digits.data.record_classes import classes_path, select_containing
 from digits.data.record_index import IndexCache
 from digits.data.record_names import find_names, names_path
 from digits.kinds.views import Views
@@ -39,6 +42,7 @@ MAX_TEXT = 200
 # About 16 MB.
 CACHED_MATCHES = 4_000_000
 CACHED_CHECKS = 100
+_EVALUATION = re.compile(rf"(?a:{ID})/(?a:[\w-][\w.-]{{0,200}})\Z")
 
 
 @dataclass(frozen=True)
@@ -133,15 +137,22 @@ class Range:
 class RecordQuery:
     """Records of a ``split`` or of `ALL`, with all filters applied.
 
-    They are selected by the ``text`` in their file name, by the group ``label``, by the id of a health ``finding``, and
-    by ``ranges``.
+    They are selected by the ``text`` in their file name, by the group ``label``, by a class that they ``contain``, by
+    the id of a health ``finding``, and by ``ranges``. The number of classes stands for records that contain none.
+
+    An ``evaluation``, the id of a model and the name of one of its evaluations with a slash between them, sorts the
+    records by their errors, the worst first. It can select those that are ``predicted`` as a class, or ``wrong``.
     """
 
     split: str = ALL
     text: str = ""
     label: int | None = None
+    contain: int | None = None
     finding: str = ""
     ranges: tuple[Range, ...] = ()
+    evaluation: str = ""
+    predicted: int | None = None
+    wrong: bool = False
 
     @classmethod
     def parse(cls, arguments: MultiDict[str, str], manifest: Manifest, views: Views[Any]) -> Self:
@@ -150,7 +161,8 @@ class RecordQuery:
         finding = arguments.get("finding", "")
         found = (Range.parse(name, arguments.getlist(name)) for name in MEASURES if name in arguments)
         ranges = tuple(item for item in found if item is not None)
-        asked = arguments.get("db", ALL if text or finding or ranges else "train")
+        evaluated = arguments.get("evaluation", "")
+        asked = arguments.get("db", ALL if text or finding or ranges or evaluated else "train")
         # DIGITS calls a split train_db.
         split = next((name for name in manifest.splits if name in asked), None)
         if asked == ALL:
@@ -161,17 +173,40 @@ class RecordQuery:
         if label is not None and not 0 <= label < len(manifest.groups):
             last = len(manifest.groups) - 1
             raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
-        return cls(split, text, label, finding, ranges)
+        contain = arguments.get("contain", type=int)
+        if contain is not None and not manifest.lists_classes:
+            raise NotFound(
+                f"The classes that each {views.record} of this dataset contains are not searchable.",
+                "Filter by “label” instead, or create a new version of the dataset.",
+            )
+        if contain is not None and not 0 <= contain < len(manifest.contained):
+            last = len(manifest.contained) - 1
+            raise NotFound(
+                f"This dataset has no class {contain}: its classes are 0 to {last - 1}, and {last} is none."
+            )
+        if evaluated and not _EVALUATION.match(evaluated):
+            raise NotFound(f"There is no evaluation called “{evaluated[:MAX_TEXT]}”.")
+        predicted = arguments.get("predicted", type=int) if evaluated else None
+        if predicted is not None and not 0 <= predicted < len(manifest.target.labels):
+            raise NotFound(f"This dataset has no class {predicted}.")
+        wrong = bool(evaluated) and arguments.get("wrong", "") in ("1", "y", "true")
+        return cls(split, text, label, contain, finding, ranges, evaluated, predicted, wrong)
 
     def arguments(self) -> dict[str, str]:
         """Return the URL arguments of this query."""
-        given = {"db": self.split, "q": self.text, "label": "" if self.label is None else str(self.label)}
+        given = {"db": self.split, "q": self.text}
+        given |= {name: "" if value is None else str(value) for name, value in self._groups.items()}
         given |= {"finding": self.finding} | {item.name: item.text for item in self.ranges}
+        given |= {"evaluation": self.evaluation, "wrong": "1" if self.wrong else ""}
+        given["predicted"] = "" if self.predicted is None else str(self.predicted)
         return {name: value for name, value in given.items() if value}
 
     def without(self, name: str) -> Self:
         """Return the query without the filter whose argument is ``name``."""
-        defaults: dict[str, Any] = {"q": {"text": ""}, "label": {"label": None}, "finding": {"finding": ""}}
+        defaults: dict[str, Any] = {"q": {"text": ""}, "finding": {"finding": ""}}
+        defaults |= {group: {group: None} for group in self._groups}
+        defaults |= {"predicted": {"predicted": None}, "wrong": {"wrong": False}}
+        defaults["evaluation"] = {"evaluation": "", "predicted": None, "wrong": False}
         kept = tuple(item for item in self.ranges if item.name != name)
         return replace(self, **defaults.get(name, {"ranges": kept}))
 
@@ -183,7 +218,11 @@ class RecordQuery:
     @property
     def has_search(self) -> bool:
         """Whether any filter applies, besides the split and the label."""
-        return bool(self.text or self.finding or self.ranges)
+        return bool(self.text or self.finding or self.ranges or self.evaluation) or self.contain is not None
+
+    @property
+    def _groups(self) -> dict[str, int | None]:
+        return {"label": self.label, "contain": self.contain}
 
 
 class Place(NamedTuple):
@@ -243,6 +282,46 @@ class FindingMatches(Matches):
         return Place(split, number, int(row["set"]) if self._has_sets else None)
 
 
+class EvaluatedMatches(Matches):
+    """The matching records of an evaluation of a ``split``, the worst first.
+
+    For classifiers, ``predicted`` and ``confidences`` are the most likely class of each record and its probability; -1
+    for records whose prediction is right.
+    """
+
+    def __init__(
+        self,
+        splits: Sequence[str],
+        split: str,
+        numbers: NDArray[Any],
+        predicted: NDArray[Any] | None,
+        confidences: NDArray[Any] | None,
+    ) -> None:
+        super().__init__({name: numbers if name == split else () for name in splits})
+        self._split, self._of_split = split, numbers
+        self._predicted, self._confidences = predicted, confidences
+
+    def places(self, split: str, start: int, stop: int) -> list[Place]:
+        if split not in (ALL, self._split):
+            return []
+        found = []
+        for place in range(max(0, start), min(stop, len(self._of_split))):
+            suggested = None if self._predicted is None else int(self._predicted[place])
+            confidence = 0.0 if self._confidences is None else float(self._confidences[place])
+            is_wrong = suggested is not None and suggested >= 0
+            number = int(self._of_split[place])
+            found.append(
+                Place(
+                    self._split,
+                    number,
+                    None,
+                    suggested if is_wrong else None,
+                    confidence if is_wrong else 0.0,
+                )
+            )
+        return found
+
+
 @dataclass(frozen=True)
 class Checked:
     """The result of the checks of a dataset: its ``findings`` without their records, and the known ``measures``."""
@@ -292,6 +371,8 @@ class RecordSearch:
 
     def _search(self, folder: Path, manifest: Manifest, query: RecordQuery) -> Matches:
         masks = {name: self._mask(folder, manifest, query, name) for name in manifest.splits}
+        if query.evaluation:
+            return _select_evaluated(folder, manifest, query, masks)
         if not query.finding:
             return Matches({name: np.flatnonzero(mask).astype(np.uint32) for name, mask in masks.items()})
         rows, has_sets = _load_finding(folder, manifest, query.finding)
@@ -314,21 +395,69 @@ class RecordSearch:
                 mask &= item.select(rows)
         if query.label is not None:
             mask &= self._indexes.get(folder, split).groups == query.label
+        if query.contain is not None:
+            index = self._indexes.get(folder, split)
+            mask &= select_containing(folder, index, query.contain, len(manifest.target.names))
         return mask
+
+
+def _select_evaluated(
+    folder: Path, manifest: Manifest, query: RecordQuery, masks: dict[str, NDArray[np.bool_]]
+) -> EvaluatedMatches:
+    """Return the records of the evaluation of ``query`` in ``masks``; raises NotFound and UnreadableFile."""
+    model, _, name = query.evaluation.partition("/")
+    result = evaluation.load(folder.parent / model, name)
+    if result.content_hash != manifest.content_hash:
+        raise NotFound("This evaluation is of other records.", "Evaluate the model again.")
+    mask = masks[result.split].copy()
+    if query.finding:
+        rows, _ = _load_finding(folder, manifest, query.finding)
+        members = rows["number"][rows["split"] == SPLITS.index(result.split)]
+        mask &= np.isin(np.arange(len(mask)), members)
+    errors = evaluation.load_array(folder.parent / model, name, evaluation.ERRORS_FILE)
+    likely = confidences = None
+    if manifest.target.classes:
+        predictions = evaluation.load_array(folder.parent / model, name, evaluation.PREDICTIONS_FILE)
+        targets = evaluation.load_array(folder.parent / model, name, evaluation.TARGETS_FILE)
+        likely, confidences = predictions.argmax(axis=1), predictions.max(axis=1)
+        if query.predicted is not None:
+            mask &= likely == query.predicted
+        if query.wrong:
+            mask &= likely != targets
+        likely = np.where(likely == targets, -1, likely)
+    order = np.argsort(-errors, kind="stable")  # NaN last
+    chosen = order[mask[order]]
+    return EvaluatedMatches(
+        list(manifest.splits),
+        result.split,
+        chosen,
+        None if likely is None else likely[chosen],
+        None if confidences is None else confidences[chosen],
+    )
 
 
 def _files(folder: Path, manifest: Manifest, query: RecordQuery) -> list[Path]:
     """Return the files that decide which records match."""
     files = [folder / FILE_NAME]
+    shards = [folder / shard for split in manifest.splits.values() for shard in split.shards]
     if query.text:
-        files += [names_path(folder / shard) for split in manifest.splits.values() for shard in split.shards]
+        files += map(names_path, shards)
+    if query.contain is not None:
+        files += map(classes_path, shards)
     if query.ranges:
         files += [folder / health_statistics_file(name) for name in manifest.splits]
+    if query.evaluation:
+        files.append(folder.parent / Path(*_evaluation_folder(query.evaluation)) / evaluation.FILE_NAME)
     if query.finding == label_check.FINDING:
         files += [folder / LABEL_CHECK_FILE, folder / LABEL_ERRORS_FILE]
     elif query.finding:
         files += [folder / HEALTH_FILE, folder / HEALTH_RECORDS_FILE]
     return files
+
+
+def _evaluation_folder(text: str) -> tuple[str, str, str]:
+    model, _, name = text.partition("/")
+    return model, evaluation.FOLDER, name
 
 
 def _load_finding(folder: Path, manifest: Manifest, finding_id: str) -> tuple[NDArray[Any], bool]:

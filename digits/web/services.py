@@ -11,19 +11,20 @@ from flask import current_app, request
 
 from digits.core.errors import OtherSite, Unavailable
 from digits.core.job import Job
+from digits.core.model_job import ModelJob
 from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data.data_roots import Roots
 from digits.data.record_index import IndexCache
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
-from digits.runtime import health_checks, inference_servers, short_tasks
+from digits.runtime import inference_servers, short_tasks
+from digits.runtime.background_tasks import BackgroundTasks
 from digits.runtime.changes import Change, CurveChanged, ProgressChanged, StatusChanged
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
 from digits.runtime.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
-from digits.runtime.health_checks import HealthChecks
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import ShortTasks
@@ -31,6 +32,7 @@ from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web import live_messages
+from digits.web.evaluation_runs import first_evaluation
 from digits.web.gate import comes_from_another_site
 from digits.web.kind_routes import health_check
 from digits.web.live import Live
@@ -40,6 +42,8 @@ from digits.web.tensorboard import TensorBoards
 from digits.web.upload_store import UploadStore
 
 SERVER_FOLDER = ".server"
+HEALTH_POOL = "health"
+EVALUATION_POOL = "evaluation"
 # About 100 MB.
 CACHED_RECORDS = 3_000_000
 # On disk; a thumbnail of a photo has about 8 kB.
@@ -73,7 +77,10 @@ class Services:
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
-        self.health_checks = HealthChecks(self.runner, self._report_health)
+        self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
+        self.evaluations = BackgroundTasks(
+            self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation
+        )
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
@@ -113,9 +120,22 @@ class Services:
         if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
             self.health_checks.start(change.job, health_check(change.job))
 
+        if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
+            self._evaluate(change.job)
+
+    def _evaluate(self, job: ModelJob) -> None:
+        """Evaluate the best snapshot of a finished training on the validation split, if it has one."""
+        recipe = first_evaluation(job, self.store)
+        if recipe is not None and self.tensorflow.available:
+            self.evaluations.start(job, recipe)
+
+    def _report_evaluation(self, job: Job) -> None:
+        state, failure = self.evaluations.state(job.id), self.evaluations.failure(job.id)
+        self.live.publish(*live_messages.background("evaluation", job, state, failure))
+
     def _report_health(self, job: Job) -> None:
         state, failure = self.health_checks.state(job.id), self.health_checks.failure(job.id)
-        self.live.publish(*live_messages.health(job, state, failure))
+        self.live.publish(*live_messages.background("health", job, state, failure))
 
     def _gpus(self) -> list[str]:
         return [device.id for device in self.devices.list() if device.is_gpu]
@@ -145,7 +165,8 @@ def _limits() -> dict[str, int]:
         "create": 1,
         # A training on the CPU uses about four cores efficiently.
         "cpu": max(1, cores // 4),
-        health_checks.POOL: 1,
+        HEALTH_POOL: 1,
+        EVALUATION_POOL: 1,
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,
     }

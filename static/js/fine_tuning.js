@@ -35,6 +35,12 @@ export function startFineTuning(form, networks) {
     networks.fineTune(box.checked ? tuning : null);
     if (!box.checked) for (const name of early) form.elements[name].value = usual[name];
   });
+  // Another network or method has applied its own settings.
+  form.addEventListener('change', ({ target }) => {
+    if (!['standard_networks', 'method'].includes(target.name)) return;
+    show();
+    if (box.checked && !box.matches(':disabled')) networks.fineTune(tuning);
+  });
   // Pressed by the suggestion in the result of the check.
   document.getElementById('use-fine-tune').addEventListener('click', () => {
     choose(form.querySelector('[name="method"][value="standard"]'));

@@ -2,9 +2,10 @@
 
 import { Chart } from './charts.js';
 import { startClassifying } from './classify.js';
+import { toast } from './dialog.js';
 import { number, percent } from './format.js';
 import { highlightPython } from './highlight.js';
-import { getJson } from './http.js';
+import { getJson, postForm } from './http.js';
 import { startJobPage } from './job_page.js';
 import { join } from './live.js';
 import { MetricStore } from './metrics.js';
@@ -100,11 +101,34 @@ const receive = {
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
+  evaluation(message) {
+    if (message.state !== 'running') refreshParts();
+    else showEvaluation(message);
+  },
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
     refreshParts();
   },
 };
+
+/** Shows the progress of the evaluation; the server renders its start and its result. */
+function showEvaluation(message) {
+  const doing = document.getElementById('evaluation-doing');
+  if (!doing) return refreshParts();
+  doing.textContent = message.doing;
+  setProgress(document.querySelector('#evaluation [data-meter]'), message.percentage, message.eta_seconds);
+}
+
+document.getElementById('evaluation').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  try {
+    await postForm(event.target.action, new FormData(event.target));
+    await refreshParts();
+    document.getElementById('evaluation-status').focus({ preventScroll: true });
+  } catch (error) {
+    toast(error.message, 'danger');
+  }
+});
 
 const job = startJobPage();
 document.addEventListener('task-update', ({ detail: message }) => {

@@ -2,6 +2,9 @@
 
 import { startNetworkSettings } from './network_settings.js';
 
+// Random crops shift images by at most one of this many parts of their shorter side.
+const PADDED_PARTS = 8;
+
 /**
   * Initializes the list in `form`. Returns functions. `fit` is to be called when the dataset or the method has
   * changed: it hides networks of other kinds, and chooses the one that fits the dataset unless the user has chosen one.
@@ -25,10 +28,14 @@ export function startNetworkList(form, datasets) {
     chooseFitting();
   });
 
-  /** Returns the settings of a network, without a crop size unless the images are larger. */
+  /** Returns the settings of a network that suit the dataset, by the rules of `settings_on` on the server. */
   function settingsOf(radio) {
     const values = Object.fromEntries(JSON.parse(radio.dataset.settings));
-    return Number(values.crop_size) >= (dataset()?.side ?? Infinity) ? { ...values, crop_size: '' } : values;
+    for (const name of unavailable()) if (name in values) values[name] = name === 'use_mean' ? 'none' : defaults()[name];
+    const side = dataset()?.side ?? Infinity;
+    if (Number(values.crop_size) >= side) values.crop_size = '';
+    if (values.aug_pad_crop * PADDED_PARTS > side) values.aug_pad_crop = '0';
+    return values;
   }
 
   const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
@@ -38,6 +45,11 @@ export function startNetworkList(form, datasets) {
     const base = form.elements.method.value === 'standard' && chosen() ? settingsOf(chosen()) : defaults();
     settings.apply(values ? 'Fine-tune' : (chosen()?.dataset.title ?? 'Default'), { ...base, ...values });
   }
+
+  /** Returns the names of the fields that the kind of the dataset does not offer. */
+  const unavailable = () => [...form.querySelectorAll('[data-for-kinds]')]
+    .filter((part) => !isFor(part, dataset()?.data_kind))
+    .flatMap((part) => [...part.querySelectorAll('input, select')].map(({ name }) => name));
 
   const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
 
@@ -65,7 +77,7 @@ export function startNetworkList(form, datasets) {
     const kind = dataset()?.data_kind;
     for (const card of cards(form)) card.dataset.fits = String(!kind || card.dataset.kinds.split(' ').includes(kind));
     for (const option of form.querySelectorAll('option[data-kinds]')) offer(option, !kind || option.dataset.kinds.split(' ').includes(kind));
-    for (const part of form.querySelectorAll('[data-for-kinds]')) include(part, !kind || part.dataset.forKinds.split(' ').includes(kind));
+    for (const part of form.querySelectorAll('[data-for-kinds]')) include(part, isFor(part, kind));
     find(form, search?.value ?? '');
   }
 
@@ -109,6 +121,8 @@ function offer(option, fits) {
   list.selectedIndex = [...list.options].findIndex(({ disabled }) => !disabled);
   list.dispatchEvent(new Event('change', { bubbles: true }));
 }
+
+const isFor = (part, kind) => !kind || part.dataset.forKinds.split(' ').includes(kind);
 
 /** Shows or hides a part of the form. Disabled fields are not sent; the server then turns these options off. */
 function include(part, fits) {

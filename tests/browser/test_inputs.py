@@ -77,6 +77,16 @@ def test_slopes_are_predicted_from_fields_and_drawn(
     page.get_by_role("button", name="Create dataset").click()
     expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
     dataset = page.url.rsplit("/", 1)[1]
+
+    # The recommended settings do not shift or flip the images, because this would change their slopes.
+    page.goto(f"/models/images/gradients/new?dataset={dataset}")
+    expect(page.locator('[name="aug_pad_crop"]')).to_have_value("0")
+    expect(page.locator(".edited-note")).to_have_count(0)
+    page.get_by_role("button", name="Use recommended settings (Small CNN for regression)").click()
+    expect(page.locator("#applied-settings")).to_contain_text("already applied")
+    expect(page.locator('[name="aug_pad_crop"]')).to_have_value("0")
+    expect(page.locator('[name="use_mean"]:checked')).to_have_value("pixel")
+
     model = create(server, "models/images/gradients", model_name="Ramps", dataset=dataset, train_epochs=2)
     page.goto(f"/datasets/images/gradients/explore?job_id={dataset}")
     expect(page.locator(".gallery .arrow-drawing").first).to_be_visible()

@@ -39,12 +39,16 @@ class Metrics(metrics.Metrics):
         return tf.ensure_shape(values, [None, width])
 
     def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
+        return mean_average_precision(*self.split(values))
+
+    def split(self, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the detections and the objects in the `record_values`, as for `mean_average_precision`."""
         objects = self.target.shape[0]
         found, true = np.split(values, [values.shape[1] - _TRUE_COLUMNS * objects], axis=1)
         detections = found.shape[1] // COLUMNS
         found = found.reshape(len(values), detections, COLUMNS)
         true = true.reshape(len(values), objects, _TRUE_COLUMNS)
-        return mean_average_precision(found, true)
+        return found, true
 
 
 def mean_average_precision(found: NDArray[np.float32], true: NDArray[np.float32]) -> dict[str, float]:
@@ -55,14 +59,36 @@ def mean_average_precision(found: NDArray[np.float32], true: NDArray[np.float32]
     regions to ignore. Detections in these that match no object do not count, and neither do those whose score is not
     positive. The means are over the classes that have objects.
     """
+    precision = _precisions_of(found, true)
+    if precision is None:
+        return {"map": 0.0, "map50": 0.0}
+    return {"map": _mean(precision), "map50": _mean(precision[0])}
+
+
+def average_precisions(found: NDArray[np.float32], true: NDArray[np.float32]) -> dict[int, dict[str, float]]:
+    """Return COCO's average precision of each class that has objects: ``ap`` at IoU 0.5 to 0.95, and ``ap50`` at 0.5.
+
+    The arguments are those of `mean_average_precision`.
+    """
+    classes = np.unique(true[..., 4][true[..., 4] >= 0]).astype(int).tolist()
+    precision = _precisions_of(found, true)
+    if precision is None:
+        return {number: {"ap": 0.0, "ap50": 0.0} for number in classes}
+    return {
+        number: {"ap": _mean(precision[:, :, place]), "ap50": _mean(precision[0, :, place])}
+        for place, number in enumerate(classes)
+    }
+
+
+def _precisions_of(found: NDArray[np.float32], true: NDArray[np.float32]) -> NDArray[np.float64] | None:
+    """Return the precisions [thresholds, recalls, classes]; None without objects or detections."""
     detected = np.isfinite(found).all(axis=2) & (found[..., 4] > 0)
     of_image, order = np.nonzero(detected)
     detections = found[of_image, order]
     if not (true[..., 4] >= 0).any() or not len(detections):
-        return {"map": 0.0, "map50": 0.0}
+        return None
     with contextlib.redirect_stdout(io.StringIO()):  # its progress
-        precision = _precisions(true, of_image, detections)
-    return {"map": _mean(precision), "map50": _mean(precision[0])}
+        return _precisions(true, of_image, detections)
 
 
 def _precisions(

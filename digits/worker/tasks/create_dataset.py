@@ -110,6 +110,7 @@ class Advanced:
 class ShardWritten:
     """A shard of ``count`` records is complete; ``counts`` are those of the groups, ``counted`` of `Plan.counted`.
 
+    ``class_counts`` are those of `digits.data.manifest.Split`.
     ``digests`` contains 8 bytes for the content of each source file, ``sha256`` the hash of the shard ``name``.
     """
 
@@ -120,6 +121,7 @@ class ShardWritten:
     count: int
     counts: NDArray[np.int64]
     counted: NDArray[np.int64]
+    class_counts: NDArray[np.int64]
     size_bytes: int
     digests: bytes
 
@@ -137,6 +139,7 @@ class Written:
 
     counts: NDArray[np.int64]
     counted: NDArray[np.int64]
+    class_counts: NDArray[np.int64]
     count: int = 0
     size_bytes: int = 0
     digests: list[bytes] = field(default_factory=list)
@@ -249,7 +252,11 @@ class Creation:
         """Write all shards; return the sum of the training images, and the skipped images, sorted."""
         recipe = self._recipe
         written |= {
-            name: Written(np.zeros(len(plan.groups), np.int64), np.zeros(len(plan.counted), np.int64))
+            name: Written(
+                np.zeros(len(plan.groups), np.int64),
+                np.zeros(len(plan.counted), np.int64),
+                _no_class_counts(plan),
+            )
             for name in plan.splits
         }
         total = np.zeros((recipe.height, recipe.width, recipe.channels * plan.stacked), np.float64)
@@ -267,6 +274,7 @@ class Creation:
                     split = written[message.split]
                     split.counts += message.counts
                     split.counted += message.counted
+                    split.class_counts += message.class_counts
                     split.count += message.count
                     split.size_bytes += message.size_bytes
                     split.digests.append(message.digests)
@@ -379,12 +387,14 @@ class ShardMaker:
         piece = self._pieces[number]
         split = self._plan.splits[piece.split]
         in_train = piece.split == "train"
-        counts = [0] * len(self._plan.groups)
+        target = self._plan.target
+        counts, class_counts = [0] * len(self._plan.groups), _no_class_counts(self._plan)
         digests = bytearray()
         kept: list[int] = []
         features = FeatureShapes()
         news = _News(send)
-        with records.ShardWriter(self._job_folder / piece.name) as writer:
+        shard = self._job_folder / piece.name
+        with records.ShardWriter(shard, lists_classes=target.lists_classes) as writer:
             for place in range(piece.start, piece.stop):
                 path = split.files[place]
                 group = split.groups[place] if split.groups else -1
@@ -395,7 +405,10 @@ class ShardMaker:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
                     continue
-                writer.add(records.encode_example(record), group, record.source)
+                classes = target.contained(record.target(target)) if target.lists_classes else None
+                writer.add(records.encode_example(record), group, record.source, classes)
+                if classes is not None:
+                    class_counts[classes if len(classes) else -1] += 1
                 features.add(record)
                 if group >= 0:
                     counts[group] += 1
@@ -415,6 +428,7 @@ class ShardMaker:
                 count=len(kept),
                 counts=np.array(counts, np.int64),
                 counted=counted,
+                class_counts=class_counts,
                 size_bytes=writer.size_bytes,
                 digests=bytes(digests),
             )
@@ -637,11 +651,17 @@ def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
     shards = [piece.name for piece in pieces if piece.split == name]
     return Split(
         count=written.count,
-        counts=[int(count) for count in written.counts],
+        counts=written.counts.tolist(),
+        class_counts=written.class_counts.tolist(),
         bytes=written.size_bytes,
         shards=shards,
         hashes=[written.hashes[shard] for shard in shards],
     )
+
+
+def _no_class_counts(plan: Plan) -> NDArray[np.int64]:
+    """Return zeros for the counts of records per class, and of those without one; none for single classes."""
+    return np.zeros(len(plan.target.names) + 1 if plan.target.lists_classes else 0, np.int64)
 
 
 def _digests(written: Written) -> NDArray[np.uint64]:

@@ -443,7 +443,7 @@ def test_a_file_that_disappears_is_skipped(job: Path, source: Path, monkeypatch:
 
 
 def test_a_full_disk_is_reported_with_sizes(job: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: records.ShardWriter, payload: bytes, group: int, source: bytes) -> None:
+    def full(self: records.ShardWriter, *record: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(records.ShardWriter, "add", full)

@@ -1,7 +1,7 @@
-"""Health checks of datasets, which run in the background: one at a time, with the lowest priority.
+"""Background tasks of finished jobs, such as the health checks of datasets and the evaluations of models.
 
-A check belongs to the server and stops with it. Its result is in the dataset's folder; a check that did not finish
-is started again.
+A task belongs to the server and stops with it. Its result is in the job's folder; a task that did not finish is
+started again when its result is needed.
 """
 
 from __future__ import annotations
@@ -19,29 +19,39 @@ from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
-POOL = "health"
-TASK_FOLDER = "check"
 KEPT_FAILURES = 100
 
 
-class HealthChecks:
-    """Runs the checks. ``report`` is called with the job when there is progress, and at the end."""
+class BackgroundTasks:
+    """Runs tasks of one type, each in the folder ``task_folder`` of its job; a job has at most one at a time.
 
-    def __init__(self, runner: TaskRunner, report: Callable[[Job], object]) -> None:
-        self._runner = runner
-        self._report = report
+    ``pool`` limits how many run at the same time, ``noun`` names a task in messages. ``report`` is called with the job
+    when there is progress, and at the end.
+    """
+
+    def __init__(
+        self,
+        runner: TaskRunner,
+        pool: str,
+        task_folder: str,
+        noun: str,
+        report: Callable[[Job], object],
+    ) -> None:
+        self._runner, self._report = runner, report
+        self._pool, self._task_folder, self._noun = pool, task_folder, noun
         self._active: dict[str, tuple[TaskRun, TaskState]] = {}
         self._failures: dict[str, Failure] = {}
 
     def start(self, job: Job, recipe: Recipe) -> None:
-        """Check the dataset ``job`` as soon as no other check runs, unless a check of it has already been started."""
+        """Run ``recipe`` for ``job`` as soon as the pool permits, unless a task of the job has already been started."""
         if job.id in self._active:
             return
         self._failures.pop(job.id, None)
-        folder, state = job.folder / TASK_FOLDER, TaskState(doing="Waiting for other checks")
+        folder = job.folder / self._task_folder
+        state = TaskState(doing=f"Waiting for other {self._noun}s")
         run = TaskRun(
             folder=folder,
-            allocate=lambda: self._runner.ledger.reserve_slot(POOL),
+            allocate=lambda: self._runner.ledger.reserve_slot(self._pool),
             prepare=lambda devices: self._prepare(recipe, folder, state, devices),
             follow=lambda run: self._follow(job, state, run),
         )
@@ -49,26 +59,26 @@ class HealthChecks:
         self._runner.submit(run)
 
     def stop(self, job_id: str) -> None:
-        """Stop the check of a dataset, if it is waiting or running."""
+        """Stop the task of a job, if it is waiting or running."""
         found = self._active.pop(job_id, None)
         self._failures.pop(job_id, None)
         if found is not None:
             self._runner.stop(found[0])
 
     def state(self, job_id: str) -> TaskState | None:
-        """Return the state of a check that is waiting or running."""
+        """Return the state of a task that is waiting or running."""
         found = self._active.get(job_id)
         return found[1] if found else None
 
     def failure(self, job_id: str) -> Failure | None:
-        """Return why the latest check failed."""
+        """Return why the latest task failed."""
         return self._failures.get(job_id)
 
     def _prepare(self, recipe: Recipe, folder: Path, state: TaskState, devices: Sequence[str]) -> None:
         make_folder(folder)
         # That of an earlier server may still be exiting.
         if not self._runner.clear(folder):
-            raise Unavailable("The previous check of this dataset did not exit.")
+            raise Unavailable(f"The previous {self._noun} of this job did not exit.")
         shutil.rmtree(folder)
         make_folder(folder)
         recipe.save(folder)
@@ -97,5 +107,7 @@ class HealthChecks:
         if state.failure is not None:
             return state.failure
         return Failure(
-            f"The check could not be started: {run.error}" if run.error else "The check ended early."
+            f"The {self._noun} could not be started: {run.error}"
+            if run.error
+            else f"The {self._noun} ended early."
         )

@@ -1,0 +1,95 @@
+"""Evaluations: the predictions of a snapshot for the records of a split, compared with their targets.
+
+Each is a folder below `FOLDER` in the folder of its model, which appears complete, by one rename. It contains:
+
+- `FILE_NAME`: an `Evaluation`;
+- `PREDICTIONS_FILE`: the predictions, float32 [records, outputs], such as the probabilities of the classes, if they are
+  numbers rather than images, masks or boxes;
+- `TARGETS_FILE`: the targets, int64 [records] for classes, else float32 [records, outputs], in the same case;
+- `ERRORS_FILE`: how wrong each prediction is, float32 [records]: the larger, the worse; NaN where this is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from digits.core.files import UnreadableFile, open_plain, read_json
+from digits.core.recipe import FileName, MetricName, Split
+from digits.core.schema import Count, JsonObject
+
+FOLDER = "evaluations"
+FILE_NAME = "evaluation.json"
+PREDICTIONS_FILE = "predictions.npy"
+TARGETS_FILE = "targets.npy"
+ERRORS_FILE = "errors.npy"
+_SNAPSHOT_ENDING = ".ckpt"
+_NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
+
+
+class Evaluation(Struct, frozen=True, kw_only=True):
+    """The result of an evaluation.
+
+    ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
+    predictions, without loading the model. ``metrics`` are those of the kind, and ``details`` what its pages show.
+    """
+
+    name: FileName
+    snapshot: FileName
+    epoch: Annotated[float, Meta(ge=0)]
+    dataset_id: str
+    content_hash: str
+    split: Split
+    records: Count
+    seconds: Annotated[float, Meta(ge=0)]
+    predicting_seconds: Annotated[float, Meta(ge=0)]
+    metrics: dict[MetricName, float]
+    details: JsonObject
+
+
+def name_of(snapshot: str, split: str, other_dataset: str = "") -> str:
+    """Return the name of the evaluation of ``snapshot`` on ``split`` of its own dataset, or of another one by id."""
+    return "-".join(part for part in (snapshot.removesuffix(_SNAPSHOT_ENDING), other_dataset, split) if part)
+
+
+def folder_of(model_folder: Path, name: str) -> Path:
+    """Return the folder of the evaluation ``name``; raises UnreadableFile for an invalid name."""
+    if not _NAME.match(name):
+        raise UnreadableFile(f"There is no evaluation called {name!r}")
+    return model_folder / FOLDER / name
+
+
+def load(model_folder: Path, name: str) -> Evaluation:
+    """Load the evaluation ``name``; raises UnreadableFile."""
+    return read_json(folder_of(model_folder, name) / FILE_NAME, Evaluation, below=model_folder)
+
+
+def load_all(model_folder: Path) -> list[Evaluation]:
+    """Load all evaluations of a model, the latest epoch first; those that are damaged are left out."""
+
+    def readable() -> Iterator[Evaluation]:
+        folder = model_folder / FOLDER
+        for path in folder.iterdir() if folder.is_dir() else ():
+            try:
+                yield load(model_folder, path.name)
+            except UnreadableFile:
+                continue  # being removed, or damaged
+
+    return sorted(readable(), key=lambda item: (-item.epoch, item.dataset_id, item.split))
+
+
+def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
+    """Load one of the arrays of an evaluation; raises UnreadableFile, also if there is none."""
+    path = folder_of(model_folder, name) / file_name
+    try:
+        with open_plain(path, below=model_folder) as file:
+            found: NDArray[Any] = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UnreadableFile(f"{file_name} cannot be read: {error}") from error
+    return found

@@ -1,0 +1,89 @@
+"""The charts of an evaluation, as data for its template: histograms, scatter plots and the calibration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# The size of a plot in the units of its SVG.
+SIDE = 200
+
+
+def of(details: dict[str, Any], names: list[str]) -> list[dict[str, Any]]:
+    """Return the charts for the ``details`` of an evaluation; ``names`` are those of the targets, if they are known."""
+    charts = []
+    if details.get("calibration"):
+        charts.append(_calibration(details["calibration"]))
+    for number in details.get("numbers", []):
+        title = "Residuals" if len(details["numbers"]) == 1 else f"Residuals of {number['name']}"
+        charts.append(_histogram(f"{title} (prediction − target)", number["counts"], number["edges"]))
+    if histogram := details.get("histogram"):
+        charts.append(_histogram(histogram["title"], histogram["counts"], histogram["edges"]))
+    return charts
+
+
+def scatters(points: list[list[tuple[float, float]]], names: list[str]) -> list[dict[str, Any]]:
+    """Return a plot of predicted over true values for each number; the diagonal is a perfect prediction."""
+    charts = []
+    for name, pairs in zip(names, points, strict=True):
+        values = [value for pair in pairs for value in pair]
+        low, high = min(values), max(values)
+        span = (high - low) or 1.0
+        places = [
+            (round(SIDE * (true - low) / span, 1), round(SIDE * (1 - (predicted - low) / span), 1))
+            for true, predicted in pairs
+        ]
+        charts.append(
+            {
+                "type": "points",
+                "title": f"Predicted and true {name}",
+                "x": "True value",
+                "y": "Predicted value",
+                "low": f"{low:.3g}",
+                "high": f"{high:.3g}",
+                "points": places,
+                "summary": f"{len(pairs):,} images, from {low:.3g} to {high:.3g}.",
+            }
+        )
+    return charts
+
+
+def _calibration(bins: list[dict[str, Any]]) -> dict[str, Any]:
+    total = max(1, sum(each["count"] for each in bins))
+    width = SIDE / len(bins)
+    return {
+        "type": "calibration",
+        "title": "Calibration",
+        "x": "Confidence",
+        "y": "Accuracy",
+        "low": "0",
+        "high": "100%",
+        "bars": [
+            {
+                "x": round(place * width + 1, 1),
+                "y": round(SIDE * (1 - each["accuracy"]), 1),
+                "width": round(width - 2, 1),
+                "height": round(SIDE * each["accuracy"], 1),
+                "share": round(0.25 + 0.75 * each["count"] / total, 2),
+                "words": f"Confidence {100 * place / len(bins):.0f}–{100 * (place + 1) / len(bins):.0f}%: "
+                f"{each['count']:,} images, {100 * each['accuracy']:.1f}% right",
+            }
+            for place, each in enumerate(bins)
+            if each["count"]
+        ],
+    }
+
+
+def _histogram(title: str, counts: list[int], edges: list[float]) -> dict[str, Any]:
+    return {
+        "type": "histogram",
+        "title": title,
+        "low": f"{edges[0]:.3g}",
+        "high": f"{edges[-1]:.3g}",
+        "bins": [
+            {
+                "percent": round(100 * count / max(1, *counts), 2),
+                "words": f"{edges[place]:.3g} to {edges[place + 1]:.3g}: {count:,} images",
+            }
+            for place, count in enumerate(counts)
+        ],
+    }

@@ -1,0 +1,61 @@
+"""The evaluations of a model on its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import url_for
+
+from digits.core.model_job import ModelJob, epoch_label
+from digits.data import evaluation as evaluations
+from digits.data.evaluation import Evaluation
+from digits.kinds import default_kind
+from digits.kinds.jobs import DatasetJob
+from digits.web import serializers
+from digits.web.explore_views import SPLIT_TITLES
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.services import services
+
+
+def panel(job: ModelJob) -> dict[str, Any]:
+    """Return the panel on the page of a model: the state, the results, and the choices for another evaluation."""
+    dataset = services().store.find(job.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    views = views_of(serializers.data_kind(job) or default_kind())
+    results = in_thread(evaluations.load_all, job.folder)
+    return {
+        **state_of(job),
+        "results": [
+            {
+                "title": title_of(item, job),
+                "url": url_for("evaluation.show", job_id=job.id, name=item.name),
+                "metrics": views.describe_metrics(item.metrics),
+                "records": item.records,
+            }
+            for item in results
+        ],
+        "splits": [(name, SPLIT_TITLES[name]) for name in manifest.splits] if manifest else [],
+    }
+
+
+def state_of(job: ModelJob) -> dict[str, Any]:
+    """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
+    running, failure = services().evaluations.state(job.id), services().evaluations.failure(job.id)
+    has_result = (job.folder / evaluations.FOLDER).is_dir()
+    return {
+        "state": "running" if running else "failed" if failure else "done" if has_result else "none",
+        "progress": round(100 * running.fraction, 1) if running else 0.0,
+        "eta_seconds": running.seconds_left if running else None,
+        "doing": running.doing if running else "",
+        "error": {"message": failure.message, "hint": failure.hint} if failure and not running else None,
+    }
+
+
+def title_of(result: Evaluation, job: ModelJob) -> str:
+    """Return the title of an evaluation, such as ``Epoch 3, validation``."""
+    words = f"Epoch {epoch_label(result.epoch)}, {SPLIT_TITLES[result.split].lower()}"
+    if result.dataset_id == job.dataset_id:
+        return words
+    other = services().store.find(result.dataset_id)
+    return f"{words} of {other.name if other else 'a deleted dataset'}"

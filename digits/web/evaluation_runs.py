@@ -1,0 +1,39 @@
+"""Recipes of evaluations, from models and datasets."""
+
+from __future__ import annotations
+
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Evaluate, Split
+from digits.core.snapshot_list import Snapshot
+from digits.core.status import Status
+from digits.data.evaluation import name_of
+from digits.kinds.jobs import DatasetJob
+from digits.runtime.store import Store
+
+
+def evaluation_recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> Evaluate:
+    """Return the recipe that evaluates ``snapshot`` of ``job`` on a split of ``dataset``, its own or another one."""
+    other = "" if dataset.id == job.dataset_id else dataset.id
+    return Evaluate(
+        model=str(job.folder),
+        snapshot=snapshot.name,
+        epoch=snapshot.epoch,
+        trained_on=str(job.folder.with_name(job.dataset_id)),
+        dataset=str(dataset.folder),
+        split=split,
+        name=name_of(snapshot.name, split, other),
+    )
+
+
+def first_evaluation(job: ModelJob, store: Store) -> Evaluate | None:
+    """Return the recipe that evaluates the best snapshot on the validation split.
+
+    None without a snapshot or validation records, and for models that generate images.
+    """
+    dataset = store.find(job.dataset_id)
+    if not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE or job.tasks[0].state.latent:
+        return None
+    manifest, snapshot = dataset.manifest(), job.snapshots().default
+    if manifest is None or snapshot is None or "val" not in manifest.splits:
+        return None
+    return evaluation_recipe(job, snapshot, dataset, "val") if manifest.splits["val"].count else None

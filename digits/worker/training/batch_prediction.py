@@ -1,0 +1,148 @@
+"""Predicting the records of a dataset with a trained model, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data.manifest import Manifest
+from digits.kinds import kind_named
+from digits.kinds.targets import UnsuitableOutput
+from digits.worker.failure import UserFault
+from digits.worker.input import feeds
+from digits.worker.training.trained import Trained
+
+# Networks that accept batches of any size predict faster in larger ones than those of the training.
+LARGE_BATCH = 256
+MAX_BATCH_BYTES = 64 << 20
+HINT = "Choose a model that predicts the targets of this dataset."
+
+
+class Batch(NamedTuple):
+    """The predictions for a batch of records.
+
+    ``places`` are the numbers of the records, int [N]. ``predicted`` are the predictions, [N, …], as defined by the
+    kind's `Targets`, and ``targets`` the targets, [N, …]. ``statistics`` and ``values`` are those of the kind's
+    `Metrics`: float32 [N] by name, and float32 [N, values].
+    """
+
+    places: NDArray[np.int64]
+    predicted: NDArray[Any]
+    targets: NDArray[Any]
+    statistics: dict[str, NDArray[np.float32]]
+    values: NDArray[np.float32]
+
+
+class BatchPredictor:
+    """Predicts records with ``trained``. With ``measures``, it also computes the statistics of the kind's metrics.
+
+    ``manifest`` is that of the records. Raises UserFault if they do not fit the model.
+    """
+
+    def __init__(self, trained: Trained, manifest: Manifest, *, measures: bool = False) -> None:
+        _check_fit(trained, manifest)
+        self._trained, self._manifest = trained, manifest
+        self._targets = trained.targets
+        self._metrics = (
+            kind_named(manifest.kind).load("metrics").Metrics(manifest.target) if measures else None
+        )
+        self._is_checked = False
+        target = manifest.target
+        signature = [
+            tf.TensorSpec((None, *manifest.shape), manifest.dtype),
+            tf.TensorSpec((None, *target.shape), target.decoded_dtype),
+        ]
+        self._function = tf.function(self._predict, autograph=False, input_signature=signature)
+        record_bytes = int(np.prod(manifest.shape)) * 4
+        large = min(LARGE_BATCH, MAX_BATCH_BYTES // record_bytes)
+        self._sizes = sorted({trained.batch_size, max(trained.batch_size, large)}, reverse=True)
+
+    def predict(self, records: feeds.Records) -> Iterator[Batch]:
+        """Yield the predictions of all records, in order; raises UserFault."""
+        size = self._usable_size(records)
+        # Some networks require whole batches, so the last one is filled up with the first records.
+        starts = range(0, len(records), size)
+        feed = records.stream(np.arange(start, start + size) % len(records) for start in starts)
+        try:
+            for start in starts:
+                pixels, y, _ = feed.take(1)
+                count = min(size, len(records) - start)
+                yield self._batch(np.arange(start, start + count), *self._function(pixels, y))
+        finally:
+            feed.close()
+
+    def _usable_size(self, records: feeds.Records) -> int:
+        """Return the largest batch size that the network accepts: some networks require that of the training."""
+        for size in self._sizes[:-1]:
+            feed = records.stream(iter([np.arange(size) % len(records)]))
+            try:
+                pixels, y, _ = feed.take(1)
+                self._function(pixels, y)
+            except tf.errors.OpError:
+                continue
+            finally:
+                feed.close()
+            return size
+        return self._sizes[-1]
+
+    def _predict(self, pixels: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any, Any]:
+        outputs = self._trained.outputs(pixels)
+        _, targets = self._trained.prepare.for_validation(pixels, y)
+        found, values = {}, None
+        if self._metrics is not None:
+            found = self._metrics.statistics(outputs, targets)
+            values = self._metrics.record_values(outputs, targets)
+        if values is None:
+            values = tf.zeros([tf.shape(pixels)[0], 0])
+        return self._targets.predict(outputs), targets, found, values
+
+    def _batch(self, places: NDArray[np.int64], *arrays: Any) -> Batch:
+        count = len(places)
+        predicted, targets, statistics, values = arrays
+        predicted = predicted.numpy()[:count]
+        self._check(predicted)
+        return Batch(
+            places,
+            predicted,
+            targets.numpy()[:count],
+            {name: value.numpy()[:count] for name, value in statistics.items()},
+            values.numpy()[:count],
+        )
+
+    def _check(self, predicted: NDArray[Any]) -> None:
+        """Raise UserFault unless the predictions are for the targets, and numbers."""
+        try:
+            if not self._targets.accepts(predicted.shape[1:]):
+                raise self._targets.refuse(predicted.shape[1:])
+            if not self._is_checked:
+                columns = predicted.shape[1] if predicted.ndim == 2 else 0
+                self._targets.check(columns, self._trained.label_flow(columns))
+                self._is_checked = True
+        except UnsuitableOutput as error:
+            raise UserFault(error.message, error.hint or HINT) from error
+        if not np.all(np.isfinite(predicted)):
+            raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
+
+
+def _check_fit(trained: Trained, manifest: Manifest) -> None:
+    """Raise UserFault unless the records of ``manifest`` are like those that the model was trained on."""
+    own = trained.manifest
+    if trained.traced.latent:
+        raise UserFault("This model generates images from random vectors, so there is nothing to predict.")
+    if own.kind != manifest.kind:
+        raise UserFault("The dataset is of another kind than the one the model was trained on.", HINT)
+    if (own.shape, own.dtype) != (manifest.shape, manifest.dtype):
+        shapes = ("×".join(map(str, shape)) for shape in (manifest.shape, own.shape))
+        raise UserFault(
+            "The images of the dataset have the shape {}, and the model expects {}.".format(*shapes),
+            "Create a version of the dataset with the size of the model's images.",
+        )
+    if own.target.names != manifest.target.names or own.target.feature != manifest.target.feature:
+        raise UserFault(
+            "The dataset has other classes or targets than the one the model was trained on.",
+            "Use a dataset with the same classes in the same order.",
+        )

@@ -1,0 +1,49 @@
+// The page of an evaluation: the choice of another one, and the precision and recall at a threshold.
+
+const choice = document.getElementById('evaluation-choice');
+choice?.addEventListener('change', () => choice.requestSubmit());
+
+const panel = document.getElementById('thresholds');
+if (panel) startThresholds(JSON.parse(document.getElementById('curve-data').textContent));
+
+function startThresholds(curves) {
+  const chosen = document.getElementById('curve-class');
+  const slider = document.getElementById('curve-threshold');
+  panel.hidden = false;
+
+  const inPercent = (share) => `${(100 * share).toFixed(1)}%`;
+  const point = (x, y) => `${(200 * x).toFixed(1)} ${(200 * (1 - y)).toFixed(1)}`;
+  // Without any prediction above the threshold, none of them is wrong.
+  const precision = ({ hits, false_alarms: alarms }, place) => (hits[place] + alarms[place] ? hits[place] / (hits[place] + alarms[place]) : 1);
+  const recall = ({ hits, positives }, place) => hits[place] / positives;
+  const alarmRate = ({ false_alarms: alarms, negatives }, place) => (negatives ? alarms[place] / negatives : 0);
+
+  function draw() {
+    const curve = curves[chosen.value];
+    const places = curve.hits.map((_, place) => place);
+    const line = (x, y) => `M${places.map((place) => point(x(curve, place), y(curve, place))).join('L')}`;
+    document.getElementById('pr-curve').setAttribute('d', line(recall, precision));
+    document.getElementById('roc-curve').setAttribute('d', `${line(alarmRate, recall)}L0 200`);
+    document.getElementById('average-precision').textContent = `average ${inPercent(curve.average_precision)}`;
+    document.getElementById('curve-auc').textContent = curve.auc === null ? '' : `area ${inPercent(curve.auc)}`;
+    mark();
+  }
+
+  function mark() {
+    const curve = curves[chosen.value];
+    const place = Number(slider.value);
+    for (const [id, x, y] of [['pr-mark', recall, precision], ['roc-mark', alarmRate, recall]]) {
+      const [left, top] = point(x(curve, place), y(curve, place)).split(' ');
+      const circle = document.getElementById(id);
+      circle.setAttribute('cx', left);
+      circle.setAttribute('cy', top);
+    }
+    document.getElementById('threshold-value').textContent = `${slider.value}%`;
+    document.getElementById('threshold-words').textContent =
+      `Precision ${inPercent(precision(curve, place))}, recall ${inPercent(recall(curve, place))}: ${curve.hits[place].toLocaleString('en')} of ${curve.positives.toLocaleString('en')} found, ${curve.false_alarms[place].toLocaleString('en')} false positives.`;
+  }
+
+  chosen.addEventListener('change', draw);
+  slider.addEventListener('input', mark);
+  draw();
+}

@@ -1,0 +1,196 @@
+"""Evaluations of trained models over HTTP: the task, the pages, and the records behind the numbers."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.model_job import ModelJob
+from digits.data import evaluation as evaluations
+from digits.kinds.jobs import DatasetJob
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+LINEAR = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
+        return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')
+
+    @model_property
+    def loss(self):
+        return digits.classification_loss(self.inference, self.y)
+"""
+WHOLE_BATCHES = LINEAR.replace("[-1, 16 * 16 * 3]", "[6, 16 * 16 * 3]")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("evaluation"), evaluations=True), executor)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    job_id = site.dataset(folder_pct_val=25, folder_pct_test=25, seed=1)
+    assert site.wait_for_end(job_id) == "Done"
+    return job_id
+
+
+def train(site: Site, dataset_id: str, network: str = LINEAR, **fields: Any) -> str:
+    wanted = {
+        "model_name": "judged",
+        "dataset": dataset_id,
+        "method": "custom",
+        "custom_network": network,
+        "train_epochs": 1,
+        "batch_size": 6,
+        "learning_rate": 0.02,
+        "random_seed": 1,
+        "use_mean": "none",
+        "select_gpu": "cpu",
+    }
+    answer = site.post("/models/images/classification.json", **(wanted | fields))
+    assert answer.status_code == 200, answer.get_json()
+    job_id = str(answer.get_json()["id"])
+    assert site.wait_for_end(job_id) == "Done", site.json(f"/models/{job_id}.json")
+    return job_id
+
+
+def wait_for_evaluation(site: Site, model: str, count: int = 1) -> Any:
+    def is_done() -> Any:
+        body = site.json(f"/models/{model}/evaluation.json")
+        assert body["state"] != "failed", body["error"]
+        return body if body["state"] == "done" and len(body["evaluations"]) >= count else None
+
+    return site.wait(is_done)
+
+
+@pytest.fixture(scope="module")
+def model(site: Site, dataset: str) -> str:
+    job_id = train(site, dataset)
+    wait_for_evaluation(site, job_id)
+    return job_id
+
+
+def folder_of(site: Site, job_id: str) -> Any:
+    return site.services.store.folder / job_id
+
+
+def test_a_training_ends_with_an_evaluation_of_the_validation_split(
+    site: Site, dataset: str, model: str
+) -> None:
+    (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    manifest = site.services.store.get(dataset, DatasetJob).manifest()
+    assert manifest
+    split = manifest.splits["val"]
+    assert (found["name"], found["split"], found["records"]) == ("snapshot_1-val", "val", split.count)
+    matrix = np.array(found["confusion_matrix"])
+    assert matrix.sum(axis=1).tolist() == split.counts
+    assert found["metrics"]["accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
+    predictions, targets, errors = (
+        evaluations.load_array(folder_of(site, model), "snapshot_1-val", name)
+        for name in (evaluations.PREDICTIONS_FILE, evaluations.TARGETS_FILE, evaluations.ERRORS_FILE)
+    )
+    assert predictions.shape == (split.count, 3) and predictions.sum(axis=1) == pytest.approx(1)
+    assert errors == pytest.approx(1 - predictions[np.arange(len(targets)), targets], abs=1e-6)
+    recalls = [item["recall"] for item in found["details"]["classes"]]
+    assert recalls == pytest.approx((np.diag(matrix) / matrix.sum(axis=1)).tolist())
+    # The validation of the training is of the same snapshot.
+    losses = site.json(f"/models/{model}/metrics.json")["val"]["values"]["loss"]
+    assert found["metrics"]["log_loss"] == pytest.approx(losses[-1], rel=1e-3)
+
+
+def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> None:
+    page = site.get(f"/models/{model}/evaluation").text
+    assert "Confusion matrix" in page and "Worst predictions" in page
+    cells = re.findall(r'<td class="is-(?:right|wrong)"[^>]*><a href="([^"]+)"[^>]*>([\d,]+)</a>', page)
+    (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    matrix = np.array(found["confusion_matrix"])
+    assert len(cells) == np.count_nonzero(matrix)
+    for url, count in cells:
+        explored = site.get(html.unescape(url)).text
+        assert explored.count("<figcaption>") - 1 == int(count), url  # one is that of the viewer
+    wrong = site.json(
+        html.unescape(cells[0][0]).replace("/explore?", "/explore.json?").split("&label")[0] + "&wrong=1"
+    )
+    assert wrong["total"] == matrix.sum() - np.trace(matrix)
+    assert all(record["suggested_label"] != record["label"] for record in wrong["records"])
+    sorted_page = site.get(f"/models/{model}/evaluation?order=errors&unit=percent").text
+    assert "in percent of the row" in sorted_page
+
+
+def test_any_snapshot_split_and_dataset_can_be_evaluated(site: Site, dataset: str, model: str) -> None:
+    answer = site.post(f"/models/{model}/evaluation", split="test", snapshot_epoch="-1")
+    assert answer.status_code == 302
+    names = {item["name"] for item in wait_for_evaluation(site, model, 2)["evaluations"]}
+    assert names == {"snapshot_1-val", "snapshot_1-test"}
+    other = site.dataset(folder_pct_val=50, seed=7)
+    assert site.wait_for_end(other) == "Done"
+    site.post(f"/models/{model}/evaluation", dataset=other, split="val")
+    found = wait_for_evaluation(site, model, 3)["evaluations"]
+    assert {item["dataset_id"] for item in found} == {dataset, other}
+    panel = site.get(f"/models/{model}").text
+    assert panel.count("/evaluation?name=") == 3
+    # The images of a deleted dataset are not shown, but the numbers are.
+    site.client.delete(f"/datasets/{other}")
+    page = site.get(f"/models/{model}/evaluation?name=snapshot_1-{other}-val").text
+    assert "deleted or changed" in page and "Accuracy" in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"snapshot_epoch": "7"}, 404, "no snapshot of epoch 7"),
+        ({"snapshot_epoch": "one"}, 400, "not an epoch"),
+        ({"split": "everything"}, 400, "no split called"),
+        ({"dataset": "20200101-000000-abcdef"}, 404, ""),
+    ],
+)
+def test_requests_that_cannot_be_evaluated_are_refused(
+    site: Site, model: str, fields: dict[str, str], status: int, message: str
+) -> None:
+    answer = site.client.post(
+        f"/models/{model}/evaluation", data=fields, headers={"Accept": "application/json"}
+    )
+    assert answer.status_code == status
+    assert message in answer.get_json()["error"]["message"]
+
+
+def test_a_dataset_of_other_images_is_refused_by_the_task(site: Site, model: str) -> None:
+    larger = site.dataset(resize_width=20, resize_height=20)
+    assert site.wait_for_end(larger) == "Done"
+    site.post(f"/models/{model}/evaluation", dataset=larger, split="val")
+    body = site.wait(
+        lambda: (found := site.json(f"/models/{model}/evaluation.json"))["state"] == "failed" and found
+    )
+    assert "20×20×3, and the model expects 16×16×3" in body["error"]["message"]
+    assert body["evaluations"]  # earlier results are kept
+    assert "the model expects 16×16×3" in site.get(f"/models/{model}").text
+
+
+def test_a_damaged_result_is_left_out(site: Site, dataset: str) -> None:
+    job_id = train(site, dataset, WHOLE_BATCHES)  # a network that accepts only the batch size of the training
+    assert wait_for_evaluation(site, job_id)["evaluations"][0]["records"]
+    folder = evaluations.folder_of(folder_of(site, job_id), "snapshot_1-val")
+    (folder / evaluations.PREDICTIONS_FILE).unlink()
+    assert site.get(f"/models/{job_id}/evaluation").status_code == 200
+    (folder / evaluations.FILE_NAME).write_text("{")
+    assert site.get(f"/models/{job_id}/evaluation").status_code == 404
+    assert site.json(f"/models/{job_id}/evaluation.json")["evaluations"] == []
+    shutil.rmtree(folder)
+    assert site.get(f"/models/{job_id}/evaluation?name=../../x").status_code == 404
+    job = site.services.store.get(job_id, ModelJob)
+    for path in job.folder.glob("snapshot_1.ckpt*"):
+        path.unlink()
+    answer = site.client.post(f"/models/{job_id}/evaluation", headers={"Accept": "application/json"})
+    assert answer.status_code == 400 and "no snapshot" in answer.get_json()["error"]["message"]
