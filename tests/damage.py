@@ -132,6 +132,7 @@ def _story() -> list[events.Event]:
         events.Measured("val", 8, 1.0, {"loss": 0.5, "accuracy": 0.75}),
         events.Progressed(0.5, 12.0, "Training"),
         events.Saved(1.0, 8, "snapshot_1.ckpt"),
+        events.PhaseChanged(3, 1.0),
         events.BestSnapshotChanged(1.0, "loss", 0.5),
         events.UsageSampled(50.0, 10**9, "CPU", []),
     ]

@@ -196,6 +196,13 @@ class Saved(Event, frozen=True):
     path: str
 
 
+class PhaseChanged(Event, frozen=True):
+    """A fine-tuning began to train all layers after ``step`` steps, ``epoch`` epochs; before, only the head."""
+
+    step: Count
+    epoch: float
+
+
 class BestSnapshotChanged(Event, frozen=True):
     """The snapshot of ``epoch`` is the best one so far: ``metric`` was ``value`` in its validation."""
 
@@ -257,6 +264,7 @@ AnyEvent = (
     | WeightsLoaded
     | Measured
     | Saved
+    | PhaseChanged
     | BestSnapshotChanged
     | Removed
     | Resumed

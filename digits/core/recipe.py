@@ -137,6 +137,20 @@ class EarlyStopping(Struct, kw_only=True, frozen=True):
     patience: NonNegative = 5.0
 
 
+class FineTune(Struct, kw_only=True, frozen=True):
+    """Train from pretrained weights in two phases.
+
+    For ``head_epochs``, only the head is trained: the variables that are not in the pretrained weights. All others
+    are the trunk, which is then trained as well, at the learning rate times ``trunk_factor``. The learning-rate
+    schedule starts at the second phase; the rate of the head phase falls from ``head_rate`` along a cosine. In both
+    phases, batch normalization in the trunk uses its moving averages, which do not change.
+    """
+
+    head_epochs: Annotated[float, Meta(ge=0, le=MAX_EPOCHS)] = 2.0
+    head_rate: NonNegative = 0.003
+    trunk_factor: Fraction = 0.1
+
+
 class CheckDataset(Recipe, tag="check-dataset"):
     """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core.
 
@@ -168,7 +182,9 @@ class Train(Recipe, tag="train"):
     """Train ``network`` (a file of the job's folder) on the dataset in folder ``dataset``.
 
     Intervals are in epochs and may be fractions; 0 means never. ``weights`` is the
-    prefix of a snapshot to start from. ``devices`` lists ``"cpu"`` or the indexes
+    prefix of a snapshot or another file or folder to start from, or ``imagenet:`` and the name of an entry of
+    `digits.data.pretrained_catalog`, whose file is in ``weights_folder`` or comes from one of ``weights_sources``,
+    folders and addresses. ``devices`` lists ``"cpu"`` or the indexes
     of GPUs. Without ``seed``, the worker draws one.
 
     ``batch_accumulation`` batches make one step. Without ``xla``, the device decides.
@@ -190,6 +206,9 @@ class Train(Recipe, tag="train"):
     solver: Solver = Solver()
     lr_policy: AnySchedule = Fixed()
     weights: str | None = None
+    weights_folder: str | None = None
+    weights_sources: list[str] = field(default_factory=list)
+    fine_tune: FineTune | None = None
     mean: Mean = "image"
     crop_size: Pixels | None = None
     shuffle: bool = True

@@ -29,7 +29,8 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
     of the dataset, and of a step) define the position in the record order. ``watched``
     is the state of `digits.core.best_metric`, ``random`` that of Python's random generators, and
-    ``curve`` the pending part of the next metrics row.
+    ``curve`` the pending part of the next metrics row. ``trunk`` lists the names of the pretrained variables of a
+    fine-tuning.
     """
 
     snapshot: str
@@ -44,6 +45,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     watched: JsonObject = field(default_factory=dict)
     random: JsonObject = field(default_factory=dict)
     curve: JsonObject | None = None
+    trunk: list[str] = field(default_factory=list)
 
     def save(self, job_folder: Path) -> None:
         """Write this point beside its checkpoint, which must be durable; raises OSError."""

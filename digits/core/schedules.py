@@ -170,6 +170,21 @@ class LearningRate:
         return self.schedule.factor(self._training, step), self.schedule.warmup_factor(self._training, step)
 
 
+class TwoPhaseRate:
+    """The learning rate of a fine-tuning: from ``head_rate`` along half a cosine to 0 in ``head_steps`` steps, then
+    that of ``rest``, from its first step on.
+    """
+
+    def __init__(self, head_rate: float, head_steps: int, rest: LearningRate) -> None:
+        self._head_rate, self._head_steps, self._rest = head_rate, head_steps, rest
+
+    def at(self, step: float) -> float:
+        """The rate at ``step``, counted from 0."""
+        if step < self._head_steps:
+            return _half_cosine(self._head_rate, 0.0, step / self._head_steps)
+        return self._rest.at(step - self._head_steps)
+
+
 def from_settings(policy: str, **settings: Any) -> AnySchedule:
     """The schedule ``policy`` with ``settings``; missing ones take their default. Raises ValueError."""
     schedule: AnySchedule = schema.convert({"policy": policy, **settings}, AnySchedule)  # type: ignore[arg-type]

@@ -100,6 +100,11 @@ def _addresses(value: str) -> tuple[str, ...]:
     return addresses
 
 
+def _folders_or_addresses(value: str) -> tuple[str, ...]:
+    sources = tuple(item.strip() for item in value.split(",") if item.strip())
+    return tuple(_addresses(source)[0] if "://" in source else str(_path(source)) for source in sources)
+
+
 def _remote_addresses(value: str) -> tuple[str, ...]:
     addresses = tuple(item.strip().rstrip("/") for item in value.split(",") if item.strip())
     for address in addresses:
@@ -116,6 +121,7 @@ _SEPARATORS: dict[Any, str] = {
     _names: ",",
     _variables: ",",
     _addresses: ",",
+    _folders_or_addresses: ",",
     _remote_addresses: ",",
 }
 
@@ -191,6 +197,20 @@ class Settings:
         "The files of the sample mnist are below ADDRESS/mnist/.",
         shown="none",
         option="--sample-mirror",
+    )
+    weights_dir: Path = _setting(
+        _path,
+        lambda: _data_folder() / "weights",
+        "Folder for downloaded pretrained weights. See [fine-tuning](fine-tuning.md).",
+        shown="`weights` in the checkout, else in `~/.local/share/digits`",
+    )
+    weights_sources: tuple[str, ...] = _setting(
+        _folders_or_addresses,
+        lambda: (),
+        "Folders with pretrained weights, and addresses to download them from before those of Keras, separated by "
+        "commas.",
+        shown="none",
+        option="--weights-source",
     )
     remote_addresses: tuple[str, ...] = _setting(
         _remote_addresses,

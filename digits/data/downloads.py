@@ -3,7 +3,8 @@
 All sources return the contents of their files by name. Nothing is used before its
 checksum has been compared. Archives are never unpacked to disk: single members are
 read by name, up to `MAX_MEMBER_BYTES`. Files that have arrived stay in the folder, so
-that an interrupted download resumes with the missing ones.
+that an interrupted download resumes with the missing ones. `download_large` downloads a
+single large file to disk and resumes within it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +34,11 @@ PROGRAM_TIMEOUT_SECONDS = 900
 CHUNK_BYTES = 1 << 18
 MAX_DOWNLOAD_BYTES = 400_000_000
 MAX_MEMBER_BYTES = 100_000_000
+# Large files: attempts to continue after an interruption, and the seconds in which some data must arrive.
+ATTEMPTS = 4
+STALL_SECONDS = 20.0
+SLOWEST_BYTES_PER_SECOND = 1000
+PARTIAL_SUFFIX = ".partial"
 
 
 class SourceError(Exception):
@@ -211,6 +218,101 @@ def read_tar(path: Path, members: Collection[str]) -> dict[str, bytes]:
     if wanted:
         raise SourceError(f"{path.name} does not contain {min(wanted)}")
     return contents
+
+
+def checksum_of(path: Path, like: str) -> str:
+    """Return the hexadecimal checksum of a file: MD5 or SHA-256, whichever has the length of ``like``."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, _algorithm(like)).hexdigest()
+
+
+def _algorithm(checksum: str) -> Callable[[], Any]:
+    if len(checksum) == 64:
+        return hashlib.sha256
+    return lambda: hashlib.md5(usedforsecurity=False)
+
+
+def download_large(
+    url: str, path: Path, checksum: str, report: Report, *, stall_seconds: float = STALL_SECONDS
+) -> None:
+    """Download ``url`` to ``path``, which exists only once its ``checksum`` (MD5 or SHA-256) is right.
+
+    What has arrived stays in a file beside it, with which the next attempt or call continues. A connection is given
+    up if it delivers nothing, or almost nothing, for ``stall_seconds``. Raises SourceError, and OSError if the file
+    cannot be written.
+    """
+    partial = path.with_name(f"{path.name}{PARTIAL_SUFFIX}")
+    for attempt in range(ATTEMPTS):
+        resumed = partial.exists() and partial.stat().st_size > 0
+        try:
+            _continue(url, partial, report, stall_seconds)
+        except _Interrupted as interruption:
+            if attempt == ATTEMPTS - 1:
+                raise SourceError(str(interruption)) from interruption
+            continue
+        if checksum_of(partial, checksum) == checksum:
+            partial.replace(path)
+            return
+        partial.unlink()
+        if not resumed:  # a resumed file may have begun with data of another one
+            raise SourceError("the checksum of the file is wrong")
+    raise SourceError("the checksum of the file is wrong")
+
+
+class _Interrupted(Exception):
+    """A download ended early; another attempt may continue it."""
+
+
+def _continue(url: str, partial: Path, report: Report, stall_seconds: float) -> None:
+    """Download the rest of ``url``, of which ``partial`` contains the beginning."""
+    import requests
+    import urllib3
+
+    begun = partial.stat().st_size if partial.exists() else 0
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={begun}-"} if begun else {})}
+    try:
+        with requests.get(url, headers=headers, stream=True, timeout=stall_seconds) as response:
+            if response.status_code == requests.codes.requested_range_not_satisfiable:
+                return  # complete, unless the checksum says otherwise
+            response.raise_for_status()
+            if response.status_code != requests.codes.partial_content:
+                begun = 0
+            _receive(response, partial, begun, report, stall_seconds)
+    except requests.HTTPError as error:
+        if error.response is not None and error.response.status_code >= 500:
+            raise _Interrupted(_reason(error)) from error
+        raise SourceError(_reason(error)) from error
+    except requests.RequestException as error:
+        reason = _reason(error)
+        if isinstance(error, requests.Timeout):
+            reason = f"no data within {stall_seconds:g} seconds"
+        raise _Interrupted(reason) from error
+    except urllib3.exceptions.TimeoutError as error:
+        raise _Interrupted(f"no data within {stall_seconds:g} seconds") from error
+    except urllib3.exceptions.HTTPError as error:
+        raise _Interrupted("the connection was closed early") from error
+
+
+def _receive(response: requests.Response, partial: Path, begun: int, report: Report, seconds: float) -> None:
+    """Append the body of ``response`` to the first ``begun`` bytes of ``partial``."""
+    announced = response.headers.get("Content-Length", "")
+    total = begun + int(announced) if announced.isdecimal() else 0
+    received, since, window = begun, time.monotonic(), begun
+    with open(partial, "r+b" if begun else "wb") as file:
+        file.seek(begun)
+        file.truncate()
+        while piece := response.raw.read1(CHUNK_BYTES):
+            file.write(piece)
+            received += len(piece)
+            if received > MAX_DOWNLOAD_BYTES:
+                raise SourceError("it is larger than expected")
+            report(min(1.0, received / total) if total else 0.0)
+            if time.monotonic() - since > seconds:
+                if received - window < SLOWEST_BYTES_PER_SECOND * seconds:
+                    raise _Interrupted(f"almost no data within {seconds:g} seconds")
+                since, window = time.monotonic(), received
+    if received < total:
+        raise _Interrupted("the connection was closed early")
 
 
 def _download(url: str, path: Path, sha256: str, report: Report) -> Path:

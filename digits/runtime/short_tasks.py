@@ -22,6 +22,7 @@ from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Export, Preflight, PreviewAugmentation, Recipe, Visualize
 from digits.core.task import EVENTS_FILE, Failure, TaskState
+from digits.data.pretrained_catalog import PREFIX
 from digits.runtime.device_ledger import Allocation
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
@@ -29,6 +30,8 @@ POOL = "short"
 SECONDS_TO_BUILD = 60.0
 # A step of a large network is slow on a CPU.
 SECONDS_FOR_A_STEP = 180.0
+# The file of pretrained weights that a check downloads has about 100 MB.
+SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
 SECONDS_TO_AUGMENT = 30.0
 QUEUE_SECONDS = 60.0
@@ -113,7 +116,10 @@ class ShortTasks:
 
         with self._new_folder() as folder:
             (folder / NETWORK_FILE).write_text(network)
-            return self._run(folder, recipe, allocate, SECONDS_FOR_A_STEP, watch)
+            seconds = SECONDS_FOR_A_STEP
+            if (recipe.weights or "").startswith(PREFIX):
+                seconds += SECONDS_TO_DOWNLOAD
+            return self._run(folder, recipe, allocate, seconds, watch)
 
     def preview_augmentation(self, recipe: PreviewAugmentation, form: str = "") -> ShortTaskResult:
         """Augment a few records of a dataset.

@@ -45,6 +45,7 @@ from digits.web.model_form_fields import (
     TRANSFORMATION_FIELDS,
     AugmentationFields,
     DeviceFields,
+    FineTuneFields,
     RunFields,
 )
 
@@ -122,7 +123,7 @@ class AllowedWeights(AllowedPath):
             super().__call__(form, field)
 
 
-class ModelForm(AugmentationFields, RunFields, DeviceFields):
+class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     """A model for a dataset of any kind."""
 
     LONG_FIELDS = frozenset({"custom_network"})
@@ -268,6 +269,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
             solver=solver,
             lr_policy=self.policy(),
             weights=weights,
+            fine_tune=self.fine_tuning(),
             mean=self.use_mean.data,
             crop_size=self.crop_size.data,
             shuffle=self.shuffle.data,
@@ -320,6 +322,7 @@ class ModelForm(AugmentationFields, RunFields, DeviceFields):
         self._fill_policy(schedule)
         self.fill_augmentation(recipe.augment)
         self.fill_run(recipe)
+        self.fill_fine_tuning(recipe.fine_tune)
 
     def _fill_policy(self, schedule: Schedule) -> None:
         settings = msgspec.to_builtins(schedule)

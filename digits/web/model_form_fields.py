@@ -9,7 +9,7 @@ from wtforms import BooleanField, Field, SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.model_job import DEVICE
-from digits.core.recipe import Augment, EarlyStopping, Train, Transformation
+from digits.core.recipe import Augment, EarlyStopping, FineTune, Train, Transformation
 from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
@@ -33,6 +33,7 @@ BALANCES = choices(
     ("class_weights", "Class weights"),
     ("sampling", "Oversample rare classes"),
 )
+INITIAL_WEIGHTS = choices(("random", "Random"), ("imagenet", "ImageNet"), ("file", "File"))
 PRECISIONS = choices(
     ("float32", "float32"), ("mixed_float16", "Mixed float16"), ("mixed_bfloat16", "Mixed bfloat16")
 )
@@ -169,6 +170,35 @@ class RunFields(JobForm):
         )
         if stopping:
             self.early_stopping_patience.data = plain(stopping.patience)
+
+
+class FineTuneFields(JobForm):
+    """Initial weights of a standard network, and fine-tuning."""
+
+    initial_weights = SelectField("Initial weights", choices=INITIAL_WEIGHTS, default="random")
+    fine_tune = BooleanField("Fine-tune", default=False)
+    head_epochs = number("Epochs of the head", FineTune, "head_epochs")
+    head_rate = number("Learning rate of the head", FineTune, "head_rate")
+    trunk_factor = number("Trunk factor", FineTune, "trunk_factor")
+
+    def fine_tuning(self) -> FineTune | None:
+        if not self.fine_tune.data:
+            return None
+        return FineTune(
+            head_epochs=self.head_epochs.data,
+            head_rate=self.head_rate.data,
+            trunk_factor=self.trunk_factor.data,
+        )
+
+    def fill_fine_tuning(self, fine_tune: FineTune | None) -> None:
+        """The inverse of `fine_tuning`."""
+        self.set(fine_tune=fine_tune is not None)
+        if fine_tune:
+            self.set(
+                head_epochs=plain(fine_tune.head_epochs),
+                head_rate=plain(fine_tune.head_rate),
+                trunk_factor=plain(fine_tune.trunk_factor),
+            )
 
 
 class DeviceFields(JobForm):

@@ -32,16 +32,18 @@ from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label, request_devices
-from digits.core.recipe import TRANSFORMATIONS, Preflight
+from digits.core.recipe import TRANSFORMATIONS, Preflight, Train
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, existing, stream
+from digits.data.pretrained import WeightsPlaces
+from digits.data.pretrained_catalog import PREFIX
 from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
-from digits.web import evaluation_panel, network_lint, network_settings, serializers
+from digits.web import evaluation_panel, fine_tune_settings, network_lint, network_settings, serializers
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
@@ -98,7 +100,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
             new_model(
                 new_folder(),
                 dataset,
-                form.recipe(str(dataset.folder), weights, size, rate),
+                _recipe(form, dataset, weights, size, rate),
                 name,
                 text=text,
                 device=form.device(),
@@ -362,7 +364,7 @@ def preflight() -> tuple[Response, int]:
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
-    training = form.recipe(str(dataset.folder), weights, size, rate)
+    training = _recipe(form, dataset, weights, size, rate)
     recipe = Preflight.of(training, eager="eager" in request.form)
     preview = services().short_tasks.preflight(
         text, recipe, request_devices(form.device()), request.form.get("watch", "")
@@ -370,6 +372,9 @@ def preflight() -> tuple[Response, int]:
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)
+    result["suggestion"] = (
+        "" if "digits.pretrained(" in text else fine_tune_settings.suggestion(dataset, training)
+    )
     preflights.save(preview.folder, result, preview.state.warnings)
     return jsonify(
         ok=True,
@@ -447,11 +452,29 @@ def _kinds_balanced_by(balance: str) -> list[str]:
     return [kind.name for kind in all_kinds().values() if balance in views_of(kind).balancing]
 
 
+def _recipe(
+    form: ModelForm, dataset: DatasetJob, weights: str | None, size: int | None, rate: float
+) -> Train:
+    """Return the recipe of the form, which must be valid, with the places of pretrained weights."""
+    recipe, places = form.recipe(str(dataset.folder), weights, size, rate), _weights_places()
+    recipe.weights_folder, recipe.weights_sources = str(places.folder), [*places.sources]
+    return recipe
+
+
+def _weights_places() -> WeightsPlaces:
+    settings = services().settings
+    return WeightsPlaces(settings.weights_dir, settings.weights_sources)
+
+
 def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
     """Select the default network for the dataset, and its settings for the fields that were not ``sent``.
 
-    If the request names a network, keep it and the settings in the request.
+    If the request names a network, keep it and the settings in the request. For a fine-tuning, its settings are the
+    defaults.
     """
+    if form.fine_tune.data:
+        network_settings.apply(fine_tune_settings.SETTINGS, form, {*sent, "fine_tune"})
+        return
     dataset = services().store.find(form.dataset.data or "")
     if form.method.data != "standard" or "standard_networks" in sent or not isinstance(dataset, DatasetJob):
         return
@@ -524,6 +547,15 @@ def _fill_from(form: ModelForm, job_id: str) -> None:
         form.set(method="previous", previous_networks=source.id)
     elif standard and not job.recipe.weights:
         form.set(method="standard", standard_networks=standard)
+    elif standard and (job.recipe.weights or "").startswith(PREFIX):
+        form.set(method="standard", standard_networks=standard, initial_weights="imagenet")
+    elif standard and network(standard).pretrained:
+        form.set(
+            method="standard",
+            standard_networks=standard,
+            initial_weights="file",
+            custom_network_snapshot=job.recipe.weights,
+        )
     else:
         form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
     form.set(custom_network=text)
@@ -542,7 +574,15 @@ def _is_usable(job: Job) -> bool:
 
 
 def _network_of(form: ModelForm) -> tuple[str, str | None]:
-    """Return the network's text and the snapshot to start from. Errors are added to the form's fields."""
+    """Return the network's text and the weights to start from. Errors are added to the form's fields."""
+    text, weights = _chosen_network(form)
+    is_in_text = form.method.data == "custom" and "digits.pretrained(" in text
+    if form.fine_tune.data and not weights and not is_in_text and not errors_of(form):
+        _blame(form.fine_tune, "Choose initial weights: ImageNet, a file, or a snapshot of an earlier model.")
+    return text, weights
+
+
+def _chosen_network(form: ModelForm) -> tuple[str, str | None]:
     if form.method.data == "custom":
         text = (form.custom_network.data or "").replace("\r\n", "\n")
         # A text that is too long already has an error.
@@ -565,7 +605,24 @@ def _network_of(form: ModelForm) -> tuple[str, str | None]:
         _blame(
             form.standard_networks, f"{chosen.title} is not a network for {kind}. Choose one of: {titles}."
         )
-    return chosen.text, None
+    return chosen.text, _standard_weights(form, chosen)
+
+
+def _standard_weights(form: ModelForm, chosen: Network) -> str | None:
+    """Return the initial weights of a standard network; None for random ones."""
+    if form.initial_weights.data == "file":
+        if not form.custom_network_snapshot.data:
+            _blame(form.custom_network_snapshot, "Enter the path of a weights file, or upload one.")
+        return form.custom_network_snapshot.data or None
+    if form.initial_weights.data != "imagenet":
+        return None
+    if not chosen.pretrained:
+        having = ", ".join(item.title for item in every_network().values() if item.pretrained)
+        _blame(
+            form.initial_weights, f"There are no ImageNet weights of {chosen.title}. Choose one of: {having}."
+        )
+        return None
+    return f"{PREFIX}{chosen.pretrained}"
 
 
 def _check_kind(form: ModelForm) -> None:
@@ -647,11 +704,14 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
                 "settings": item.settings,
                 "values": network_settings.settings_of(item),
                 "kinds": item.kinds,
+                "pretrained": item.pretrained,
             }
             for item in _networks().values()
         ],
         **_previous_networks(chosen=form.previous_networks.data or request.args.get("previous")),
         policies=POLICY_TITLES,
+        weights=fine_tune_settings.offers(_weights_places()),
+        fine_tune_settings=fine_tune_settings.SETTINGS,
         devices=serializers.device_rows(),
     )
 

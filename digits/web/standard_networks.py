@@ -9,12 +9,14 @@ A file begins with a comment:
     # settings: solver_type=ADAM learning_rate=0.001
     # kinds: image-classification
     # images: 12-64 grayscale
+    # pretrained: resnet50
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
 ``images`` describes the images for which the network is the default: the range of their side lengths
 in pixels, which may be open-ended, and optionally ``grayscale`` or ``color``. If several networks match,
-the first in the list is chosen. Networks without ``images`` are never the default.
+the first in the list is chosen. Networks without ``images`` are never the default. ``pretrained`` names the entry of
+`digits.data.pretrained_catalog` whose weights fit the network.
 The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
@@ -61,7 +63,7 @@ class Network:
     """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
 
     ``values`` contains these settings as text by field of the model form. ``images`` describes the images for which
-    the network is the default, if any.
+    the network is the default, if any. ``pretrained`` is the name of its ImageNet weights, if there are any.
     """
 
     id: str
@@ -72,6 +74,7 @@ class Network:
     kinds: tuple[str, ...]
     text: str
     images: Images | None = None
+    pretrained: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def read(name: str, text: str) -> Network:
     """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
-    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": []}
+    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": [], "pretrained": []}
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
@@ -160,6 +163,7 @@ def read(name: str, text: str) -> Network:
         kinds=tuple(tags["kinds"]),
         text=text,
         images=_images(*tags["images"]) if tags["images"] else None,
+        pretrained=next(iter(tags["pretrained"]), ""),
     )
 
 

@@ -7,7 +7,7 @@ cannot be passed as arguments. It is here, and nowhere else: one context variabl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,9 @@ class BuildContext:
       network in float32 (see `digits.worker.precision.autocast_variable`).
     - ``keras_path``: the path of the Keras variable that is being created, such as ``conv2d_1/kernel``, or "".
     - ``targets``: what the records count in the loss (see `digits.worker.input.targets`), or None.
+    - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
+      in training, too.
+    - ``pretrained``: collects the names of the ImageNet weights that the network requests, or None.
     - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
     """
 
@@ -34,6 +37,8 @@ class BuildContext:
     compute_dtype: Any = None
     keras_path: str = ""
     targets: Any = None
+    trunk: Container[str] = ()
+    pretrained: set[str] | None = None
     draw: Any = None
 
 

@@ -7,6 +7,7 @@ import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
 import { element } from './element.js';
+import { startFineTuning } from './fine_tuning.js';
 import { startFormMemory } from './form_memory.js';
 import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSections } from './form_sections.js';
@@ -44,9 +45,7 @@ function start() {
     for (const radio of form.querySelectorAll('[data-shows]')) {
       document.getElementById(radio.dataset.shows).hidden = !radio.checked;
     }
-    // Fine-tuning does not apply to new weights, and only custom networks accept weights from a path.
-    showFields(document.getElementById('tuning'), method() !== 'standard');
-    showFields(document.getElementById('tuning-weights'), method() === 'custom');
+    fineTuning.show();
     if (method() === 'custom') openEditor();
   }
 
@@ -94,6 +93,7 @@ function start() {
     if (event.target.name === 'method') showMethod();
     if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
     if (['dataset', 'method'].includes(event.target.name)) networks.fit();
+    fineTuning.show();
     suggest();
   });
 
@@ -107,6 +107,7 @@ function start() {
   startDatasetSearch(form, datasets);
   startModelSearch(form);
   const networks = startNetworkList(form, datasets);
+  const fineTuning = startFineTuning(form, networks);
   startAugmentationPreview(form, document.getElementById('augmentation-preview'));
   startLrPreview(form, document.getElementById('lr-preview'));
 
@@ -122,10 +123,6 @@ function start() {
   showMethod();
   showDataset(form.elements.dataset.value);
   suggest();
-}
-
-function showFields(fieldset, shown) {
-  fieldset.hidden = fieldset.disabled = !shown;
 }
 
 /** A one-line description of the chosen dataset, with its mean image. */

@@ -40,6 +40,12 @@ export function startNetworkList(form, datasets) {
 
   const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
 
+  /** Applies the settings of Fine-tune {name: value}, which replace those of the chosen network, or restores these. */
+  function fineTune(values) {
+    const base = form.elements.method.value === 'standard' && chosen() ? settingsOf(chosen()) : defaults();
+    settings.apply(values ? 'Fine-tune' : (chosen()?.dataset.title ?? 'Default'), { ...base, ...values });
+  }
+
   /** Returns the names of the fields that the kind of the dataset does not offer. */
   const unavailable = () => [...form.querySelectorAll('[data-for-kinds]')]
     .filter((part) => !isFor(part, dataset()?.data_kind))
@@ -104,7 +110,7 @@ export function startNetworkList(form, datasets) {
   if (!form.hasAttribute('data-fitted')) keepsSettings = true;
   else if (form.elements.method.value === 'custom') settings.expect('Default', defaults());
   else if (chosen()) settings.expect(chosen().dataset.title, settingsOf(chosen()));
-  return { fit, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
+  return { fit, fineTune, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
 }
 
 /** Shows or hides an option. If the selected option is hidden, the list selects its first available one. */

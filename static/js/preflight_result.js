@@ -15,6 +15,7 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
     judged.setAttribute('role', 'status');
     box.append(judged);
   }
+  if (result.suggestion) box.append(suggestionOf(result.suggestion));
   for (const text of warnings) box.append(notice('tone-warning', text));
   const tiles = element('div', 'tiles');
   tiles.append(...tilesOf(result).map(tile));
@@ -25,6 +26,19 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
   if (result.layers) box.append(layersOf(result.layers));
   if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
   region.replaceChildren(box);
+}
+
+/** A notice with a button that applies Fine-tune, in the form only. */
+function suggestionOf(text) {
+  const box = notice('tone-info', text);
+  const choose = document.getElementById('use-fine-tune');
+  if (choose) {
+    const button = element('button', 'button button-small', 'Fine-tune instead');
+    button.type = 'button';
+    button.addEventListener('click', () => choose.click());
+    box.append(button);
+  }
+  return box;
 }
 
 function weights(loaded) {

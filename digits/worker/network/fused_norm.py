@@ -12,6 +12,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from digits.worker import build_context
+from digits.worker.network.variables import plain_name
+
 
 @functools.cache
 def install() -> None:
@@ -25,6 +28,8 @@ def _fuse(call: Any) -> Any:
 
     @functools.wraps(call)
     def fused(self: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        if training and _is_in_trunk(self):
+            training = False
         if not _is_possible(self, inputs, training, mask):
             return call(self, inputs, training=training, mask=mask)
         x = tf.cast(inputs, tf.float32)  # half precision would overflow
@@ -51,6 +56,12 @@ def _fuse(call: Any) -> Any:
         return tf.cast(y, self.compute_dtype)
 
     return fused
+
+
+def _is_in_trunk(layer: Any) -> bool:
+    """Return whether the layer is pretrained, so that the statistics of small batches must not replace its own."""
+    trunk = build_context.current().trunk
+    return bool(trunk) and plain_name(layer.moving_mean.value) in trunk
 
 
 def _is_possible(layer: Any, inputs: Any, training: Any, mask: Any) -> bool:

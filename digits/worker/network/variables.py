@@ -89,7 +89,9 @@ class VariableStore:
     A locked store creates no more variables: a trace that requests a new one gets a UserFault, because that
     variable would never be trained. With ``empty``, variables have shapes but no values, which is faster.
     Variables named in ``frozen`` are not trainable. Variables are on ``device``; networks compute with them in
-    ``compute_type``. ``local`` contains the variables of single stages, such as counters, by name.
+    ``compute_type``. ``local`` contains the variables of single stages, such as counters, by name. ``trunk`` contains
+    the names of the variables of pretrained layers, whose batch normalization uses its moving averages.
+    ``pretrained`` collects the names of the ImageNet weights that the network requests.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class VariableStore:
         self.local: dict[str, tf.Variable] = {}
         self._counters: dict[str, _Counter] = {}
         self._frozen = frozen
+        self.trunk: Container[str] = ()
+        self.pretrained: set[str] = set()
         self._locked_for = ""
         self._make = _make_empty if empty else _make
         self._device = device
@@ -146,7 +150,11 @@ class VariableStore:
         for name, counter in self._counters.items():
             self.local.setdefault(name, counter.variable)
             counter.begin()
-        with _keras_paths(), tf.variable_creator_scope(creator):
+        with (
+            _keras_paths(),
+            tf.variable_creator_scope(creator),
+            build_context.extend(trunk=self.trunk, pretrained=self.pretrained),
+        ):
             if self.compute_type == tf.float32:
                 yield
                 return

@@ -20,14 +20,18 @@ class LossScale:
     """The factor by which losses are multiplied before backpropagation, and gradients divided after it.
 
     A step whose gradients overflow is skipped and halves the factor, down to 1; it doubles after ``patience``
-    consecutive steps without overflow. ``state`` contains its variables by name, for snapshots.
+    consecutive steps without overflow. ``state`` contains its variables by name, which begins with ``scope``, for
+    snapshots.
     """
 
-    def __init__(self, first: float = FIRST_SCALE, patience: int = STEPS_BEFORE_LARGER) -> None:
+    def __init__(
+        self, scope: str = "optimizer", first: float = FIRST_SCALE, patience: int = STEPS_BEFORE_LARGER
+    ) -> None:
         self._patience = patience
-        self._scale = make_state("optimizer/loss_scale", [], first)
-        self._good_steps = make_state("optimizer/loss_scale_steps", [], 0, tf.int64)
-        self.state = {"optimizer/loss_scale": self._scale, "optimizer/loss_scale_steps": self._good_steps}
+        scale, steps = f"{scope}/loss_scale", f"{scope}/loss_scale_steps"
+        self._scale = make_state(scale, [], first)
+        self._good_steps = make_state(steps, [], 0, tf.int64)
+        self.state = {scale: self._scale, steps: self._good_steps}
 
     @property
     def value(self) -> tf.Tensor:

@@ -29,10 +29,10 @@ class _Kind:
 
 
 class Optimizer:
-    """Owns the state of an optimizer: variables called ``optimizer/<slot>/<variable>``."""
+    """Owns the state of an optimizer: variables called ``<scope>/<slot>/<variable>``."""
 
-    def __init__(self, solver: Solver) -> None:
-        self._kind, self._settings = KINDS[solver.type], solver
+    def __init__(self, solver: Solver, scope: str = STATE_SCOPE) -> None:
+        self._kind, self._settings, self.scope = KINDS[solver.type], solver, scope
         self.state: dict[str, tf.Variable] = {}
 
     def apply(
@@ -49,7 +49,7 @@ class Optimizer:
             return variable.assign(variable.constraint(variable.read_value()), read_value=False)
 
     def _slot(self, slot: str, variable: tf.Variable) -> tf.Variable:
-        name = f"{STATE_SCOPE}/{slot}/{variable.name.removesuffix(':0')}"
+        name = f"{self.scope}/{slot}/{variable.name.removesuffix(':0')}"
         if name not in self.state:
             first = self._kind.slots[slot]
             with tf.device(variable.device):

@@ -14,10 +14,11 @@ restored in order, up to the first whose shape differs.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.pretrained_catalog import CATALOG, Pretrained, with_files
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.snapshots import FROZEN_SUFFIX, choose_another, listed
 
+_KERAS_SUFFIXES = (".keras", ".h5", ".hdf5")
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _OF_AN_OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
 _TWINS = {"weights": "kernel", "kernel": "weights", "biases": "bias", "bias": "biases"}
@@ -36,11 +39,15 @@ _TWINS = {"weights": "kernel", "kernel": "weights", "biases": "bias", "bias": "b
 
 @dataclass(frozen=True)
 class Source:
-    """Values by name, read on demand. ``is_ordered``: the order of the names is that of the layers."""
+    """Values by name, read on demand. ``is_ordered``: the order of the names is that of the layers.
+
+    ``path`` is the file or folder, for messages.
+    """
 
     shapes: dict[str, list[int]]
     read: Callable[[str], NDArray[Any]]
     is_ordered: bool = False
+    path: Path = Path()
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,17 @@ class Report:
     other_shape: dict[str, str] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     by_order: bool = False
+
+    def followed_by(self, later: Report) -> Report:
+        """Return the outcome of this restore and a ``later`` one of the same variables."""
+        taken = {**self.taken, **later.taken}
+        return Report(
+            taken,
+            [name for name in later.missing if name not in taken],
+            {name: shapes for name, shapes in later.other_shape.items() if name not in taken},
+            [*self.unused, *later.unused],
+            later.by_order,
+        )
 
     @property
     def remark(self) -> str:
@@ -78,13 +96,47 @@ def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:
 
     Raises UserFault if it is unreadable.
     """
+    return assign(open_source(path), variables)
+
+
+def open_source(path: Path) -> Source:
+    """Return the values in the file or folder ``path``. Raises UserFault if it is unreadable."""
     with _readable(path):
-        source = _source(path)
-        found = _by_name(source, variables)
-        by_order = source.is_ordered and not any(name for name, fits in found.values() if fits)
-        if by_order:
-            found = _by_order(source, variables)
+        return replace(_source(path), path=path)
+
+
+def open_application(path: Path, entry: Pretrained) -> Source:
+    """Return the values in the file ``path`` of weights of a network of keras.applications.
+
+    Raises UserFault if it is unreadable or contains the weights of another network.
+    """
+    with _readable(path):
+        if _is_whole_model(path):
+            return replace(_keras_model(path), path=path)
+        return replace(_application(path, entry), path=path)
+
+
+def assign(source: Source, variables: Mapping[str, tf.Variable]) -> Report:
+    """Assign to ``variables``, by name, the matching values of ``source``. Raises UserFault if it is damaged."""
+    found, by_order = _match(source, variables)
+    with _readable(source.path):
         return _assigned(source, variables, found, by_order)
+
+
+def names_in(source: Source, variables: Mapping[str, tf.Variable]) -> list[str]:
+    """Return the names of the ``variables`` to which `assign` would assign a value."""
+    return [name for name, (_, fits) in _match(source, variables)[0].items() if fits]
+
+
+def _match(source: Source, variables: Mapping[str, tf.Variable]) -> tuple[dict[str, tuple[str, bool]], bool]:
+    """For each variable with a value in ``source``, its name there and whether the shape fits.
+
+    Also returns whether names were ignored.
+    """
+    found = _by_name(source, variables)
+    if source.is_ordered and not any(fits for _, fits in found.values()):
+        return _by_order(source, variables), True
+    return found, False
 
 
 class Frozen:
@@ -191,7 +243,7 @@ def _is_of_a_network(name: str) -> bool:
 
 
 def _source(path: Path) -> Source:
-    if path.suffix in (".keras", ".h5", ".hdf5"):
+    if path.suffix in _KERAS_SUFFIXES:
         return _keras(path)
     if path.name == "saved_model.pb":
         return _saved_model(path.parent)
@@ -200,10 +252,7 @@ def _source(path: Path) -> Source:
     if (path / "saved_model.pb").is_file():
         return _saved_model(path)
     if path.is_dir():
-        latest = tf.train.latest_checkpoint(str(path))
-        if latest is None:
-            raise FileNotFoundError("The folder contains neither a SavedModel nor a checkpoint.")
-        return _checkpoint(latest)
+        return _folder(path)
     prefix = str(path)
     for ending in (".index", ".meta", ".data-"):
         prefix = prefix.partition(ending)[0]
@@ -258,25 +307,91 @@ def _frozen_graph(path: Path) -> Source:
     return Source(shapes, lambda name: tf.make_ndarray(constants[name]))
 
 
+def _folder(path: Path) -> Source:
+    latest = tf.train.latest_checkpoint(str(path))
+    if latest is not None:
+        return _checkpoint(latest)
+    # An uploaded file is the only one in its folder.
+    files = [item for item in path.iterdir() if item.suffix in _KERAS_SUFFIXES and item.is_file()]
+    if len(files) != 1:
+        raise FileNotFoundError(
+            "The folder contains neither a SavedModel nor a checkpoint, nor a single file of Keras."
+        )
+    return _source(files[0])
+
+
 def _keras(path: Path) -> Source:
+    if _is_whole_model(path):
+        return _keras_model(path)
+    tensors = len(_datasets(path))
+    for entry in _candidates_by_name(path.name) or CATALOG.values():
+        if tensors in (file.tensors for file in entry.files):
+            with contextlib.suppress(ValueError):  # the file of another network with as many arrays
+                return _application(path, entry)
+    values = _datasets(path)
+    return Source({name: list(value.shape) for name, value in values.items()}, values.__getitem__, True)
+
+
+def _is_whole_model(path: Path) -> bool:
+    """Return whether a file of Keras contains a model, not only its weights."""
+    import h5py
+
+    if path.suffix == ".keras":
+        return True
+    with h5py.File(path, "r") as file:
+        return "model_config" in file.attrs
+
+
+def _keras_model(path: Path) -> Source:
     import keras
 
-    if path.name.endswith(".weights.h5"):
-        return _keras_weights(path)
     model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    return _of_model(model)
+
+
+def _candidates_by_name(name: str) -> list[Pretrained]:
+    return [entry for entry, file in with_files() if file.name == name]
+
+
+def _application(path: Path, entry: Pretrained) -> Source:
+    """Return the weights of a network of keras.applications, by the names of its variables.
+
+    Keras itself matches the contents of the file, in which names depend on the version that wrote it. Raises
+    ValueError if they do not fit.
+    """
+    import keras
+
+    tensors = len(_datasets(path))
+    if tensors not in (entry.full.tensors, entry.without_top.tensors):
+        raise ValueError(
+            f"It contains {tensors} arrays; weights of {entry.title} have {entry.full.tensors}, "
+            f"or {entry.without_top.tensors} without the classifier."
+        )
+    model = getattr(keras.applications, entry.application)(
+        weights=None, include_top=tensors == entry.full.tensors, input_shape=(224, 224, 3)
+    )
+    model.load_weights(path)
+    return _of_model(model)
+
+
+def _of_model(model: Any) -> Source:
     values = {variable.path: np.asarray(variable.value) for variable in model.weights}
     return Source({name: list(value.shape) for name, value in values.items()}, values.__getitem__, True)
 
 
-def _keras_weights(path: Path) -> Source:
+def _datasets(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an HDF5 file by their paths, without those of an optimizer."""
     import h5py
 
     values: dict[str, NDArray[Any]] = {}
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and not name.startswith("optimizer"):
+            values[name] = item[()]
+
     with h5py.File(path, "r") as file:
-        file.visititems(
-            lambda name, item: values.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
-        )
-    return Source({name: list(value.shape) for name, value in values.items()}, values.__getitem__, True)
+        file.visititems(add)
+    return values
 
 
 @contextmanager

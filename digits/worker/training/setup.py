@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import tensorflow as tf
@@ -15,7 +17,8 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core.events import Built as NetworkBuilt
 from digits.core.events import EventLog, Warned
-from digits.core.schedules import LearningRate
+from digits.core.recipe import Solver
+from digits.core.schedules import LearningRate, TwoPhaseRate
 from digits.worker import network_loader
 from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
@@ -26,7 +29,6 @@ from digits.worker.randomness.streams import Randomness
 from digits.worker.training import (
     checkpoints,
     device_config,
-    initial_weights,
     numerics,
     pace,
     restore,
@@ -34,9 +36,10 @@ from digits.worker.training import (
 )
 from digits.worker.training.activations import Activations
 from digits.worker.training.device_config import DeviceConfig
-from digits.worker.training.optimizers import Optimizer
+from digits.worker.training.initial_weights import InitialWeights
+from digits.worker.training.optimizers import STATE_SCOPE, Optimizer
 from digits.worker.training.side_effects import SideEffects
-from digits.worker.training.steps import Evaluation, Training
+from digits.worker.training.steps import Evaluation, Phase, Training
 from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.training.timeline import Timeline
 
@@ -50,6 +53,9 @@ class Setup:
     ``evaluation`` (None without validation), ``activations`` (None unless their histograms are wanted) and
     ``generates_images`` (from latent vectors).
 
+    If ``recipe`` is a fine-tuning, ``head_training`` is that of its first ``head_steps`` steps, and ``trunk`` lists
+    its pretrained variables, which a resumed training already knows.
+
     ``config`` describes devices, precision and batches; `build` may adapt it to the network. With
     ``measures_labels``, the steps also measure the cross-entropy over the classes. Raises UserFault for an unusable
     dataset or recipe.
@@ -59,6 +65,8 @@ class Setup:
     evaluation: Evaluation | None = None
     activations: Activations | None = None
     generates_images = False
+    head_training: Training | None = None
+    head_steps = 0
 
     def __init__(
         self,
@@ -68,18 +76,20 @@ class Setup:
         config: DeviceConfig,
         seed: int,
         measures_labels: bool = False,
+        trunk: Sequence[str] = (),
     ) -> None:
         self.recipe, self.job_folder, self.events = recipe, job_folder, events
         self.config, self.seed, self._measures_labels = config, seed, measures_labels
         self.data = training_data.load(recipe, config, events)
         self.timeline = Timeline(recipe.epochs, self.data.steps_per_epoch)
-        max_steps = recipe.epochs * self.data.steps_per_epoch
-        self.learning_rate = LearningRate(recipe.lr_policy, recipe.solver.learning_rate, max_steps)
-        self._frozen = restore.Frozen(Path(recipe.weights) if recipe.weights else None, recipe.freeze)
+        self.trunk = list(trunk)
+        self._weights = InitialWeights(recipe, events)
+        self._frozen = restore.Frozen(self._weights.path, recipe.freeze)
         self.store = VariableStore(
             frozen=self._frozen, device=config.weights_device, compute_type=config.compute_type
         )
         self.optimizer = Optimizer(recipe.solver)
+        self._head_optimizer = Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head")
         self.randomness = Randomness(seed)
         self.generators = PythonGenerators()
         self.side_effects = SideEffects(self.store, self.randomness, self.generators)
@@ -99,6 +109,7 @@ class Setup:
             **self.store.variables,
             **self.store.local,
             **self.optimizer.state,
+            **self._head_optimizer.state,
             **self.randomness.variables,
         }
 
@@ -118,9 +129,14 @@ class Setup:
         if self.recipe.numerics_checks and self.config.compiled:
             self.config = dataclasses.replace(self.config, compiled=False)
             device_config.report_no_xla(self.recipe, self.events, "it skips the checks for NaN and Inf")
-        self.training = self._training(net)
+        phase = self._fine_tuning_phase()
+        self.training = self._training(net, self.optimizer, phase)
         with self._checked_numerics():
             self.training.trace()
+            if self.head_steps:
+                head = Phase(0, phase.trunk, trunk_factor=0.0)
+                self.head_training = self._training(net, self._head_optimizer, head)
+                self.head_training.trace()
         self.warn_of_xla()
         self.warn_of_labels()
         if fault:
@@ -148,28 +164,57 @@ class Setup:
     def build_lazily(self) -> None:
         """Prepare steps that are built when they run, for `digits.worker.training.step_debugger`."""
         self.config = dataclasses.replace(self.config, devices=self.config.devices[:1], compiled=False)
-        self.training = self._training(self._network())
+        self.training = self._training(self._network(), self.optimizer, Phase())
 
     def load_weights(self) -> None:
         """Load the weights that the recipe names, if any, and report them. Raises UserFault."""
-        initial_weights.load(
-            self.recipe.weights, self.store, self._frozen, self.training.trained, self.events
-        )
+        self._weights.load(self.store, self._frozen, self.training.trained)
+
+    @property
+    def max_steps(self) -> float:
+        """The number of steps of the training, a fraction."""
+        return self.recipe.epochs * self.data.steps_per_epoch
+
+    @cached_property
+    def learning_rate(self) -> LearningRate | TwoPhaseRate:
+        """The learning rate as a function of the step; `build` determines the phases."""
+        recipe, steps = self.recipe, self.max_steps - self.head_steps
+        rate = LearningRate(recipe.lr_policy, recipe.solver.learning_rate, steps)
+        if recipe.fine_tune and self.head_steps:
+            return TwoPhaseRate(recipe.fine_tune.head_rate, self.head_steps, rate)
+        return rate
+
+    def _fine_tuning_phase(self) -> Phase:
+        """Return the phase in which all variables are trained; sets ``trunk`` and ``head_steps`` of a fine-tuning.
+
+        The network must have been built before, for its variables. Raises UserFault if the weights do not fit it.
+        """
+        fine_tune = self.recipe.fine_tune
+        if fine_tune is None:
+            return Phase()
+        variables = self.store.variables
+        self.trunk = self.trunk or self._weights.trunk(self.store)
+        self.store.trunk = trunk = frozenset(self.trunk)
+        if any(item.trainable and name not in trunk for name, item in variables.items()):
+            steps = round(fine_tune.head_epochs * self.data.steps_per_epoch)
+            self.head_steps = min(steps, self.timeline.total_steps)
+        return Phase(self.head_steps, trunk, fine_tune.trunk_factor)
 
     def _network(self) -> Network:
         file = self.job_folder / self.recipe.network
         return network_loader.load_for(self.data.manifest, file, self.data.preparation.shape)
 
-    def _training(self, net: Network) -> Training:
+    def _training(self, net: Network, optimizer: Optimizer, phase: Phase) -> Training:
         return Training(
             net,
             self.store,
             self.data.preparation,
-            self.optimizer,
+            optimizer,
             self.seed,
             self.randomness,
             self.config,
             self._measures_labels,
+            phase,
         )
 
     def _activations(self, shown: inference.Inference) -> Activations:

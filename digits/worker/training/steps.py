@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -138,8 +139,37 @@ class Evaluation:
         return tf.concat([row, tf.reshape(tf.cast(built.record_values, tf.float32), [-1])], 0)
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A part of a training, from ``first_step`` on.
+
+    The variables named in ``trunk`` are trained at the learning rate times ``trunk_factor``, and not at all, which
+    saves their gradients, if it is 0.
+    """
+
+    first_step: int = 0
+    trunk: Container[str] = ()
+    trunk_factor: float = 1.0
+
+    def restrict(self, built: Built) -> Built:
+        """Return ``built`` without the variables that this phase does not train."""
+        if self.trunk_factor:
+            return built
+        objectives = [
+            dataclasses.replace(
+                item, variables=[each for each in item.variables if plain_name(each) not in self.trunk]
+            )
+            for item in built.objectives
+        ]
+        return dataclasses.replace(built, objectives=objectives)
+
+    def factor(self, variable: tf.Variable) -> float:
+        """Return the factor by which the learning rate of ``variable`` is multiplied."""
+        return self.trunk_factor if plain_name(variable) in self.trunk else 1.0
+
+
 class Training(Evaluation):
-    """Training steps: compute the metrics, then update the weights.
+    """Training steps of a ``phase``: compute the metrics, then update the weights.
 
     `trace` or the first steps set ``trained``, the names of the trained variables; ``pictures``, the network's
     histograms, images and texts; ``label_flow``, the losses' use of the labels; and ``remark``, a warning if XLA
@@ -158,12 +188,13 @@ class Training(Evaluation):
         randomness: Randomness,
         config: DeviceConfig | None = None,
         measures_labels: bool = False,
+        phase: Phase = Phase(),
     ) -> None:
         super().__init__(network, store, prepare, randomness, config)
-        self._optimizer = optimizer
+        self._optimizer, self._phase = optimizer, phase
         self._measures_labels = measures_labels
         self._seed = seed & 0x7FFFFFFF
-        self._loss_scale = LossScale() if self._config.scales_loss else None
+        self._loss_scale = LossScale(optimizer.scope) if self._config.scales_loss else None
         if self._loss_scale:
             optimizer.state.update(self._loss_scale.state)
         self.pictures: list[Recorded] = []
@@ -321,7 +352,7 @@ class Training(Evaluation):
                 stage = f"{self.stage}/{number}" if number else self.stage
                 with self._randomness.draw_for(stage, draw), targets.use_targets(y) as labels:
                     built = self._network.build(self._store, self.stage, x, labels, step)
-                built = self._with_label_flow(built, x, labels)
+                built = self._phase.restrict(self._with_label_flow(built, x, labels))
                 with autocast.casting(self._store.compute_type):
                     return replication.compute(built, scale)
 
@@ -352,7 +383,8 @@ class Training(Evaluation):
         def apply() -> None:
             for pairs in updates:
                 for gradient, variable in pairs:
-                    self._optimizer.apply(gradient, variable, rate, step)
+                    factor = self._phase.factor(variable)
+                    self._optimizer.apply(gradient, variable, rate * factor, step - self._phase.first_step)
 
         if self._loss_scale is None:
             apply()

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Measured, Progressed
+from digits.core.events import EventLog, Measured, PhaseChanged, Progressed
 from digits.core.resume_point import ResumePoint
 from digits.kinds import kind_named
 from digits.worker import stopping
@@ -25,7 +25,7 @@ from digits.worker.training.pace import Pace
 from digits.worker.training.profiler import Profiler
 from digits.worker.training.reporting import Reports
 from digits.worker.training.setup import Setup
-from digits.worker.training.steps import Rows
+from digits.worker.training.steps import Rows, Training
 from digits.worker.training.timeline import Milestone
 from digits.worker.training.validation import Validation
 
@@ -46,7 +46,9 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     with usage.reported(events, "GPU" if gpus else "CPU", gpus):
-        return _train(Setup(recipe, job_folder, events, config, seed), point)
+        return _train(
+            Setup(recipe, job_folder, events, config, seed, trunk=point.trunk if point else ()), point
+        )
 
 
 def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
@@ -167,10 +169,24 @@ class Trainer:
 
     # Steps
 
+    @property
+    def _phase(self) -> Training:
+        """The training function of the next step."""
+        head = self._setup.head_training
+        return head if head and self.step < self._setup.head_steps else self._training
+
+    @property
+    def _steps_left_in_phase(self) -> int:
+        end = self._setup.head_steps if self.step < self._setup.head_steps else self._timeline.total_steps
+        return end - self.step
+
     def _train_until(self, step: int) -> None:
         while self.step < step:
+            if self.step and self.step == self._setup.head_steps:
+                self._setup.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
+                log.info("Training all layers from here on")
             unprofiled = self._profiler.steps_until_next(self.step)
-            count = min(self._pace.steps, step - self.step)
+            count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
             if unprofiled is not None:
                 count = min(count, max(1, unprofiled))
             # The first step and a step with pictures also build their graphs: do not count their time.
@@ -182,7 +198,7 @@ class Trainer:
             self.step += len(metrics)
             self._pace.update(len(metrics), seconds)
             self._report(self._rows.add(metrics, seconds if is_representative else None))
-            self._progress("Training")
+            self._progress("Training the head" if self.step < self._setup.head_steps else "Training")
             if self._is_stopping():
                 self._save_and_stop()
             if self.step < step and self._checkpoints.is_due:
@@ -191,7 +207,7 @@ class Trainer:
     def _steps(self, count: int) -> Rows:
         rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
         with numerics.explained(self.step + 1, rates[0]):
-            metrics = self._training.steps(self._feed.take(count), rates, self.step)
+            metrics = self._phase.steps(self._feed.take(count), rates, self.step)
         self._setup.warn_of_xla()
         numerics.check_losses(metrics[:, 0], self.step, rates)
         return metrics
@@ -200,9 +216,9 @@ class Trainer:
         """One step that also computes the network's histograms, images and texts."""
         self._wants_pictures = False
         rate = self._learning_rate.at(self.step)
-        metrics, values = self._training.step_with_pictures(self._feed.take(1), rate, self.step)
+        metrics, values = self._phase.step_with_pictures(self._feed.take(1), rate, self.step)
         numerics.check_losses(metrics[:, 0], self.step, [rate])
-        self._reports.train_board.pictures(self.step + 1, self._training.pictures, values)
+        self._reports.train_board.pictures(self.step + 1, self._phase.pictures, values)
         return metrics
 
     # Validation
@@ -283,6 +299,7 @@ class Trainer:
             watched=self._checkpoints.state(),
             random=self._setup.generators.state(),
             curve=self._rows.state(self._training.names),
+            trunk=self._setup.trunk,
         )
 
 

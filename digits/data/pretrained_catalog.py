@@ -1,0 +1,121 @@
+"""The networks of keras.applications whose ImageNet weights can be loaded, and Keras' files of these weights.
+
+The addresses and checksums are those in the source of Keras (https://github.com/keras-team/keras, folder
+``keras/src/applications``): MD5, or SHA-256 for ConvNeXt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Marks the name of an entry where the path of a weights file is expected, as in ``imagenet:resnet50``.
+PREFIX = "imagenet:"
+
+_ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications"
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A file of Keras. ``checksum`` is hexadecimal; ``tensors`` is the number of arrays in it."""
+
+    name: str
+    checksum: str
+    megabytes: int
+    tensors: int
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A network of keras.applications with ImageNet weights.
+
+    ``application`` is the name of the function in keras.applications. The file ``full`` contains the classifier of
+    ImageNet's 1000 classes as well, which ``without_top`` lacks. ``address`` is the folder that Keras downloads from.
+    """
+
+    id: str
+    title: str
+    application: str
+    address: str
+    full: WeightsFile
+    without_top: WeightsFile
+    license: str
+
+    @property
+    def files(self) -> tuple[WeightsFile, WeightsFile]:
+        return self.full, self.without_top
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of files that an administrator can provide in place of those of Keras."""
+        return tuple(f"{self.id}{ending}" for ending in (".weights.h5", ".keras", ".h5"))
+
+
+_ENTRIES = (
+    Pretrained(
+        "resnet50",
+        "ResNet-50",
+        "ResNet50",
+        f"{_ADDRESS}/resnet",
+        WeightsFile(
+            "resnet50_weights_tf_dim_ordering_tf_kernels.h5", "2cb95161c43110f7111970584f804107", 103, 320
+        ),
+        WeightsFile(
+            "resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5",
+            "4d473c1dd8becc155b73f8504c6f6626",
+            95,
+            318,
+        ),
+        "MIT",
+    ),
+    Pretrained(
+        "mobilenetv3",
+        "MobileNetV3 Large",
+        "MobileNetV3Large",
+        f"{_ADDRESS}/mobilenet_v3",
+        WeightsFile(
+            "weights_mobilenet_v3_large_224_1.0_float.h5", "59e551e166be033d707958cf9e29a6a7", 23, 266
+        ),
+        WeightsFile(
+            "weights_mobilenet_v3_large_224_1.0_float_no_top_v2.h5",
+            "07fb09a5933dd0c8eaafa16978110389",
+            13,
+            262,
+        ),
+        "Apache-2.0",
+    ),
+    Pretrained(
+        "efficientnetv2",
+        "EfficientNetV2-B0",
+        "EfficientNetV2B0",
+        f"{_ADDRESS}/efficientnet_v2",
+        WeightsFile("efficientnetv2-b0.h5", "21ecbf6da12460d5c40bb2f29ceb2188", 29, 361),
+        WeightsFile("efficientnetv2-b0_notop.h5", "893217f2bb855e2983157299931e43ff", 24, 359),
+        "Apache-2.0",
+    ),
+    Pretrained(
+        "convnext",
+        "ConvNeXt-Tiny",
+        "ConvNeXtTiny",
+        f"{_ADDRESS}/convnext",
+        WeightsFile(
+            "convnext_tiny.h5", "8ae6e78ce2933352b1ef4008e6dd2f17bc40771563877d156bc6426c7cf503ff", 115, 182
+        ),
+        WeightsFile(
+            "convnext_tiny_notop.h5",
+            "d547c096cabd03329d7be5562c5e14798aa39ed24b474157cef5e85ab9e49ef1",
+            112,
+            180,
+        ),
+        "MIT",
+    ),
+)
+
+CATALOG: dict[str, Pretrained] = {entry.id: entry for entry in _ENTRIES}
+
+
+def with_files() -> Iterator[tuple[Pretrained, WeightsFile]]:
+    """Yield each file of Keras with its entry."""
+    for entry in _ENTRIES:
+        for file in entry.files:
+            yield entry, file

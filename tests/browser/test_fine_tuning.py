@@ -1,0 +1,66 @@
+"""Fine-tune in the form: the choice of weights, the settings it applies, and a training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import finished
+from tests.worker.networks import LINEAR
+
+NEW_MODEL = "/models/images/classification/new"
+STEP_MILLISECONDS = 120_000
+
+
+def test_imagenet_weights_turn_fine_tune_on(
+    page: Page, dataset: dict[str, Any], check_accessibility: Callable[[Page], None]
+) -> None:
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.wait_for_load_state()
+    page.locator('[name="standard_networks"][value="lenet"]').check(force=True)
+    expect(page.locator("#standard-weights")).to_be_hidden()
+    page.locator('[name="standard_networks"][value="resnet50"]').check(force=True)
+    expect(page.locator('[name="fine_tune"]')).to_be_hidden()
+    weights = page.get_by_role("group", name="Initial weights", exact=True)
+    weights.get_by_role("radio", name="ImageNet", exact=True).check()
+    expect(page.locator('[data-weights="resnet50"]')).to_contain_text("MB")
+    expect(page.locator('[name="fine_tune"]')).to_be_checked()
+    expect(page.get_by_label("Trunk factor")).to_have_value("0.1")
+    expect(page.get_by_label("Batch size")).to_have_value("16")
+    expect(page.locator("#applied-settings")).to_contain_text("Fine-tune sets")
+    check_accessibility(page)
+    page.locator('[name="standard_networks"][value="mobilenetv3"]').check(force=True)
+    expect(page.get_by_label("Optimizer")).to_have_value("ADAM")
+    page.locator('[name="standard_networks"][value="resnet50"]').check(force=True)
+    weights.get_by_role("radio", name="File", exact=True).check()
+    expect(page.locator('[name="custom_network_snapshot"]')).to_be_visible()
+    weights.get_by_role("radio", name="Random", exact=True).check()
+    expect(page.locator('[name="fine_tune"]')).not_to_be_checked()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("90")
+
+
+@pytest.mark.tensorflow
+def test_an_earlier_model_is_fine_tuned(
+    page: Page, server: Any, dataset: dict[str, Any], create: Callable[..., Any]
+) -> None:
+    fields = {"dataset": dataset["id"], "method": "custom", "custom_network": LINEAR, "select_gpu": "cpu"}
+    finished(server, create("models", model_name="Fine-tuned from", train_epochs=1, **fields))
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.wait_for_load_state()
+    page.get_by_role("radio", name="Previous", exact=True).check()
+    page.locator("label.choice-title", has_text="Fine-tuned from").click()
+    page.locator('select[name$="-snapshot"]:visible').first.select_option("1")
+    page.locator('[name="fine_tune"]').check()
+    page.get_by_label("Epochs", exact=True).fill("2")
+    page.get_by_label("Name", exact=True).fill("Fine-tuned from an earlier model")
+    page.get_by_role("button", name="Train model").click()
+    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=STEP_MILLISECONDS)
+    expect(page.locator("#snapshots li")).not_to_have_count(0, timeout=STEP_MILLISECONDS)
+    expect(page.locator(".page-head, header").get_by_text("Done", exact=True).first).to_be_visible(
+        timeout=STEP_MILLISECONDS
+    )
+    expect(page.get_by_text("trunk factor 0.1")).to_be_visible()

@@ -1,0 +1,207 @@
+"""Finding and downloading pretrained weights, with servers that fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from digits.core.settings import read_settings
+from digits.data import downloads, pretrained
+from digits.data.downloads import SourceError, download_large
+from digits.data.pretrained import WeightsMissing, WeightsPlaces, obtain
+from digits.data.pretrained_catalog import CATALOG, Pretrained, WeightsFile
+
+DATA = bytes(range(256)) * 400
+MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+class Web:
+    """A local web server that sends `DATA` for every path, and behaves as the attributes say.
+
+    ``cuts`` are the numbers of bytes after which the next responses end early; ``stalls``: they do not end at all.
+    """
+
+    def __init__(self) -> None:
+        self.data = DATA
+        self.status = 200
+        self.cuts: list[int] = []
+        self.stalls = False
+        self.ranges = True
+        self.requested: list[tuple[str, str | None]] = []
+        self.released = threading.Event()
+        web = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = self.headers.get("Range")
+                web.requested.append((self.path, asked))
+                if web.status != 200:
+                    self.send_error(web.status)
+                    return
+                begin = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and web.ranges else 0
+                body = web.data[begin:]
+                self.send_response(206 if begin else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: web.cuts.pop(0)] if web.cuts else body)
+                if web.stalls:
+                    self.wfile.flush()
+                    web.released.wait()
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self.released.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    server = Web()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def entry(web: Web) -> Pretrained:
+    file = WeightsFile("net.h5", MD5, 1, 2)
+    without_top = WeightsFile("net_notop.h5", SHA256, 1, 1)
+    return Pretrained("tiny", "Net", "Net", f"{web.address}/keras", file, without_top, "MIT")
+
+
+def no_progress(fraction: float, action: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize("checksum", [MD5, SHA256])
+def test_a_download_reports_its_progress(web: Web, tmp_path: Path, checksum: str) -> None:
+    fractions: list[float] = []
+    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", checksum, fractions.append)
+    assert (tmp_path / "net.h5").read_bytes() == DATA
+    assert fractions[-1] == 1.0 and fractions == sorted(fractions)
+    assert [path.name for path in tmp_path.iterdir()] == ["net.h5"]
+
+
+def test_an_interrupted_download_continues_where_it_ended(web: Web, tmp_path: Path) -> None:
+    web.cuts = [1000, 2000]
+    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    assert (tmp_path / "net.h5").read_bytes() == DATA
+    assert [asked for _, asked in web.requested] == [None, "bytes=1000-", "bytes=3000-"]
+
+
+def test_a_later_call_continues_a_download(web: Web, tmp_path: Path) -> None:
+    web.cuts = [1000] + [0] * (downloads.ATTEMPTS - 1)
+    with pytest.raises(SourceError, match="closed early"):
+        download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    assert not (tmp_path / "net.h5").exists()
+    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    assert web.requested[-1][1] == "bytes=1000-"
+
+
+def test_a_server_without_ranges_starts_again(web: Web, tmp_path: Path) -> None:
+    web.cuts, web.ranges = [1000], False
+    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    assert (tmp_path / "net.h5").read_bytes() == DATA
+
+
+def test_a_partial_file_of_another_version_is_replaced(web: Web, tmp_path: Path) -> None:
+    (tmp_path / "net.h5.partial").write_bytes(b"other")
+    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    assert (tmp_path / "net.h5").read_bytes() == DATA
+
+
+def test_a_stalled_download_ends(web: Web, tmp_path: Path) -> None:
+    web.stalls, web.cuts = True, [1000] + [0] * downloads.ATTEMPTS
+    with pytest.raises(SourceError, match=r"no data within 0\.2 seconds"):
+        download_large(
+            f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None, stall_seconds=0.2
+        )
+
+
+def test_a_wrong_checksum_leaves_no_file(web: Web, tmp_path: Path) -> None:
+    web.data = DATA[:-1] + b"?"
+    with pytest.raises(SourceError, match="checksum of the file is wrong"):
+        download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_are_downloaded_once(web: Web, entry: Pretrained, tmp_path: Path) -> None:
+    actions: list[str] = []
+    places = WeightsPlaces(tmp_path / "weights")
+    assert places.find(entry) is None
+    for _ in range(2):
+        found = obtain(entry, places, lambda fraction, action: actions.append(action))
+        assert found.path.read_bytes() == DATA and not found.differs
+    assert web.requested == [("/keras/net.h5", None)]
+    assert actions[0] == "Downloading the weights of Net (1 MB)"
+    assert places.find(entry) == found.path
+
+
+def test_a_mirror_comes_before_keras(web: Web, entry: Pretrained, tmp_path: Path) -> None:
+    obtain(entry, WeightsPlaces(tmp_path, [f"{web.address}/mirror/"]), no_progress)
+    assert [path for path, _ in web.requested] == ["/mirror/net.h5"]
+
+
+def test_the_folders_of_an_administrator_come_first(web: Web, entry: Pretrained, tmp_path: Path) -> None:
+    folder = tmp_path / "provided"
+    folder.mkdir()
+    places = WeightsPlaces(tmp_path / "weights", [str(folder)])
+    (folder / "net_notop.h5").write_bytes(DATA)
+    assert obtain(entry, places, no_progress) == pretrained.Obtained(folder / "net_notop.h5")
+    (folder / "net_notop.h5").write_bytes(b"trained here")
+    assert obtain(entry, places, no_progress).differs
+    (folder / "tiny.weights.h5").write_bytes(b"trained here")
+    assert obtain(entry, places, no_progress) == pretrained.Obtained(folder / "tiny.weights.h5")
+    assert web.requested == []
+
+
+def test_a_damaged_download_is_repeated(web: Web, entry: Pretrained, tmp_path: Path) -> None:
+    (tmp_path / "net.h5").write_bytes(DATA[:100])
+    assert obtain(entry, WeightsPlaces(tmp_path), no_progress).path.read_bytes() == DATA
+
+
+def test_the_message_says_which_file_is_missing_and_where_to_put_it(
+    web: Web, entry: Pretrained, tmp_path: Path
+) -> None:
+    web.status = 404
+    (tmp_path / "net.h5").write_bytes(DATA[:100])
+    with pytest.raises(WeightsMissing) as raised:
+        obtain(entry, WeightsPlaces(tmp_path), no_progress)
+    hint = raised.value.hint
+    assert f"Put the file net.h5 into {tmp_path}" in hint
+    assert f"{tmp_path / 'net.h5'}: incomplete or damaged" in hint and "404" in hint
+
+
+def test_an_unwritable_folder_is_named(entry: Pretrained, tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("a file")
+    with pytest.raises(WeightsMissing, match="cannot be written"):
+        obtain(entry, WeightsPlaces(tmp_path / "weights"), no_progress)
+
+
+def test_every_entry_has_files_with_checksums() -> None:
+    names = [file.name for entry in CATALOG.values() for file in entry.files]
+    assert len(set(names)) == len(names) == 2 * len(CATALOG)
+    for entry in CATALOG.values():
+        assert entry.address.startswith("https://storage.googleapis.com/tensorflow/keras-applications/")
+        assert all(len(file.checksum) in (32, 64) for file in entry.files)
+        assert dataclasses.asdict(entry)["license"]
+
+
+def test_sources_are_folders_or_addresses(tmp_path: Path) -> None:
+    settings = read_settings({"DIGITS_WEIGHTS_SOURCES": f"{tmp_path},https://mirror.example/w/"})
+    assert settings.weights_sources == (str(tmp_path), "https://mirror.example/w")
