@@ -91,6 +91,20 @@ def write_hdf5(folder: Path, count: int, *, per_file: int = 4, compression: str 
     return folder
 
 
+def write_arrays(folder: Path, arrays: Iterable[Any], *, per_file: int = 4) -> Path:
+    """Write HDF5 files without ``label``: ``per_file`` images [height, width, channels] or vectors each, and their list."""
+    folder.mkdir(parents=True)
+    values = [np.asarray(array) for array in arrays]
+    names = [f"{start}.h5" for start in range(0, len(values), per_file)]
+    for start, name in zip(range(0, len(values), per_file), names, strict=True):
+        chosen = values[start : start + per_file]
+        planes = [array.transpose(2, 0, 1) if array.ndim == 3 else array for array in chosen]
+        with h5py.File(folder / name, "w") as file:
+            file.create_dataset("data", data=np.stack(planes).astype(np.float32))
+    (folder / "list.txt").write_text("".join(f"{name}\n" for name in names))
+    return folder
+
+
 def write_mean(path: Path, mean: NDArray[Any]) -> Path:
     """Write a mean image [height, width, channels] as DIGITS did: rounded, and blue first."""
     planes = np.rint(mean).transpose(2, 0, 1)

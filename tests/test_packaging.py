@@ -31,6 +31,7 @@ PACKAGES = {
     "h5py": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
+    "sklearn": "scikit-learn",
     "socketio": "python-socketio",
     "tf_slim": "tf-slim",
 }

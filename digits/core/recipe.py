@@ -273,7 +273,7 @@ class Evaluate(Recipe, tag="evaluate"):
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
     dataset of the training, and ``dataset`` that of the records. The result goes to the folder ``name``; see
-    `digits.core.evaluation`.
+    `digits.data.evaluation`.
     """
 
     model: str

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from digits.data.caffe import Entry
-from digits.data.hdf5_images import HDF5_ENDINGS, LIST_FILE, Hdf5Images
-from digits.data.lmdb_images import DATA_FILE, LMDB_ENDINGS, LmdbImages
+from digits.data.hdf5_images import HDF5_ENDINGS, LIST_FILE, Hdf5Arrays, Hdf5Images, is_hdf5
+from digits.data.lmdb_images import DATA_FILE, LMDB_ENDINGS, LmdbImages, is_lmdb
 from digits.data.manifest import SPLITS
 from digits.data.sources import ImageSource, UnusableSource, show
 
@@ -35,31 +35,50 @@ class Database(ImageSource, Protocol):
         """Close the files."""
 
 
+class ArrayDatabase(Database, Protocol):
+    """A database of images or of numbers; the names are those of the same records in another one."""
+
+    def names(self) -> list[str]:
+        """Return the names of all records; raises UnusableSource."""
+
+    def vectors(self) -> Iterator[tuple[str, list[float]]]:
+        """Yield the name and the values of each record; raises UnusableSource."""
+
+
 def open_database(path: Path, below: Path | None = None) -> Database:
-    """Open an LMDB or HDF5 database, a folder or a file; raises UnusableSource.
+    """Open an LMDB or HDF5 database of images with a class each, a folder or a file; raises UnusableSource.
 
     Links are not followed: below the folder ``below``, if it is given, which contains ``path``.
     """
+    return Hdf5Images(path, below) if _format_of(path) == "HDF5" else LmdbImages(path, below)
+
+
+def open_arrays(path: Path, below: Path | None = None) -> ArrayDatabase:
+    """Open one of the two databases of a generic dataset, like `open_database`: that of the images, or of the labels.
+
+    Labels are images or numbers. HDF5 files need no ``label``.
+    """
+    return Hdf5Arrays(path, below) if _format_of(path) == "HDF5" else LmdbImages(path, below)
+
+
+def is_database(folder: Path) -> bool:
+    """Return whether ``folder`` contains a database, rather than image files."""
+    return is_lmdb(folder) or is_hdf5(folder)
+
+
+def _format_of(path: Path) -> str:
     try:
         names = set(os.listdir(path)) if path.is_dir() else {path.name}
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
     if DATA_FILE in names or (path.suffix.lower() in LMDB_ENDINGS and not path.is_dir()):
-        return LmdbImages(path, below)
+        return "LMDB"
     if (LIST_FILE in names and path.is_dir()) or any(name.lower().endswith(HDF5_ENDINGS) for name in names):
-        return Hdf5Images(path, below)
+        return "HDF5"
     raise UnusableSource(
         f"{show(str(path))} is not a database.",
         f"Enter a folder that contains {DATA_FILE} (LMDB) or .h5 files (HDF5).",
     )
-
-
-def open_lmdb(path: Path, below: Path | None = None) -> LmdbImages:
-    """Open an LMDB database, like `open_database`; raises UnusableSource for other formats."""
-    found = open_database(path, below)
-    if not isinstance(found, LmdbImages):
-        raise UnusableSource(f"{show(str(path))} is not an LMDB database.")
-    return found
 
 
 @dataclass

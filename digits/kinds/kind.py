@@ -41,6 +41,7 @@ class Kind:
     views      the server  texts and data for pages and JSON; see `digits.kinds.views`
     targets    the worker  balancing, and predictions from a network's outputs; see `digits.kinds.targets`
     metrics    the worker  metrics of the validation; see `digits.kinds.metrics`
+    evaluation the worker  errors and details of evaluations; optional, see `digits.kinds.evaluation`
     export     the server  ``FORMATS`` of downloads; optional, see `digits.kinds.export`
     ========== =========== ==============================================================
 

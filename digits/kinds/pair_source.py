@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
+from digits.data.databases import is_database, open_arrays
 from digits.data.image_lists import ImageList, list_images
-from digits.data.lmdb_images import LmdbImages, is_lmdb
 from digits.data.pairs import PairedSplit, Pairs, match
 from digits.data.sources import (
     ImageFolder,
@@ -31,8 +31,8 @@ from digits.kinds.pair_records import PairRecords, plan_records
 
 class PairFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names; without the latter, images are
-    their own targets. Either can also be an LMDB database, whose keys are the names. For some kinds, ``targets`` can
-    also be a file.
+    their own targets. Either can also be an LMDB or HDF5 database, whose keys or numbers of records are the names. For
+    some kinds, ``targets`` can also be a file.
     """
 
     images: str
@@ -110,8 +110,8 @@ class FoundPairs:
 
 
 def list_database(path: Path) -> ImageList:
-    """Return the names of the images of an LMDB database; raises UnusableSource."""
-    database = LmdbImages(path)
+    """Return the names of the images of a database; raises UnusableSource."""
+    database = open_arrays(path)
     try:
         return ImageList(path, database.names())
     finally:
@@ -119,7 +119,7 @@ def list_database(path: Path) -> ImageList:
 
 
 def _open_source(path: Path) -> ImageSource:
-    return LmdbImages(path) if is_lmdb(path) else ImageFolder(path)
+    return open_arrays(path) if is_database(path) else ImageFolder(path)
 
 
 def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
@@ -129,7 +129,7 @@ def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
         name = show(str(path))
         progress.reading(f"Reading {name}")
         report = _reporter(progress, name)
-        lists.append(list_database(path) if is_lmdb(path) else list_images(path, report, other))
+        lists.append(list_database(path) if is_database(path) else list_images(path, report, other))
     return FoundPairs(folders, match_lists(lists), lists)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from digits.data.databases import is_database
 from digits.data.image_lists import ImageList, walk_images
-from digits.data.lmdb_images import is_lmdb
 from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.pair_source import FoundPairs, PairFolders, list_database, match_lists
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
@@ -25,7 +25,7 @@ def summarize_pairs(
     complete = True
     try:
         for path, other in folders.each():
-            for found in [list_database(path)] if is_lmdb(path) else walk_images(path, other):
+            for found in [list_database(path)] if is_database(path) else walk_images(path, other):
                 lists = [*(item for item in lists if item.root != found.root), found]
                 if pace.is_over(sum(len(item.files) for item in lists)):
                     complete = False
@@ -56,7 +56,7 @@ def with_examples(found: FoundPairs, summary: SourceSummary) -> Iterator[SourceS
         again.bars_title, again.bars, again.bars_total = summary.bars_title, summary.bars, summary.bars_total
         return again
 
-    if is_lmdb(Path(found.folders.images)):
+    if is_database(Path(found.folders.images)):
         yield summary
         return
     yield from with_sample(found.folders.images, [name for name, _ in found.pairs.names], summarize)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from digits.core.evaluation import name_of
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Evaluate, Split
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
+from digits.data.evaluation import name_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.store import Store
 

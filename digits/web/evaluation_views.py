@@ -11,13 +11,13 @@ from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from numpy.typing import NDArray
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import evaluation as evaluations
 from digits.core.errors import BadRequest, NotFound, NotReady
-from digits.core.evaluation import Evaluation
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Split
 from digits.core.status import Status
+from digits.data import evaluation as evaluations
+from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
@@ -118,14 +118,14 @@ def show(job_id: str) -> str:
         dataset=serializers.row(dataset) if dataset else None,
         views=views,
         metrics=[
-            _describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
+            describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
         ],
         links=_links(job, result, options),
         **in_thread(_parts, job, result, manifest if is_same else None, explore, options),
     )
 
 
-def _describe_metric(views: Views[Any], name: str, value: float) -> tuple[str, str]:
+def describe_metric(views: Views[Any], name: str, value: float) -> tuple[str, str]:
     """Return the title of a metric, and its value for display."""
     title = TITLES.get(name)
     if title is not None and name in IN_PERCENT:

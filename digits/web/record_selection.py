@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from werkzeug.datastructures import MultiDict
 
-from digits.core import evaluation
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import MissingFile, UnreadableFile
 from digits.core.job import ID
-from digits.data import health, label_check
+from digits.data import evaluation, health, label_check
 from digits.data.file_cache import FileCache
 from digits.data.health import Finding
 from digits.data.label_errors import LABEL_ERROR_DTYPE

@@ -277,7 +277,7 @@ class UploadStore:
         if not upload.writing.acquire(blocking=False):
             raise Busy("Another request is sending data of this upload.", "Wait until it has finished.")
         try:
-            if upload.record.state is not State.RECEIVING or offset != upload.offset:
+            if upload.record.state is not State.RECEIVING or offset != in_thread(_offset, upload):
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
             if checksum is not None:
                 in_thread(upload.mark.write_text, str(offset))
@@ -286,7 +286,7 @@ class UploadStore:
             finally:
                 if not upload.is_deleted:
                     in_thread(upload.discard_unverified)
-            if upload.offset == upload.record.length:
+            if in_thread(_offset, upload) == upload.record.length:
                 in_thread(files.sync_file, upload.data)
                 self._set_state(upload, State.UNPACKING)
                 self._start_unpacking(upload)
@@ -298,7 +298,8 @@ class UploadStore:
     ) -> None:
         digest = hashlib.new(checksum[0], usedforsecurity=False) if checksum else None
         end = offset
-        with open(upload.data, "ab", buffering=0) as file:
+        file = in_thread(open, upload.data, "ab", buffering=0)  # the disk may be busy with the data before
+        try:
             for piece in pieces:
                 if upload.is_deleted:
                     raise NotFound("The upload was deleted while data arrived.")
@@ -306,6 +307,8 @@ class UploadStore:
                 if end > upload.record.length:
                     raise TooLarge(f"There is more data than the announced {upload.record.length:,} bytes.")
                 in_thread(_write, file, piece, digest)
+        finally:
+            in_thread(file.close)
         if checksum and digest and digest.digest() != checksum[1]:
             raise WrongChecksum(
                 "The data was corrupted in transit: its checksum does not match.",
@@ -377,7 +380,7 @@ class UploadStore:
     def _start_unpacking(self, upload: Upload) -> None:
         target = upload.folder / folder_name(upload.record.name)
         if target.exists():  # of an earlier server
-            shutil.rmtree(target)
+            in_thread(shutil.rmtree, target)
         limits = Limits(
             max_bytes=self._settings.max_upload_unpacked,
             max_files=self._settings.max_upload_files,
@@ -467,6 +470,10 @@ def folder_name(name: str) -> str:
     ending = next((f".{ending}" for ending in unpacking.ENDINGS if name.lower().endswith(f".{ending}")), "")
     stem = name[: len(name) - len(ending)].strip(" .") or "upload"
     return f"{stem} files" if stem in (_STATE_FILE, _DATA_FILE, _MARK_FILE, _PROGRESS_FILE) else stem
+
+
+def _offset(upload: Upload) -> int:
+    return upload.offset
 
 
 def _write(file: Any, piece: bytes, digest: Any) -> None:

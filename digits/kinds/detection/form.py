@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from msgspec.structs import replace
 from wtforms import IntegerField, SelectField, StringField
 from wtforms.validators import Length, NumberRange, Optional, ValidationError
 
@@ -17,7 +19,7 @@ from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.detection.formats import detect, find_sources, is_detected
 from digits.kinds.detection.overview import Overview, RecordOverview, suggest_annotations
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection, Format
-from digits.kinds.detection.records import EDGES, BoxMapping, guess
+from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
@@ -35,6 +37,10 @@ FORMATS = choices(
     ("csv", "CSV"),
     ("jsonl", "JSON Lines (Hugging Face)"),
 )
+BOX_ORDERS = choices(
+    ("auto", "Automatic"), *((order, words.capitalize()) for order, words in ORDER_WORDS.items())
+)
+BOX_UNITS = choices(("auto", "Automatic"), ("relative", "Fractions of the image"), ("pixels", "Pixels"))
 MAX_BOX_SIZE = 10_000
 
 
@@ -48,7 +54,8 @@ class DatasetForm(RecordForm[CreateDetection]):
     RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
     SCANNED = (
         *("train_image_folder", "train_label_folder", "format", "custom_classes", "method"),
-        *(*RECORD_FIELDS, "image_feature", "record_shape", *EDGES, "class_feature"),
+        *(*RECORD_FIELDS, "image_feature", "record_shape", BOX_FIELD, *EDGES),
+        *("box_order", "box_units", "class_feature"),
     )
     SCANNED_PATHS = ("train_image_folder", "record_train")
     FILE_FIELDS = (
@@ -72,15 +79,22 @@ class DatasetForm(RecordForm[CreateDetection]):
     val_label_folder = StringField("Validation annotations")
     test_image_folder = _folder("Test image folder")
     test_label_folder = StringField("Test annotations")
+    box_feature = FeatureField("Box feature")
     xmin_feature = FeatureField("Left edges")
     ymin_feature = FeatureField("Top edges")
     xmax_feature = FeatureField("Right edges")
     ymax_feature = FeatureField("Bottom edges")
+    box_order = select("Box format", BOX_ORDERS, BoxRecords, "box_order")
+    box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = FeatureField("Classes of objects")
     record_labels = StringField("Label map", default="", validators=[Optional(), AllowedPath("file")])
     val_min_box_size = IntegerField(
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._layout: BoxLayout | None = None
 
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
@@ -117,18 +131,32 @@ class DatasetForm(RecordForm[CreateDetection]):
             raise UnusableSource(
                 "Some edges have no feature.", "Choose the features of all four edges, or of none."
             )
+        if any(edges) and self.entered(BOX_FIELD):
+            raise UnusableSource(
+                "There are features of boxes and of edges.",
+                "Choose either the feature of the boxes, or four edges.",
+            )
         source = self.record_source()
         files = source.find()
-        BoxMapping(source, files, first_record(files.splits["train"]))
+        self._layout = BoxMapping(source, files, first_record(files.splits["train"])).boxes
 
     def record_source(self) -> BoxRecords:
         edges = [self.entered(name) for name in EDGES]
+        boxes = [self.entered(BOX_FIELD)] if self.entered(BOX_FIELD) else []
         return BoxRecords(
-            box_features=edges if all(edges) else [],
+            box_features=edges if all(edges) else boxes,
+            box_order=self.box_order.data or "auto",
+            box_units=self.box_units.data or "auto",
             class_feature=self.entered("class_feature"),
             labels=self.entered("record_labels"),
             **self.record_settings(),
         )
+
+    def _detected_source(self) -> BoxRecords:
+        """Return the source with the order and the units of the boxes, which remote files reveal only in the task."""
+        source = self.record_source()
+        found = self._layout
+        return replace(source, box_order=found.order, box_units=found.units) if found else source
 
     def _scan_records(self) -> Iterator[SourceSummary]:
         if self.entered("record_labels"):
@@ -161,7 +189,7 @@ class DatasetForm(RecordForm[CreateDetection]):
     def recipe(self) -> CreateDetection:
         if self.reads_records:
             return CreateDetection(
-                records=self.record_source(),
+                records=self._detected_source(),
                 pct_val=0 if self.entered("record_val") else self.pct_val.data,
                 pct_test=0 if self.entered("record_test") else self.pct_test.data,
                 classes=self._classes(),
@@ -199,7 +227,9 @@ class DatasetForm(RecordForm[CreateDetection]):
         if records is not None:
             self.fill_records(records)
             self.set(class_feature=records.class_feature, record_labels=records.labels)
-            self.set(**dict(zip(EDGES, records.box_features, strict=False)))
+            self.set(box_order=records.box_order, box_units=records.box_units)
+            fields = (BOX_FIELD,) if len(records.box_features) == 1 else EDGES
+            self.set(**dict(zip(fields, records.box_features, strict=False)))
         if recipe.val_labels is None and not (records and records.val):
             self.pct_val.data = round(recipe.pct_val)
         if recipe.test_labels is None and not (records and records.test):

@@ -16,7 +16,7 @@ from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxC
 from digits.kinds.detection.formats import open_annotations
 from digits.kinds.detection.reader import ClassChoice, size_of
 from digits.kinds.detection.recipe import BoxRecords, Format
-from digits.kinds.detection.records import BoxMapping
+from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
 
 
@@ -126,6 +126,10 @@ class RecordOverview(BoxMapping):
         count = len(self._objects)
         classes = "1 class" if count == 1 else f"{count:,} classes"
         summary.facts.append(f"{count_of(self._objects.total(), 'object')} of {classes}.")
+        summary.facts.append(f"Boxes: {self.boxes.describe()}.")
+        for field in {BOX_FIELD, *EDGES} - set(self.chosen):
+            if field in summary.options:
+                summary.options[field][0] = ("", "None")
         if summary.finished and not self._objects:
             summary.problems.append("No image has an object that can be used.")
         summary.problems += self._checks.remarks()

@@ -13,18 +13,25 @@ from digits.kinds.record_source import RecordSource
 KIND = "image-object-detection"
 
 Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl"]
+# The numbers of each box in one feature, named as the bounding box formats of Keras.
+BoxOrder = Literal["auto", "yxyx", "xyxy", "xywh"]
+BoxUnits = Literal["auto", "relative", "pixels"]
 
 
 class BoxRecords(RecordSource, kw_only=True, frozen=True):
-    """TFRecord files with an image and its objects each, as the Object Detection API of TensorFlow writes them.
+    """TFRecord files with an image and its objects each.
 
-    ``box_features`` are the left, top, right and bottom edges of the objects, as fractions of the width and height. If
-    they are the same, this feature contains the top, left, bottom and right edge of each object, as in TensorFlow
-    Datasets. ``class_feature`` contains the classes: texts, or numbers, whose names are in the label map ``labels``.
-    Empty features are detected.
+    ``box_features`` are the features of the left, top, right and bottom edges of the objects, as the Object Detection
+    API of TensorFlow writes them, or one feature with four numbers for each object in the ``box_order``, as in
+    TensorFlow Datasets: ``yxyx`` is top, left, bottom, right; ``xyxy`` left, top, right, bottom; ``xywh`` left, top,
+    width, height. ``box_units`` are fractions of the width and height (``relative``), or pixels. ``class_feature``
+    contains the classes: texts, or numbers, whose names are in the label map ``labels``. Empty features, and ``auto``,
+    are detected in the first record.
     """
 
     box_features: list[str] = field(default_factory=list)
+    box_order: BoxOrder = "auto"
+    box_units: BoxUnits = "auto"
     class_feature: str = ""
     labels: str = ""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from digits.data.record_features import (
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, read_bounded, show
 from digits.kinds.detection.annotations import Box
-from digits.kinds.detection.recipe import BoxRecords
+from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits
 from digits.kinds.record_source import need_feature
 
 # The fields of the form for the edges, and usual last words of the names of their features.
@@ -32,8 +34,22 @@ EDGES = {
     "xmax_feature": ("xmax", "x_max", "right", "x2"),
     "ymax_feature": ("ymax", "y_max", "bottom", "y2"),
 }
-# A feature with all edges of each object in the order of TensorFlow Datasets: top, left, bottom, right.
-JOINT_EDGES = ("bbox", "bboxes", "boxes")
+# The field of the form for a feature with four numbers for each object, and usual last words of its name.
+BOX_FIELD = "box_feature"
+BOX_WORDS = ("bbox", "bboxes", "boxes")
+BOX_NUMBERS = 4
+ORDER_WORDS: dict[BoxOrder, str] = {
+    "yxyx": "top, left, bottom, right",
+    "xyxy": "left, top, right, bottom",
+    "xywh": "left, top, width, height",
+}
+# The orders to try, first those of TensorFlow Datasets, and of Pascal VOC and COCO.
+_LIKELY_ORDERS: dict[BoxUnits, tuple[BoxOrder, ...]] = {
+    "relative": ("yxyx", "xyxy", "xywh"),
+    "pixels": ("xyxy", "xywh", "yxyx"),
+}
+# Edges may exceed the image by this fraction of its sides, because of rounding.
+_TOLERANCE = 0.01
 CLASS_NAMES = (
     "image/object/class/text",
     "image/object/class/label",
@@ -48,12 +64,102 @@ IGNORED_FEATURES = ("image/object/difficult", "image/object/is_crowd")
 MAX_LABEL_MAP_BYTES = 1_000_000
 # Edges may exceed the image slightly; numbers above this one are pixels.
 LARGEST_FRACTION = 2.0
-_FRACTIONS = "edges are fractions of the width and height, from 0 to 1"
+_FRACTIONS = "edges are fractions of the width and height, from 0 to 1, unless the units are pixels"
 _ITEM = re.compile(r"item\s*\{(.*?)\}", re.DOTALL)
 _ID = re.compile(r"\bid\s*:\s*([0-9]+)")
 _NAME = re.compile(r"\b(display_name|name)\s*:\s*([\"'])(.*?)\2")
 
 Size = tuple[int, int]
+Edges = tuple[Sequence[float], Sequence[float], Sequence[float], Sequence[float]]
+
+
+@dataclass(frozen=True)
+class BoxLayout:
+    """How records store boxes: the ``names`` of four features of edges, or of one feature in the given ``order``."""
+
+    names: list[str]
+    order: BoxOrder
+    units: BoxUnits
+
+    @classmethod
+    def of(cls, source: BoxRecords, names: list[str], first: Features, size: Size | None) -> BoxLayout:
+        """Return the layout that ``source`` specifies, or the one that fits the ``first`` record, of this ``size``."""
+        units, order = source.box_units, source.box_order
+        stored = [values_of(first, name) for name in names]
+        if units == "auto":
+            is_large = any(abs(value) > LARGEST_FRACTION for _, values in stored for value in values)
+            units = "pixels" if is_large or any(kind == INTEGERS for kind, _ in stored) else "relative"
+        if len(names) == 1 and order == "auto":
+            order = _guess_order(stored[0][1], units, size)
+        return cls(names, order, units)
+
+    def read(self, features: Features) -> Edges:
+        """Return the left, top, right and bottom edges of all objects; raises ValueError with a message."""
+        if len(self.names) > 1:
+            left, top, right, bottom = (self._numbers(features, name) for name in self.names)
+            return left, top, right, bottom
+        name = self.names[0]
+        values = self._numbers(features, name)
+        if len(values) % BOX_NUMBERS:
+            raise ValueError(
+                f"“{show(name)}” has {count_of(len(values), 'value')}: "
+                f"expected {ORDER_WORDS[self.order]} of each object"
+            )
+        return _edges(values, self.order)
+
+    def describe(self) -> str:
+        """Return the order and the units, for pages."""
+        order = f"{ORDER_WORDS[self.order]}, " if len(self.names) == 1 else ""
+        return f"{order}in pixels" if self.units == "pixels" else f"{order}as fractions of the image"
+
+    def _numbers(self, features: Features, name: str) -> Sequence[float]:
+        kind, values = values_of(features, name)
+        if not len(values):
+            return values
+        if self.units == "pixels":
+            if kind not in (FLOATS, INTEGERS):
+                raise ValueError(f"“{show(name)}” is {kind}, not numbers of pixels")
+            return values
+        if kind != FLOATS:
+            raise ValueError(f"“{show(name)}” is {kind}, not {FLOATS}: {_FRACTIONS}")
+        for value in values:
+            if abs(value) > LARGEST_FRACTION:
+                raise ValueError(f"“{show(name)}” contains {value:g}: {_FRACTIONS}")
+        return values
+
+
+def _edges(values: Sequence[float], order: BoxOrder) -> Edges:
+    """Return the left, top, right and bottom edges of boxes of four numbers each."""
+    first, second, third, fourth = (values[place::BOX_NUMBERS] for place in range(BOX_NUMBERS))
+    if order == "yxyx":
+        return second, first, fourth, third
+    if order == "xyxy":
+        return first, second, third, fourth
+    right = [left + width for left, width in zip(first, third, strict=True)]
+    bottom = [top + height for top, height in zip(second, fourth, strict=True)]
+    return first, second, right, bottom
+
+
+def _guess_order(values: Sequence[float], units: BoxUnits, size: Size | None) -> BoxOrder:
+    """Return the order in which most boxes are in an image of this ``size``; the most usual one of several."""
+    likely = _LIKELY_ORDERS[units]
+    if len(values) % BOX_NUMBERS:
+        return likely[0]
+    width, height = (1.0, 1.0) if units == "relative" else size or (math.inf, math.inf)
+
+    def misfits(order: BoxOrder) -> int:
+        boxes = zip(*_edges(values, order), strict=True)
+        return sum(
+            not (_fits(left, right, width) and _fits(top, bottom, height))
+            for left, top, right, bottom in boxes
+        )
+
+    return min(likely, key=misfits)
+
+
+def _fits(low: float, high: float, side: float) -> bool:
+    """Return whether two edges are in order and within an image of this ``side``."""
+    return -_TOLERANCE * side <= low < high <= side * (1 + _TOLERANCE)
 
 
 class BoxMapping:
@@ -62,74 +168,43 @@ class BoxMapping:
     def __init__(self, source: BoxRecords, files: RecordFiles, first: Features) -> None:
         self.image = source.map_image(files, first)
         guessed = guess(source, files, first)
-        chosen = source.box_features or [""] * len(EDGES)
-        self._edges = [
-            need_feature(first, name, guessed[field], f"the edge {field.partition('_')[0]} of objects")
-            for name, field in zip(chosen, EDGES, strict=True)
-        ]
+        self.boxes = BoxLayout.of(source, _box_names(source, guessed, first), first, self._size(first))
         self._class = need_feature(
             first, source.class_feature, guessed["class_feature"], "the class of objects"
         )
         self._names = read_label_map(Path(source.labels)) if source.labels else files.names_of(self._class)
         self.classes = list(self._names.values())
         self.chosen = {"image_feature": self.image.name, "class_feature": self._class}
-        self.chosen |= dict(zip(EDGES, self._edges, strict=True))
-        if self._has_joint_edges:
-            self.chosen = {**self.chosen, "edges": self._edges[0]}
-
-    @property
-    def _has_joint_edges(self) -> bool:
-        """Whether one feature contains all four edges, as in TensorFlow Datasets."""
-        return len(set(self._edges)) == 1
+        fields = EDGES if len(self.boxes.names) > 1 else (BOX_FIELD,)
+        self.chosen |= dict(zip(fields, self.boxes.names, strict=True))
 
     def read(self, features: Features) -> tuple[Size | None, list[Box]]:
         """Return the width and height of the image of a record, None if it is unusable, and its objects.
 
         Raises ValueError with a message.
         """
-        edges = self._read_edges(features)
+        edges = self.boxes.read(features)
         names = self._class_names(features)
-        for name, values in zip(self._edges, edges, strict=True):
+        is_joint = len(self.boxes.names) == 1
+        for name, values in zip(self.boxes.names, edges, strict=not is_joint):
             if len(values) != len(names):
-                raise ValueError(
-                    f"“{show(name)}” has {count_of(len(values), 'value')}, and “{show(self._class)}” {len(names):,}"
-                )
+                count = f"{len(values):,} box{'' if len(values) == 1 else 'es'}"
+                found = count if is_joint else count_of(len(values), "value")
+                raise ValueError(f"“{show(name)}” has {found}, and “{show(self._class)}” {len(names):,}")
         ignored = [_flags(features, name, len(names)) for name in IGNORED_FEATURES]
+        is_relative = self.boxes.units == "relative"
         boxes = []
         for place, name in enumerate(names):
             left, top, right, bottom = (values[place] for values in edges)
             is_ignored = any(flags[place] for flags in ignored)
-            boxes.append(Box(left, top, right, bottom, name, f"object {place}", True, is_ignored))
+            boxes.append(Box(left, top, right, bottom, name, f"object {place}", is_relative, is_ignored))
         return self._size(features), boxes
-
-    def _read_edges(self, features: Features) -> list[Sequence[float]]:
-        """Return the left, top, right and bottom edges of all objects."""
-        if not self._has_joint_edges:
-            return [self._numbers(features, name) for name in self._edges]
-        name = self._edges[0]
-        values = self._numbers(features, name)
-        if len(values) % len(EDGES):
-            raise ValueError(
-                f"“{show(name)}” has {count_of(len(values), 'value')}: "
-                "expected top, left, bottom and right of each object"
-            )
-        top, left, bottom, right = (values[place :: len(EDGES)] for place in range(len(EDGES)))
-        return [left, top, right, bottom]
 
     def _size(self, features: Features) -> Size | None:
         try:
             return images.upright_size_of(self.image.encoded(features))
         except UnusableImage:
             return None
-
-    def _numbers(self, features: Features, name: str) -> Sequence[float]:
-        kind, values = values_of(features, name)
-        if len(values) and kind != FLOATS:
-            raise ValueError(f"“{show(name)}” is {kind}, not {FLOATS}: {_FRACTIONS}")
-        for value in values:
-            if abs(value) > LARGEST_FRACTION:
-                raise ValueError(f"“{show(name)}” contains {value:g}: {_FRACTIONS}")
-        return values
 
     def _class_names(self, features: Features) -> list[str]:
         kind, values = values_of(features, self._class)
@@ -157,16 +232,28 @@ def guess(source: BoxRecords, files: RecordFiles, first: Features) -> dict[str, 
     found = {"image_feature": files.image or guess_image(first)}
     for field, words in EDGES.items():
         found[field] = best_named([name for name in names if name.lower().endswith(words)], words)
-    if not found["xmin_feature"]:
-        floats = [name for name in names if values_of(first, name)[0] == FLOATS]
-        joint = best_named([name for name in floats if name.lower().endswith(JOINT_EDGES)], JOINT_EDGES)
-        found |= dict.fromkeys(EDGES, joint)
-    folder = found["xmin_feature"].rpartition("/")[0].removesuffix("/bbox")
+    found[BOX_FIELD] = ""
+    if not all(found[field] for field in EDGES):
+        found |= dict.fromkeys(EDGES, "")
+        numeric = [name for name in names if values_of(first, name)[0] in (FLOATS, INTEGERS)]
+        found[BOX_FIELD] = best_named(
+            [name for name in numeric if name.lower().endswith(BOX_WORDS)], BOX_WORDS
+        )
+    folder = (found["xmin_feature"] or found[BOX_FIELD]).rpartition("/")[0].removesuffix("/bbox")
     beside = [name for name in names if name.startswith(folder) and last_word(name) in CLASS_NAMES]
     found["class_feature"] = best_named(
         [name for name in beside if values_of(first, name)[0] != FLOATS], CLASS_NAMES
     )
     return found
+
+
+def _box_names(source: BoxRecords, guessed: dict[str, str], first: Features) -> list[str]:
+    """Return the features of the four edges, or the one of the boxes; raises UnusableSource."""
+    if source.box_features:
+        return [need_feature(first, name, "", "the boxes of objects") for name in source.box_features]
+    if all(guessed[field] for field in EDGES):
+        return [guessed[field] for field in EDGES]
+    return [need_feature(first, "", guessed[BOX_FIELD], "the boxes of objects")]
 
 
 def read_label_map(path: Path) -> dict[int, str]:

@@ -13,7 +13,7 @@ from digits.data.record_features import guess_input, guess_target
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import choices
-from digits.kinds.generic.reader import Mapping, find, map_features
+from digits.kinds.generic.reader import DATABASE_ADVICE, Mapping, find, map_features
 from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
 from digits.kinds.record_form import AllowedRecords, FeatureField, ShapeField, resolve_records, shape_text
 from digits.kinds.record_source import first_record
@@ -26,9 +26,7 @@ DATABASES = ("prebuilt_train_images", "prebuilt_train_labels", "prebuilt_val_ima
 
 def _no_database(form: Any, field: Field) -> None:
     if (field.data or "").strip():
-        raise ValidationError(
-            "LMDB databases are not supported here. Convert them to TFRecord files for “record_train”."
-        )
+        raise ValidationError(f"LMDB and HDF5 databases are not supported here. {DATABASE_ADVICE}")
 
 
 def _database(label: str) -> StringField:

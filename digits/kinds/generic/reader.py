@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.data import images, record_files
+from digits.data.databases import find_job, is_database
 from digits.data.images import Geometry, UnusableImage
 from digits.data.record_features import (
     BYTES,
@@ -39,6 +41,11 @@ from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
 from digits.kinds.record_source import RecordSplits, divide_records, first_record, need_feature
 
 TARGET = "target/numbers"
+DATABASE_ADVICE = (
+    "Choose the kind by their labels: classes (/datasets/images/classification/new), numbers "
+    "(/datasets/images/regression/new), masks (/datasets/images/segmentation/new) or other images "
+    "(/datasets/images/processing/new). For other labels, convert the databases to TFRecord files."
+)
 MAX_NAMES = 1000
 MAX_CHANNELS = 1024
 _GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
@@ -70,6 +77,9 @@ class Mapping:
 
 def find(recipe: CreateGeneric) -> RecordFiles:
     """Return the files of ``recipe``; raises UnusableSource."""
+    folder = Path(recipe.train)
+    if is_database(folder) or find_job(folder) is not None:
+        raise UnusableSource(f"{show(recipe.train)} contains LMDB or HDF5 databases. {DATABASE_ADVICE}")
     return record_files.find_files(recipe.train, {"val": recipe.val, "test": recipe.test})
 
 

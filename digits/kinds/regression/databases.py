@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from digits.data.databases import Database, find_job, open_database, open_lmdb
+from digits.data.databases import Database, find_job, open_arrays
 from digits.data.sources import Progress, UnusableSource, count_of, show
 from digits.data.tables import Table
 from digits.kinds.regression.recipe import MAX_TARGETS
@@ -37,7 +37,7 @@ def open_images(root: Path) -> dict[str, Database]:
             f"{show(str(root))} is not a generic DIGITS dataset.",
             "Enter a job folder that contains train_db/features and train_db/labels.",
         )
-    return {name: open_database(path, root) for name, path in job.images.items()}
+    return {name: open_arrays(path, root) for name, path in job.images.items()}
 
 
 def read(root: Path, progress: Progress) -> dict[str, Split]:
@@ -52,7 +52,7 @@ def read(root: Path, progress: Progress) -> dict[str, Split]:
 
 def _table(images: Database, path: Path, root: Path) -> Table:
     place = show(str(path))
-    targets = open_lmdb(path / "labels", root)
+    targets = open_arrays(path / "labels", root)
     if not images.count or images.count != targets.count:
         raise UnusableSource(
             f"{place} has {count_of(images.count, 'image')}, but {targets.count:,} labels.",
@@ -90,7 +90,7 @@ def column_names(count: int) -> list[str]:
 
 def first_values(root: Path, limit: int) -> Iterator[list[float]]:
     """Yield the numbers of the first training records; raises UnusableSource."""
-    targets = open_lmdb(root / "train_db" / "labels", root)
+    targets = open_arrays(root / "train_db" / "labels", root)
     for number, (_, values) in enumerate(targets.vectors()):
         if number == limit:
             break

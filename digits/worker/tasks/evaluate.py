@@ -14,10 +14,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core import evaluation as evaluations
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
 from digits.core.files import is_disk_full, sync_tree, write_json
+from digits.data import evaluation as evaluations
 from digits.kinds import kind_named
 from digits.kinds.evaluation import Evaluation, Found
 from digits.kinds.metrics import Metrics

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from digits.data.example_pb2 import Example
 from digits.data.sources import Plan, UnusableSource
 from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
+from digits.kinds.detection.records import BoxLayout
 from tests.kinds.tables import Silent
 from tests.site import Site
 from tests.tfrecord_files import example, picture, write_records
@@ -85,6 +88,84 @@ def test_boxes_of_tensorflow_datasets_are_read_with_their_classes(tmp_path: Path
         plan(pixels)
 
 
+@pytest.mark.parametrize(
+    ("stored", "order", "units"),
+    [
+        ([0.0, 0.5, 0.5, 1.0, 0.5, 0.0, 1.0, 0.5], "yxyx", "relative"),
+        ([0.6, 0.0, 1.0, 0.5, 0.1, 0.5, 0.2, 1.0], "yxyx", "relative"),
+        ([0.5, 0.5, 0.5, 0.5, 0.0, 0.1, 0.5, 0.05], "xywh", "relative"),
+        ([4.0, 0.0, 8.0, 3.0, 0.0, 3.0, 4.0, 6.0], "xyxy", "pixels"),
+        ([4, 0, 8, 3, 0, 3, 4, 6], "xyxy", "pixels"),
+        ([4.0, 0.0, 4.0, 3.0, 0.0, 3.0, 4.0, 3.0], "xywh", "pixels"),
+        ([0.0, 4.0, 3.0, 8.0, 3.0, 0.0, 6.0, 4.0], "yxyx", "pixels"),
+        ([4.0, 3.0, 0.0], "xyxy", "pixels"),
+        ([], "yxyx", "relative"),
+    ],
+)
+def test_order_and_units_of_boxes_are_detected_in_the_first_record(
+    stored: list[float], order: str, units: str
+) -> None:
+    record = Example.FromString(example(image=picture(), boxes=stored or [0.0]))
+    first = record.features.feature
+    if not stored:
+        first["boxes"].Clear()
+    found = BoxLayout.of(BoxRecords(train="a"), ["boxes"], first, (8, 6))
+    assert (found.order, found.units) == (order, units)
+    chosen = BoxRecords(train="a", box_order="xyxy", box_units="relative")
+    given = BoxLayout.of(chosen, ["boxes"], first, (8, 6))
+    assert (given.order, given.units) == ("xyxy", "relative")
+
+
+def packed(*numbers: float, count: int = 1) -> bytes:
+    return example(image=picture(), boxes=list(numbers), label=[1] * count)
+
+
+def test_boxes_in_pixels_are_read_in_each_order(tmp_path: Path) -> None:
+    rest = [packed(0.0, 0.0, 4.0, 3.0)] * 5
+    path = write_records(
+        tmp_path / "a.tfrecord", [packed(4.0, 0.0, 4.0, 3.0, 0.0, 3.0, 4.0, 3.0, count=2), *rest]
+    )
+    expected = [[4, 0, 8, 3, 0], [0, 3, 4, 6, 0]]
+    assert plan(path).splits["train"].targets[0].tolist() == expected
+    assert plan(path, box_order="xywh", box_units="pixels").splits["train"].targets[0].tolist() == expected
+    swapped = write_records(tmp_path / "b.tfrecord", [packed(0.0, 4.0, 3.0, 8.0), *rest])
+    found = plan(swapped, box_features=["boxes"], box_order="yxyx")
+    assert found.splits["train"].targets[0].tolist() == expected[:1]
+
+    def edges(*box: float) -> bytes:
+        return example(image=picture(), xmin=box[0], ymin=box[1], xmax=box[2], ymax=box[3], label=1)
+
+    single = write_records(
+        tmp_path / "c.tfrecord", [edges(4.0, 0.0, 8.0, 3.0), *[edges(0.0, 0.0, 1.0, 1.0)] * 5]
+    )
+    targets = plan(single).splits["train"].targets
+    assert targets[0].tolist() == expected[:1] and targets[1].tolist() == [[0, 0, 1, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (packed(0.0, 0.0, 4.0, 3.0, 1.0, count=2), "“boxes” has 5 values: expected left, top, right, bottom"),
+        (packed(0.0, 0.0, 4.0, 3.0, count=2), "“boxes” has 1 box, and “label” 2"),
+        (example(image=picture(), boxes=[b"0 0 4 3"], label=1), "“boxes” is bytes, not numbers of pixels"),
+    ],
+)
+def test_records_with_unusable_boxes_in_pixels_are_named(tmp_path: Path, record: bytes, message: str) -> None:
+    path = write_records(tmp_path / "a.tfrecord", [*[packed(0.0, 0.0, 4.0, 3.0)] * 5, record])
+    with pytest.raises(UnusableSource, match=f"record 5: {message}"):
+        plan(path)
+
+
+def test_boxes_outside_of_the_image_are_dropped_or_clipped(tmp_path: Path) -> None:
+    usual = (0.0, 0.0, 4.0, 3.0)
+    outside = packed(20.0, 0.0, 24.0, 3.0, *usual, 6.0, 0.0, 14.0, 3.0, math.nan, 0.0, 1.0, 1.0, count=4)
+    found = plan(write_records(tmp_path / "a.tfrecord", [*[packed(*usual)] * 5, outside]))
+    assert found.splits["train"].targets[5].tolist() == [[0, 0, 4, 3, 0], [6, 0, 8, 3, 0]]
+    warnings = " ".join(found.warnings)
+    assert "a.tfrecord:5, object 0 (outside the image)" in warnings
+    assert "object 3 (not finite)" in warnings and "1 box clipped to the image" in warnings
+
+
 def test_invalid_boxes_are_dropped_and_difficult_ones_ignored(tmp_path: Path) -> None:
     hard = scene((0, 0, 0.5, 0.5), (0, 0, 1, 1), image__object__difficult=[1, 0])
     reversed_box = scene((0.5, 0, 0.25, 0.5), (0, 0, 0.5, 0.5))
@@ -124,7 +205,7 @@ def test_features_that_do_not_exist_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnusableSource, match=r"a\.tfrecord, record 7: truncated"):
         plan(path)
     other = write_records(tmp_path / "b.tfrecord", [example(image=picture())])
-    with pytest.raises(UnusableSource, match="None of the features looks like the edge xmin of objects"):
+    with pytest.raises(UnusableSource, match="None of the features looks like the boxes of objects"):
         plan(other)
 
 
@@ -152,3 +233,26 @@ def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
     again = site.post(f"{ROUTE}.json", **{**fields, "record_train": str(site.services.store.folder / twin)})
     copy = again.get_json()["id"]
     assert site.wait_for_end(copy) == "Done"
+
+
+@pytest.mark.integration
+def test_form_offers_the_order_and_units_of_boxes_and_the_recipe_states_them(site: Site) -> None:
+    path = write_records(site.data / "boxes.tfrecord", [packed(4.0, 0.0, 4.0, 3.0)] * 6)
+    fields = {"dataset_name": "b", "method": "tfrecord", "record_train": str(path), "seed": 1}
+    fields |= {"resize_width": 8, "resize_height": 6}
+    answer = site.post(f"{ROUTE}/scan", **fields)
+    found = json.loads(answer.text.splitlines()[-1])
+    assert "Boxes: left, top, width, height, in pixels." in found["facts"]
+    assert found["options"]["box_feature"][0] == ["", "Automatic: boxes"]
+    assert found["options"]["xmin_feature"][0] == ["", "None"]
+    both = dict.fromkeys(("xmin_feature", "ymin_feature", "xmax_feature", "ymax_feature"), "boxes")
+    refused = site.post(f"{ROUTE}.json", **fields, **both, box_feature="boxes").get_json()["errors"]
+    assert "Choose either the feature of the boxes, or four edges" in refused["record_train"][0]
+    refused = site.post(f"{ROUTE}.json", **fields, box_order="zzz").get_json()["errors"]
+    assert list(refused) == ["box_order"]
+
+    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
+    recipe = site.services.store.find(dataset).recipe
+    assert (recipe.records.box_order, recipe.records.box_units) == ("xywh", "pixels")
+    assert '<option selected value="xywh">' in site.get(f"/clone/{dataset}", follow_redirects=True).text
+    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from digits.kinds.generic import reader
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
 from tests.kinds.tables import Silent
+from tests.old_databases import write_job
 from tests.site import Site
 from tests.tfrecord_files import COLORS, example, picture, prepare_tfds, ramps, write_records
 
@@ -208,7 +210,7 @@ def test_the_form_shows_the_features_and_the_shapes(site: Site) -> None:
 @pytest.mark.integration
 def test_the_fields_of_lmdb_databases_are_refused_with_a_reason(site: Site) -> None:
     found = errors(site, prebuilt_train_images="/data/train_db", method="prebuilt")
-    assert "Convert them to TFRecord files" in found["prebuilt_train_images"][0]
+    assert "numbers (/datasets/images/regression/new)" in found["prebuilt_train_images"][0]
     assert set(found) == {"prebuilt_train_images", "record_train"}
     path = write_records(site.data / "a.tfrecord", vectors(3))
     answer = site.post(
@@ -220,6 +222,21 @@ def test_the_fields_of_lmdb_databases_are_refused_with_a_reason(site: Site) -> N
     assert answer.get_json()["warnings"] == ["prebuilt_mean_file is ignored: the mean is computed."]
     assert "no feature “z”" in errors(site, record_train=str(path), target_feature="z")["record_train"][0]
     assert "28×28" in errors(site, record_train=str(path), input_shape="0")["input_shape"][0]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("backend", ["lmdb", "hdf5"])
+def test_folders_of_databases_are_refused_with_the_kinds_that_read_them(site: Site, backend: str) -> None:
+    job = write_job(site.data / "job", backend=backend, train=3)
+    for folder in (job, job / "train_db"):
+        (message,) = errors(site, record_train=str(folder))["record_train"]
+        assert "contains LMDB or HDF5 databases. Choose the kind by their labels" in message
+        scanned = site.post(f"{DATASETS}/scan", record_train=str(folder)).text.splitlines()[-1]
+        assert json.loads(scanned)["problems"] == [message]
+        assert all(
+            site.get(address).status_code == 200 for address in re.findall(r"/datasets/\S+/new", message)
+        )
+    assert 'href="/docs/databases.md">other kinds</a>' in site.get(f"{DATASETS}/new").text
 
 
 @pytest.mark.integration

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from PIL import Image
@@ -15,7 +16,7 @@ from digits.data.sources import Plan, UnusableSource
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
 from tests.kinds.tables import Silent
-from tests.old_databases import datum, numbers, picture, write_lmdb
+from tests.old_databases import datum, numbers, picture, write_arrays, write_lmdb
 from tests.site import Site
 
 
@@ -107,3 +108,61 @@ def test_the_form_describes_a_generic_dataset(site: Site) -> None:
     empty.mkdir()
     answer = site.post("/datasets/images/regression.json", dataset_name="x", table_train=str(empty))
     assert "not a generic DIGITS dataset" in answer.get_json()["errors"]["table_train"][0]
+
+
+def write_hdf5_job(folder: Path, vectors: Iterable[object] | None = None) -> Path:
+    """Write eight images and, by default, two numbers each, divided differently among HDF5 files."""
+    write_arrays(folder / "train_db" / "features", map(picture, range(8)), per_file=3)
+    chosen = [[0.25 * item, item] for item in range(8)] if vectors is None else vectors
+    write_arrays(folder / "train_db" / "labels", chosen, per_file=5)
+    return folder
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1, 1)])
+def test_numbers_in_hdf5_files_belong_to_the_images_of_the_same_number(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    vectors = [np.array([0.25 * item, item]).reshape(shape) for item in range(8)]
+    made = plan(write_hdf5_job(tmp_path / "job", vectors))
+    assert made.target.names == ["label 1", "label 2"]
+    split = made.splits["train"]
+    for place, (first, second) in enumerate(split.targets):
+        assert first * 4 == second == int(split.files[place])
+        (data,) = made.read(split, place)
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), picture(int(second)))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        ([[1.0, 2.0]] * 7, "train_db has 8 images, but 7 labels"),
+        ([[1.0, np.nan]] * 8, "00000000 of .* cannot be used: a label is NaN"),
+        ([*[[1.0, 2.0]] * 5, *[[1.0]] * 3], "00000005 of .* it has 1 number, but the first record has 2"),
+        ([np.zeros(101)] * 8, "it has 101 numbers; the limit is 100"),
+        ([np.zeros((1, 1, (1 << 20) + 1), np.uint8)] * 8, r"The records in 0\.h5 have 1,048,577 values"),
+    ],
+)
+def test_faults_of_numbers_in_hdf5_files_are_named(
+    tmp_path: Path, vectors: list[object], message: str
+) -> None:
+    job = write_hdf5_job(tmp_path / "job", vectors)
+    with pytest.raises(UnusableSource, match=message):
+        plan(job)
+
+
+def test_faults_of_arrays_in_hdf5_files_are_named(tmp_path: Path) -> None:
+    job = write_hdf5_job(tmp_path / "job")
+    with h5py.File(job / "train_db" / "labels" / "5.h5", "a") as file:
+        del file["data"]
+        file["data"] = 1.0
+    with pytest.raises(UnusableSource, match=r"“data” in 5\.h5 is a single value"):
+        plan(job)
+    with h5py.File(job / "train_db" / "labels" / "5.h5", "a") as file:
+        del file["data"]
+    with pytest.raises(UnusableSource, match=r"5\.h5 has no dataset “data”"):
+        plan(job)
+    vectors = write_hdf5_job(tmp_path / "vectors")
+    write_arrays(vectors / "val_db" / "features", [[1.0, 2.0]])
+    write_arrays(vectors / "val_db" / "labels", [[1.0, 2.0]])
+    with pytest.raises(UnusableSource, match=r"“data” in 0\.h5 has shape 1×2"):
+        plan(vectors)

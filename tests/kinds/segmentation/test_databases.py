@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.sources import UnusableSource
+from digits.data.databases import is_database
+from digits.data.pairs import PairedSplit
+from digits.data.sources import Plan, UnusableSource
 from digits.kinds.pair_source import PairFolders
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from tests.kinds.tables import Silent
-from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_lmdb
+from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_arrays, write_lmdb
 from tests.site import Site
 
 KEY = "{:08d}"
@@ -28,9 +30,13 @@ def mask(number: int) -> Pixels:
     return pixels
 
 
-def write_job(folder: Path, train: int = 9) -> Path:
+def write_job(folder: Path, train: int = 9, backend: str = "lmdb") -> Path:
     for name, count in (("train_db", train), ("val_db", 3)):
         numbers = range(count)
+        if backend == "hdf5":
+            write_arrays(folder / name / "features", map(picture, numbers))
+            write_arrays(folder / name / "labels", map(mask, numbers), per_file=5)
+            continue
         write_lmdb(
             folder / name / "features", [datum(picture(number), 0, "PNG") for number in numbers], key=KEY
         )
@@ -39,9 +45,11 @@ def write_job(folder: Path, train: int = 9) -> Path:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("kind", ["segmentation", "processing"])
-def test_the_folder_of_an_old_dataset_becomes_a_dataset(site: Site, kind: str) -> None:
-    folder, route = write_job(site.data / "old"), f"/datasets/images/{kind}"
+@pytest.mark.parametrize(
+    ("kind", "backend"), [("segmentation", "lmdb"), ("processing", "lmdb"), ("segmentation", "hdf5")]
+)
+def test_the_folder_of_an_old_dataset_becomes_a_dataset(site: Site, kind: str, backend: str) -> None:
+    folder, route = write_job(site.data / "old", backend=backend), f"/datasets/images/{kind}"
     found = json.loads(site.post(f"{route}/scan", feature_folder=str(folder)).text.splitlines()[-1])
     assert found["facts"][0].startswith("9 images with ") and not found["problems"]
     answer = site.post(
@@ -84,3 +92,39 @@ def test_faults_of_the_databases_are_named(tmp_path: Path) -> None:
     write_lmdb(data.parent, [datum(mask(0), 0)], key="other{}{}")
     with pytest.raises(UnusableSource, match="No label image has the same name as an image"):
         plan()
+
+
+def test_masks_in_hdf5_files_belong_to_the_images_of_the_same_number(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "old", backend="hdf5") / "train_db"
+
+    def plan() -> Plan:
+        folders = PairFolders(images=str(folder / "features"), targets=str(folder / "labels"))
+        recipe = CreateSegmentation(train=folders, pct_val=0, width=WIDTH, height=HEIGHT, processes=1)
+        return reader.read(recipe, Silent())
+
+    split = plan().splits["train"]
+    assert isinstance(split, PairedSplit) and sorted(split.files) == [f"{number:08d}" for number in range(9)]
+    for name, target in zip(split.files, split.targets, strict=True):
+        image, label = split.images.read(name), split.target_images.read(target.name)
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(image))), picture(int(name)))
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(label))), mask(int(name))[..., 0])
+    (folder / "labels" / "5.h5").unlink()
+    (folder / "labels" / "list.txt").unlink()
+    assert "4 images have no label image" in " ".join(plan().warnings)
+
+
+def test_damaged_hdf5_files_are_named(tmp_path: Path) -> None:
+    folder = write_job(tmp_path / "old", backend="hdf5") / "train_db"
+    (folder / "labels" / "0.h5").write_bytes(b"no database")
+    folders = PairFolders(images=str(folder / "features"), targets=str(folder / "labels"))
+    with pytest.raises(UnusableSource, match=r"0\.h5 in .* is damaged or not an HDF5 file"):
+        reader.read(CreateSegmentation(train=folders, width=WIDTH, height=HEIGHT, processes=1), Silent())
+
+
+def test_a_folder_of_images_with_hdf5_files_is_no_database(tmp_path: Path) -> None:
+    folder = write_arrays(tmp_path / "db", [picture(0)])
+    assert is_database(folder)
+    (folder / "list.txt").unlink()
+    assert is_database(folder)
+    (folder / "1.png").touch()
+    assert not is_database(folder) and not is_database(tmp_path) and not is_database(folder / "none")
