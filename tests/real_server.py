@@ -56,6 +56,7 @@ class RealServer:
                 "0",
                 *map(str, places),
                 "--no-health-checks",
+                "--no-evaluations",
                 *options,
             ],
             cwd=Path(__file__).resolve().parents[1],

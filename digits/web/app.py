@@ -25,6 +25,7 @@ from digits.runtime.turns import next_turn
 from digits.web import (
     augmentation_views,
     auth,
+    comparison_views,
     dataset_views,
     documentation,
     evaluation_views,
@@ -99,6 +100,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         explore_views.blueprint,
         record_views.blueprint,
         version_views.blueprint,
+        comparison_views.blueprint,
         evaluation_views.blueprint,
         health_views.blueprint,
         export_views.blueprint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from flask import url_for
@@ -16,6 +17,9 @@ from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
+
+# Models that the page offers for a comparison.
+MAX_OTHERS = 25
 
 
 def panel(job: ModelJob) -> dict[str, Any]:
@@ -35,8 +39,26 @@ def panel(job: ModelJob) -> dict[str, Any]:
             }
             for item in results
         ],
+        "others": _others(job, {(item.content_hash, item.split) for item in results}),
         "splits": [(name, SPLIT_TITLES[name]) for name in manifest.splits] if manifest else [],
     }
+
+
+def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return the newest other models of the dataset that have been evaluated on the same records."""
+    dataset = services().store.find(job.dataset_id)
+    if dataset is None or not evaluated:
+        return []
+    children = services().store.children(dataset)
+    models = (other for other in children if isinstance(other, ModelJob) and other.id != job.id)
+
+    def is_comparable(other: ModelJob) -> bool:
+        found = evaluations.load_all(other.folder)
+        return any((item.content_hash, item.split) in evaluated for item in found)
+
+    recent = list(itertools.islice(models, MAX_OTHERS))
+    chosen = in_thread(lambda: [other for other in recent if is_comparable(other)])
+    return [{"id": other.id, "name": other.name} for other in chosen]
 
 
 def state_of(job: ModelJob) -> dict[str, Any]:

@@ -118,14 +118,14 @@ def show(job_id: str) -> str:
         dataset=serializers.row(dataset) if dataset else None,
         views=views,
         metrics=[
-            _describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
+            describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
         ],
         links=_links(job, result, options),
         **in_thread(_parts, job, result, manifest if is_same else None, explore, options),
     )
 
 
-def _describe_metric(views: Views[Any], name: str, value: float) -> tuple[str, str]:
+def describe_metric(views: Views[Any], name: str, value: float) -> tuple[str, str]:
     """Return the title of a metric, and its value for display."""
     title = TITLES.get(name)
     if title is not None and name in IN_PERCENT:

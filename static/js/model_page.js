@@ -120,6 +120,7 @@ function showEvaluation(message) {
 }
 
 document.getElementById('evaluation').addEventListener('submit', async (event) => {
+  if (event.target.id !== 'evaluate-form') return;
   event.preventDefault();
   try {
     await postForm(event.target.action, new FormData(event.target));

@@ -122,6 +122,7 @@ def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str
         "0",
         *map(str, places),
         "--no-health-checks",
+        "--no-evaluations",
         *options,
     ]
     with open(output, "w") as errors:

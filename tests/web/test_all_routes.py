@@ -76,7 +76,7 @@ class NoProcesses:
 
     def ask(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         self.started += 1
-        return {"ok": True, "predictions": [["left", 100.0]], "milliseconds": 1}
+        return {"ok": True, "predictions": [["left", 100.0]], "generated": {}, "milliseconds": 1}
 
     def stop_all(self) -> None:
         pass

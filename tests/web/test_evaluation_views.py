@@ -147,6 +147,27 @@ def test_any_snapshot_split_and_dataset_can_be_evaluated(site: Site, dataset: st
     assert "deleted or changed" in page and "Accuracy" in page
 
 
+def test_two_models_are_compared_on_the_same_images(site: Site, dataset: str, model: str) -> None:
+    better = train(site, dataset, train_epochs=12, learning_rate=0.05, model_name="better")
+    wait_for_evaluation(site, better)
+    body = site.json(f"/models/compare.json?first={model}&second={better}")
+    accuracies = [metrics["accuracy"] for metrics in body["metrics"]]
+    counts = body["counts"]
+    total = sum(counts.values())
+    assert counts["fixed"] - counts["broken"] == pytest.approx(total * (accuracies[1] - accuracies[0]))
+    assert 0 <= body["p_value"] <= 1
+    different = {item["name"]: (item["first"], item["second"]) for item in body["settings"]}
+    assert different["solver.learning_rate"] == ("0.02", "0.05") and "dataset" not in different
+    page = site.get(f"/models/compare?first={model}&second={better}").text
+    assert "McNemar" in page and page.count("<figcaption>") == total - counts["both_right"]
+    assert f'value="{model}"' in site.get(f"/models/{better}").text  # offered on its page
+    alone = site.finished_model(dataset)
+    assert "No common evaluation" in site.get(f"/models/compare?first={model}&second={alone}").text
+    assert site.get(f"/models/compare.json?first={model}&second={alone}").status_code == 404
+    assert site.get(f"/models/compare?first={model}&second={model}").status_code == 400
+    assert site.get("/models/compare").status_code in (400, 404)
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [

@@ -1,0 +1,50 @@
+"""Comparing the predictions of two models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.data.comparison import MAX_EXACT, compare, in_words, mcnemar
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_the_p_value_is_that_of_the_binomial_distribution(fixed: int, broken: int) -> None:
+    total, fewer = fixed + broken, min(fixed, broken)
+    tail = sum(math.comb(total, place) for place in range(fewer + 1)) / 2**total
+    expected = 1.0 if fixed == broken else min(1.0, 2 * tail)
+    assert mcnemar(fixed, broken) == pytest.approx(expected)
+    assert mcnemar(fixed, broken) == mcnemar(broken, fixed)
+
+
+def test_the_approximation_continues_the_exact_value() -> None:
+    half = MAX_EXACT // 2
+    assert mcnemar(half + 60, half - 60) == pytest.approx(mcnemar(half + 61, half - 60), rel=0.1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40))
+def test_every_record_has_one_outcome(rows: list[tuple[int, int, int]]) -> None:
+    targets, first, second = map(np.array, zip(*rows, strict=True))
+    outcomes = compare(targets, np.eye(3)[first], np.eye(3)[second])
+    assert np.sum(outcomes, axis=0).tolist() == [1] * len(rows)
+    assert outcomes.fixed.tolist() == [(a != t) and (b == t) for t, a, b in rows]
+    assert outcomes.broken.tolist() == [(a == t) and (b != t) for t, a, b in rows]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "broken", "words"),
+    [
+        (0, 0, "right about the same images"),
+        (4, 4, "Neither model is better"),
+        (30, 5, "The second model is better"),
+        (5, 30, "The first model is better"),
+        (3, 1, "may be due to chance"),
+        (500, 5, "less than 0.1%"),
+    ],
+)
+def test_the_result_is_described_in_words(fixed: int, broken: int, words: str) -> None:
+    assert words in in_words(fixed, broken)
