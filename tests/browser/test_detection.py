@@ -44,9 +44,9 @@ def test_from_annotations_to_detected_objects(
     page.locator('[name="train_label_folder"]').fill(str(folder / "labels"))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("YOLO annotations: 32 images with 32 objects of 1 class.")
-    page.get_by_label("Format").select_option("KITTI")
+    page.get_by_label("Format", exact=True).select_option("KITTI")
     expect(contents).to_contain_text("5 columns instead of 15")
-    page.get_by_label("Format").select_option("Detect automatically")
+    page.get_by_label("Format", exact=True).select_option("Detect automatically")
     expect(contents).to_contain_text("Objects per class")
     page.get_by_label("Grayscale").check()
     for name in ("resize_width", "resize_height"):
