@@ -25,6 +25,9 @@ DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
 class ModelJob(Job, kw_only=True, eq=False):
     """Trains a network on the dataset ``dataset_id``; once done, it is the trained model.
 
+    The ``dataset_id`` of an imported model, which was trained elsewhere, is its own id: its folder also contains the
+    description of the images and the mean image of its dataset.
+
     ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU if there is none), ``next:N`` for several, or GPU
     indexes joined by commas.
     """
@@ -39,8 +42,12 @@ class ModelJob(Job, kw_only=True, eq=False):
     def first_tasks(cls) -> list[Task]:
         return [Task(name="train", title="Train the network")]
 
+    @property
+    def is_imported(self) -> bool:
+        return self.dataset_id == self.id
+
     def needs(self) -> Sequence[str]:
-        return (self.dataset_id,)
+        return () if self.is_imported else (self.dataset_id,)
 
     def recipe_for(self, task: Task) -> Train:
         self.recipe.devices = task.devices or ["cpu"]
@@ -53,7 +60,7 @@ class ModelJob(Job, kw_only=True, eq=False):
 
     @property
     def can_resume(self) -> bool:
-        return self.status in (Status.ABORT, Status.ERROR)
+        return self.status in (Status.ABORT, Status.ERROR) and not self.is_imported
 
     def resume(self) -> None:
         super().resume()

@@ -16,7 +16,7 @@ from digits.core import schema
 from digits.core.files import read_json, write_json
 from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
-from digits.core.schema import LARGEST_NUMBER, Fraction, NonNegative, Percent, Positive, Whole
+from digits.core.schema import LARGEST_NUMBER, Count, Fraction, NonNegative, Percent, Positive, Whole
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
@@ -285,6 +285,27 @@ class Export(Recipe, tag="export"):
     snapshot: str
     dataset: str
     target: str
+
+
+class ImportModel(Recipe, tag="import-model"):
+    """Import the model in ``source`` into ``target``, the folder of a new job.
+
+    ``source`` is an archive that DIGITS exported, or the folder with its files; or else weights: a checkpoint of
+    TensorFlow, a SavedModel, a Keras file, or a folder with one of these. For weights, ``network`` is the file with the
+    source code of the network, unless it is in the same folder or the weights are a complete model; the other fields
+    describe its images and classes. The task fails if the files of an archive exceed ``max_bytes`` or ``max_files``.
+    """
+
+    source: str
+    target: str
+    network: str | None = None
+    labels: list[str] = field(default_factory=list)
+    width: Pixels | None = None
+    height: Pixels | None = None
+    channels: Literal[1, 3] = 3
+    resize_mode: ResizeMode = "squash"
+    max_bytes: Count = 20 * 10**9
+    max_files: Count = 200_000
 
 
 class Evaluate(Recipe, tag="evaluate"):

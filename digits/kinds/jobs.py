@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from digits.core.best_metric import lower_is_better
@@ -15,7 +17,7 @@ from digits.core.snapshot_list import choose_metric
 from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
-from digits.kinds import Kind, kind_named
+from digits.kinds import Kind, default_kind, kind_named
 from digits.kinds.recipes import build_recipe
 from digits.kinds.versions import CreateVersion
 
@@ -88,6 +90,30 @@ class DatasetJob(Job, kw_only=True, eq=False):
     @functools.cached_property
     def _loaded_manifest(self) -> manifests.Manifest:
         return manifests.load(self.folder)
+
+
+@dataclass(frozen=True)
+class ImportedDataset:
+    """The dataset of an imported model, of which its ``folder`` contains only the manifest."""
+
+    folder: Path
+
+    def manifest(self) -> manifests.Manifest | None:
+        """Return the manifest; None if it is damaged."""
+        try:
+            return _load_imported(self.folder)
+        except UnreadableFile:
+            return None
+
+    @property
+    def data_kind(self) -> Kind:
+        manifest = self.manifest()
+        return kind_named(manifest.kind) if manifest else default_kind()
+
+
+@functools.lru_cache(256)
+def _load_imported(folder: Path) -> manifests.Manifest:
+    return manifests.load(folder)  # never changes
 
 
 JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (DatasetJob, ModelJob)}

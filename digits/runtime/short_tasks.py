@@ -1,4 +1,4 @@
-"""Short tasks: visualize a network, preview augmentation, run a preflight check, export a snapshot.
+"""Short tasks: visualize a network, preview augmentation, run a preflight check, export a snapshot, import a model.
 
 Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """
@@ -20,7 +20,7 @@ from digits.core import events
 from digits.core.errors import NotReady, Unavailable
 from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
-from digits.core.recipe import Export, Preflight, PreviewAugmentation, Recipe, Visualize
+from digits.core.recipe import Export, ImportModel, Preflight, PreviewAugmentation, Recipe, Visualize
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.data.pretrained_catalog import PREFIX
 from digits.runtime.device_ledger import Allocation
@@ -33,6 +33,7 @@ SECONDS_FOR_A_STEP = 180.0
 # The file of pretrained weights that a check downloads has about 100 MB.
 SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
+SECONDS_TO_IMPORT = 300.0
 SECONDS_TO_AUGMENT = 30.0
 QUEUE_SECONDS = 60.0
 EXPORTED_FOLDER = "exported"
@@ -140,6 +141,11 @@ class ShortTasks:
                 target=str(folder / EXPORTED_FOLDER),
             )
             return self._run(folder, recipe, self._on_cpu, SECONDS_TO_EXPORT)
+
+    def import_model(self, recipe: ImportModel) -> ShortTaskResult:
+        """Import a model into the folder of a new job."""
+        with self._new_folder() as folder:
+            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_IMPORT)
 
     def watched(self, watch: str) -> TaskState | None:
         """Return the current state of a preflight, or None if there is none with this name."""

@@ -38,6 +38,7 @@ from digits.web import (
     job_lists,
     job_views,
     model_views,
+    pretrained_views,
     record_views,
     template_filters,
     tensorboard_views,
@@ -105,6 +106,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         health_views.blueprint,
         export_views.blueprint,
         model_views.blueprint,
+        pretrained_views.blueprint,
         augmentation_views.blueprint,
         inference_views.blueprint,
         generic_views.blueprint,
@@ -124,7 +126,11 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         auth=guard,
         url_prefix=settings.url_prefix,
         behind_proxy=int(settings.behind_proxy),
-        body_limits={**BODY_LIMITS, "/uploads/": settings.max_upload},
+        body_limits={
+            **BODY_LIMITS,
+            "/uploads/": settings.max_upload,
+            "/pretrained_models/": settings.max_upload,
+        },
     )
     if start:
         parts.start()
@@ -139,7 +145,7 @@ def load_templates(app: Flask) -> None:
 
 def wants_json() -> bool:
     """Return whether the client of this request prefers JSON to a page."""
-    if request.path.endswith(".json") or "Tus-Resumable" in request.headers:
+    if request.path.endswith((".json", "/upload_archive")) or "Tus-Resumable" in request.headers:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"

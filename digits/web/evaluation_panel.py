@@ -8,8 +8,10 @@ from typing import Any
 from flask import url_for
 
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.status import Status
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
+from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
@@ -20,12 +22,14 @@ from digits.web.services import services
 
 # Models that the page offers for a comparison.
 MAX_OTHERS = 25
+# Datasets that are considered for an evaluation.
+MAX_DATASETS = 100
 
 
 def panel(job: ModelJob) -> dict[str, Any]:
     """Return the panel on the page of a model: the state, the results, and the choices for another evaluation."""
-    dataset = services().store.find(job.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    datasets = _datasets(job)
+    splits = {name for _, manifest in datasets for name in manifest.splits}
     views = views_of(serializers.data_kind(job) or default_kind())
     results = in_thread(evaluations.load_all, job.folder)
     return {
@@ -40,8 +44,30 @@ def panel(job: ModelJob) -> dict[str, Any]:
             for item in results
         ],
         "others": _others(job, {(item.content_hash, item.split) for item in results}),
-        "splits": [(name, SPLIT_TITLES[name]) for name in manifest.splits] if manifest else [],
+        "datasets": [{"id": dataset.id, "name": dataset.name} for dataset, _ in datasets],
+        "splits": [(name, title) for name, title in SPLIT_TITLES.items() if name in splits],
     }
+
+
+def _datasets(job: ModelJob) -> list[tuple[DatasetJob, Manifest]]:
+    """Return the datasets that the model can be evaluated on: its own, and the newest ones of the same kind whose
+    images have the same shape.
+    """
+    own = serializers.data_of(job)
+    newest = itertools.islice(services().store.index.select(DatasetJob), MAX_DATASETS)
+    found = [own] if isinstance(own, DatasetJob) else []
+    found += [dataset for dataset in newest if dataset is not own and dataset.status is Status.DONE]
+
+    def select() -> list[tuple[DatasetJob, Manifest]]:
+        described = own.manifest() if own else None
+        pairs = [(dataset, dataset.manifest()) for dataset in found]
+        return [
+            (dataset, manifest)
+            for dataset, manifest in pairs
+            if manifest and described and (manifest.kind, manifest.shape) == (described.kind, described.shape)
+        ]
+
+    return in_thread(select)
 
 
 def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, str]]:

@@ -72,6 +72,8 @@ def new(kind: Kind) -> str:
         _fill_from(form, clone)
     else:
         _fit(form)
+    if previous := request.args.get("previous"):
+        form.set(method="previous", previous_networks=previous)
     return _form_page(form, is_fitted=not clone)
 
 

@@ -19,7 +19,7 @@ from digits.core.status import Status
 from digits.data.manifest import SKIPPED_FILE
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
-from digits.kinds.jobs import DatasetJob, last_metric
+from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.versions import CreateVersion
 from digits.kinds.views import describe_images
 from digits.web.kind_routes import views_of
@@ -80,8 +80,16 @@ def type_title(job: Job) -> str:
 
 def data_kind(job: Job) -> Kind | None:
     """Return the kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
-    found = job if isinstance(job, DatasetJob) else _dataset_of(job)
-    return found.data_kind if isinstance(found, DatasetJob) else None
+    found = job if isinstance(job, DatasetJob) else data_of(job)
+    return found.data_kind if found else None
+
+
+def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
+    """Return the dataset of a model, imported models included; None if it is missing."""
+    if isinstance(job, ModelJob) and job.is_imported:
+        return ImportedDataset(job.folder)
+    found = _dataset_of(job)
+    return found if isinstance(found, DatasetJob) else None
 
 
 def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
@@ -105,6 +113,7 @@ def page(job: Job) -> dict[str, Any]:
         **row(job),
         "notes": job.notes,
         "can_resume": job.can_resume,
+        "is_imported": isinstance(job, ModelJob) and job.is_imported,
         "groups": services().store.index.groups("", SUGGESTED_GROUPS),
         "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
@@ -249,8 +258,8 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
 
 def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
     """Return the JSON of a model, with DIGITS' keys."""
-    parent = _dataset_of(job)
-    manifest = parent.manifest() if isinstance(parent, DatasetJob) else None
+    parent = data_of(job)
+    manifest = parent.manifest() if parent else None
     body: dict[str, Any] = {
         **brief(job),
         "dataset_id": job.dataset_id,
@@ -262,6 +271,8 @@ def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
         "image resize mode": manifest.resize_mode if manifest else None,
         "mean file": "mean.npy",
         "mean subtraction": job.recipe.mean,
+        "crop size": job.recipe.crop_size,
+        "whitening": job.recipe.augment.whitening,
         "labels file": "labels.txt",
         "model file": "network.py",
         "snapshot file": newest_name(job.folder) or "no snapshots",
@@ -284,14 +295,14 @@ def model(job: ModelJob) -> dict[str, Any]:
     """Return the additional data for a model's page."""
     task = job.tasks[0]
     state = services().scheduler.task_state(job, task)
-    found = _dataset_of(job)
-    parent = found if isinstance(found, DatasetJob) else None
+    parent = data_of(job)
+    trained_on = parent if isinstance(parent, DatasetJob) else None
     manifest = parent.manifest() if parent else None
     return {
         "dataset": {
             "id": job.dataset_id,
-            "name": parent.name if parent else None,
-            "url": _url(parent) if parent else None,
+            "name": trained_on.name if trained_on else None,
+            "url": _url(trained_on) if trained_on else None,
             "width": manifest.width if manifest else None,
             "height": manifest.height if manifest else None,
             "channels": manifest.channels if manifest else None,
@@ -308,7 +319,9 @@ def model(job: ModelJob) -> dict[str, Any]:
         "snapshots": snapshots(job),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
-        "recipe": job.recipe.as_json(),
+        "recipe": {"mean": job.recipe.mean, "crop_size": job.recipe.crop_size}
+        if job.is_imported
+        else job.recipe.as_json(),
         "optimizer": _optimizer(job),
         "schedule": POLICY_TITLES[type(job.recipe.lr_policy)],
         "devices": task.devices,
@@ -329,7 +342,9 @@ def snapshots(job: ModelJob) -> list[dict[str, Any]]:
     rows = []
     for snapshot in saved:
         title, metrics = (
-            f"Epoch {epoch_label(snapshot.epoch)}",
+            f"Epoch {epoch_label(snapshot.epoch)}"
+            if snapshot.epoch or not job.is_imported
+            else "Imported weights",
             views_of(kind).describe_metrics(snapshot.metrics),
         )
         marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
@@ -365,10 +380,12 @@ def device_rows() -> list[dict[str, Any]]:
 
 def _dataset_of(job: Job | None) -> Job | None:
     dataset_id = getattr(job, "dataset_id", None)
-    return services().store.find(dataset_id) if dataset_id else None
+    return services().store.find(dataset_id) if job and dataset_id and dataset_id != job.id else None
 
 
 def _detail(job: Job) -> str:
+    if isinstance(job, ModelJob) and job.is_imported:
+        return "Imported"
     if isinstance(job, ModelJob):
         epochs = job.recipe.epochs
         return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
@@ -394,9 +411,8 @@ def metric_words(job: Job) -> str:
     accuracy = job.summary.last_accuracy
     if accuracy is not None:
         return f"{accuracy:.1f}%"
-    parent = _dataset_of(job)
-    kind = parent.data_kind if isinstance(parent, DatasetJob) else default_kind()
-    metric = last_metric(job, parent)
+    kind = data_kind(job) or default_kind()
+    metric = last_metric(job, _dataset_of(job))
     return views_of(kind).describe_metric(*metric) if metric else ""
 
 

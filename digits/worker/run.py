@@ -36,6 +36,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
     "preview-augmentation": (recipes.PreviewAugmentation, "digits.worker.tasks.preview_augmentation"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
+    "import-model": (recipes.ImportModel, "digits.worker.tasks.import_model"),
     "evaluate": (recipes.Evaluate, "digits.worker.tasks.evaluate"),
     "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }

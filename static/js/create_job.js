@@ -7,7 +7,7 @@ import { request, urlPrefix } from './http.js';
  * Returns {send, busy, free}. `send()` posts the form once and opens the page of the new job; errors are shown
  * at the fields and beside the button. `busy(words)` and `free(words)` disable and enable the button.
  */
-export function startCreatingJob(form, { memory, focus = {} }) {
+export function startCreatingJob(form, { memory, focus = {}, doing = 'Creating…' }) {
   const button = form.querySelector('[type="submit"]');
   const status = document.getElementById('create-status');
   let isSent = false;
@@ -32,7 +32,7 @@ export function startCreatingJob(form, { memory, focus = {} }) {
   async function send() {
     if (isSent) return;
     isSent = true;
-    busy('Creating…');
+    busy(doing);
     try {
       const all = new FormData(form);
       const body = form.querySelector('input[type="file"]') ? all : new URLSearchParams(all);

@@ -146,7 +146,10 @@ def test_a_network_sets_its_recommended_settings_until_they_are_undone(
     expect(undo).to_be_hidden()
     after = fields(page)
     # Only MobileNetV3 has pretrained weights to choose.
-    assert {name for name in after if after[name] != before.get(name)} == {"standard_networks", "initial_weights"}
+    assert {name for name in after if after[name] != before.get(name)} == {
+        "standard_networks",
+        "initial_weights",
+    }
     expect(page.locator(".edited-note")).to_have_text(["Edited. ResNet-32: 128"])
 
     # The settings can be applied again; Undo keeps later edits.

@@ -1,0 +1,129 @@
+"""Archives of models: what ``info.json`` says about the other files.
+
+An archive contains the source code of the network, a snapshot, the mean image and the names of the classes; those of
+this version also contain ``dataset.json``, the manifest of the dataset. The keys of ``info.json`` are those of
+DIGITS 6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from digits.core.files import UnreadableFile, exists, read_bytes, read_json
+from digits.core.recipe import Mean, ResizeMode
+
+INFO_FILE = "info.json"
+MAX_LABELS_BYTES = 4 * 1024 * 1024
+MAX_NETWORK_BYTES = 4 * 1024 * 1024
+# Files that a checkpoint of TensorFlow consists of, after its prefix.
+CHECKPOINT_SUFFIX = ".index"
+_FRAMEWORKS = {"caffe": "Caffe", "torch": "Torch"}
+_EPOCH = re.compile(r"snapshot_(\d{1,7}(?:\.\d{1,6})?)\.ckpt")
+
+# A file beside info.json.
+_File = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w. -]{0,200})\Z")]
+_Side = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+class ArchiveProblem(Exception):
+    """The archive cannot be imported; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Info(Struct, kw_only=True):
+    """The contents of ``info.json``. ``dimensions`` are height, width and channels of the images."""
+
+    name: str
+    framework: str
+    snapshot_file: _File = field(name="snapshot file")
+    model_file: _File | None = field(default=None, name="model file")
+    network_file: _File | None = field(default=None, name="network file")
+    labels_file: _File | None = field(default=None, name="labels file")
+    mean_file: _File | None = field(default=None, name="mean file")
+    mean: Mean = field(default="none", name="mean subtraction")
+    dimensions: Annotated[list[_Side], Meta(min_length=3, max_length=3)] | None = field(
+        default=None, name="image dimensions"
+    )
+    resize_mode: ResizeMode | None = field(default=None, name="image resize mode")
+    crop_size: Annotated[int, Meta(ge=0, le=100_000)] | None = field(default=None, name="crop size")
+    whitening: bool = False
+
+    @property
+    def network(self) -> str | None:
+        """The name of the file with the source code of the network."""
+        return self.model_file or self.network_file
+
+
+def find(folder: Path) -> Path:
+    """Return the folder of ``info.json``: ``folder``, or the only folder in it. Raises ArchiveProblem."""
+    candidates = [folder, *(entry for entry in sorted(folder.iterdir()) if entry.is_dir())]
+    for candidate in candidates:
+        if (candidate / INFO_FILE).is_file():
+            return candidate
+    raise ArchiveProblem(
+        f"The archive contains no {INFO_FILE}.",
+        "Upload an archive that DIGITS exported with “Download”, or enter the files of the model one by one.",
+    )
+
+
+def read(folder: Path) -> Info:
+    """Read and check ``info.json`` in ``folder``. Raises ArchiveProblem, which names the key or file at fault."""
+    try:
+        info = read_json(folder / INFO_FILE, Info, below=folder)
+    except UnreadableFile as error:
+        raise ArchiveProblem(
+            f"The archive cannot be imported: {error}.", "Export the model again, or correct this file."
+        ) from error
+    if info.framework.lower() != "tensorflow":
+        framework = _FRAMEWORKS.get(info.framework.lower(), info.framework)
+        raise ArchiveProblem(
+            f"“{info.name}” is a model for {framework}.", "Only TensorFlow models can be imported."
+        )
+    if not info.network:
+        raise ArchiveProblem(f"{INFO_FILE} has neither “model file” nor “network file”.")
+    for name in (info.network, f"{info.snapshot_file}{CHECKPOINT_SUFFIX}"):
+        _check_exists(folder, name)
+    return info
+
+
+def labels_in(folder: Path, name: str) -> list[str]:
+    """Return the names of the classes in a file of one name per line. Raises ArchiveProblem."""
+    try:
+        text = read_bytes(folder / name, MAX_LABELS_BYTES, below=folder).decode("utf-8-sig", errors="replace")
+    except UnreadableFile as error:
+        raise ArchiveProblem(f"The names of the classes cannot be read: {error}.") from error
+    return names_of(text.splitlines())
+
+
+def names_of(lines: Sequence[str]) -> list[str]:
+    """Return the names in ``lines``, of which the last ones may be empty."""
+    names = [line.strip() for line in lines]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def epoch_of(snapshot: str) -> float:
+    """Return the epoch of a snapshot by its name; 0 if it has another name."""
+    match = _EPOCH.fullmatch(snapshot)
+    return float(match[1]) if match else 0.0
+
+
+def _check_exists(folder: Path, name: str) -> None:
+    try:
+        found = exists(folder / name, below=folder)
+    except UnreadableFile as error:
+        raise ArchiveProblem(f"The archive cannot be imported: {error}.") from error
+    if not found:
+        raise ArchiveProblem(
+            f"The archive contains no {name}, which {INFO_FILE} names.", "Export the model again."
+        )

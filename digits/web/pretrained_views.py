@@ -1,0 +1,252 @@
+"""Import models that were trained elsewhere, or keep a snapshot of a model as a model of its own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.datastructures import FileStorage
+from werkzeug.utils import secure_filename
+from werkzeug.wrappers import Response as AnyResponse
+from wtforms import SelectField, StringField, TextAreaField
+from wtforms.validators import DataRequired, Length, NumberRange, Optional
+
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel, Train
+from digits.core.recipe import load as load_recipe
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.data import manifest as manifests
+from digits.data.model_archive import INFO_FILE, names_of
+from digits.kinds import kind_named
+from digits.kinds.dataset_form import RESIZE_MODES
+from digits.kinds.form_fields import (
+    NAME_LENGTH,
+    OWN_DIRECTION,
+    AllowedPath,
+    JobForm,
+    OptionalInteger,
+    choices,
+    errors_of,
+    select,
+)
+from digits.web import serializers
+from digits.web.auth import current_username
+from digits.web.job_views import check_owner
+from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
+from digits.web.model_views import snapshot_of
+from digits.web.offload import in_thread
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("pretrained", __name__)
+
+# A checkpoint consists of several files.
+MAX_UPLOADED_FILES = 20
+
+
+class PretrainedForm(JobForm):
+    """A model in files on the server."""
+
+    LONG_FIELDS = frozenset({"labels"})
+
+    job_name = StringField(
+        "Name", validators=[DataRequired("Enter a name."), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
+    )
+    source = StringField(
+        "Model", validators=[DataRequired("Upload the model, or enter its path."), AllowedPath("any")]
+    )
+    network = StringField("Network definition", default="", validators=[Optional(), AllowedPath("file")])
+    labels = TextAreaField("Classes", default="")
+    width = OptionalInteger("Width", default=None, validators=[Optional(), NumberRange(1, MAX_SIDE_PIXELS)])
+    height = OptionalInteger("Height", default=None, validators=[Optional(), NumberRange(1, MAX_SIDE_PIXELS)])
+    image_type = SelectField(
+        "Channels", choices=choices(("COLOR", "Color"), ("GRAYSCALE", "Grayscale")), default="COLOR"
+    )
+    resize_mode = select("Resize mode", RESIZE_MODES, ImportModel, "resize_mode")
+
+
+@blueprint.get("/pretrained_models/new")
+def new() -> str:
+    return _page(PretrainedForm(formdata=None, meta={"data_roots": services().roots}))
+
+
+@blueprint.post("/pretrained_models/new")
+@blueprint.post("/pretrained_models/new.json", endpoint="create_json")
+def create() -> AnyResponse | tuple[str | Response, int]:
+    """Import a model from files on the server, or from files in this request.
+
+    The files are ``weights_file`` (several for a checkpoint), ``model_def_file`` with the source code of the network,
+    and ``labels_file`` with the names of the classes.
+    """
+    require_tensorflow()
+    as_json = request.path.endswith(".json")
+    form = PretrainedForm(meta={"data_roots": services().roots})
+    with _uploaded() as folder:
+        if folder is not None:
+            form.source.validators, form.source.data = [], str(folder)
+        form.validate()
+        errors = errors_of(form)
+        if errors:
+            return (jsonify(errors=errors), 400) if as_json else (_page(form), 400)
+        try:
+            job = _imported(_recipe(form), form.job_name.data.strip(), (form.group_name.data or "").strip())
+        except BadRequest as error:
+            if as_json and not error.trace:
+                return jsonify(errors={"source": [error.sentences]}), 400
+            if as_json:
+                raise
+            form.source.errors = [error.sentences]
+            return _page(form), 400
+    if as_json:
+        return jsonify(serializers.model_json(job))
+    return redirect(url_for("models.show", job_id=job.id))
+
+
+@blueprint.post("/pretrained_models/upload_archive")
+def upload_archive() -> Response:
+    """Import the model in the uploaded ``archive``, as “Download” creates it."""
+    require_tensorflow()
+    if not request.files.get("archive"):
+        raise BadRequest("Upload the archive of a model.", "The field is “archive”: a tar or zip file.")
+    with _uploaded("archive") as folder:
+        assert folder is not None
+        (archive,) = folder.iterdir()
+        job = _imported(_recipe_for(archive))
+    return jsonify(status="success", id=job.id, name=job.name)
+
+
+@blueprint.post("/models/<job_id>/to_pretrained")
+@blueprint.post("/models/<job_id>/to_pretrained.json", endpoint="keep_json")
+def keep(job_id: str) -> AnyResponse:
+    """Copy a snapshot to a model of its own, which remains if the model and its dataset are deleted."""
+    require_tensorflow()
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
+    name = f"{job.name}, epoch {epoch_label(snapshot.epoch)}"[:NAME_LENGTH]
+    described = {**serializers.model_json(job, verbose=False), "snapshot file": snapshot.name, "name": name}
+    dataset = job.folder.with_name(job.dataset_id)
+    with _scratch() as folder:
+        (folder / INFO_FILE).write_text(json.dumps(described))
+        sources = [job.network_path, *job.folder.glob(f"{snapshot.name}.*")]
+        sources += [
+            dataset / manifests.FILE_NAME,
+            dataset / manifests.MEAN_ARRAY_FILE,
+            dataset / manifests.LABELS_FILE,
+        ]
+        for path in sources:
+            if path.is_file() and not path.is_symlink():
+                (folder / path.name).hardlink_to(path)
+        kept = _imported(_recipe_for(folder), name, job.group)
+    if request.path.endswith(".json"):
+        return jsonify(serializers.model_json(kept))
+    return redirect(url_for("models.show", job_id=kept.id))
+
+
+def _recipe(form: PretrainedForm) -> ImportModel:
+    recipe = _recipe_for(Path(form.source.data))
+    recipe.network = form.network.data or None
+    recipe.labels = names_of((form.labels.data or "").splitlines())
+    recipe.width, recipe.height = form.width.data, form.height.data
+    recipe.channels = 1 if form.image_type.data == "GRAYSCALE" else 3
+    recipe.resize_mode = form.resize_mode.data
+    model_def, labels = request.files.get("model_def_file"), request.files.get("labels_file")
+    folder = Path(form.source.data)
+    if model_def:
+        recipe.network = str(folder / _file_name(model_def))
+    if labels:
+        text = (folder / _file_name(labels)).read_text(encoding="utf-8-sig", errors="replace")
+        recipe.labels = names_of(text.splitlines())
+    return recipe
+
+
+def _recipe_for(source: Path) -> ImportModel:
+    settings = services().settings
+    return ImportModel(
+        source=str(source),
+        target="",
+        max_bytes=settings.max_upload_unpacked,
+        max_files=settings.max_upload_files,
+    )
+
+
+def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
+    """Import the model of ``recipe`` into a new job; raises BadRequest if it cannot be used."""
+    began = time.time()
+    with services().store.creation() as new_folder:
+        folder = new_folder()
+        recipe.target = str(folder)
+        result = services().short_tasks.import_model(recipe)
+        failure = result.state.failure
+        services().short_tasks.forget(result)
+        if failure:
+            raise BadRequest(failure.message, failure.hint, [dict(frame) for frame in failure.trace])
+        kind = kind_named(in_thread(manifests.load, folder).kind)
+        if views_of(kind).has_input:
+            raise BadRequest(
+                f"This is a model for {kind.title.lower()}.",
+                "Only models that predict from a single image can be imported.",
+            )
+        history = [
+            (Status.INIT, began),
+            (Status.WAIT, began),
+            (Status.RUN, began),
+            (Status.DONE, time.time()),
+        ]
+        job = ModelJob(
+            id=folder.name,
+            folder=folder,
+            name=name or str((result.state.result or {}).get("name", "")) or "Imported model",
+            owner=current_username(request),
+            group=group,
+            tasks=[Task(name="train", title="Import the model", history=list(history))],
+            history=history,
+            dataset_id=folder.name,
+            recipe=load_recipe(folder / "train", Train),
+        )
+        services().scheduler.submit(job)
+    return job
+
+
+@contextmanager
+def _uploaded(*fields: str) -> Iterator[Path | None]:
+    """Yield a folder with the uploaded files of this request, or None if there are none."""
+    names = fields or ("weights_file", "model_def_file", "labels_file")
+    uploads = [upload for name in names for upload in request.files.getlist(name) if upload.filename]
+    if not uploads:
+        yield None
+        return
+    if len(uploads) > MAX_UPLOADED_FILES:
+        raise BadRequest(
+            f"A model consists of at most {MAX_UPLOADED_FILES} files.", "Upload an archive instead."
+        )
+    with _scratch() as folder:
+        for upload in uploads:
+            in_thread(upload.save, folder / _file_name(upload))
+        yield folder
+
+
+def _file_name(upload: FileStorage) -> str:
+    return secure_filename(upload.filename or "") or "file"
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """Yield a new folder on the file system of the jobs, and discard it at the end of the block."""
+    folder = services().folder / "uploads" / secrets.token_hex(8)
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        yield folder
+    finally:
+        services().store.discard(folder)
+
+
+def _page(form: PretrainedForm) -> str:
+    return render_in_turns("pretrained_new.html", form=form)

@@ -1,0 +1,405 @@
+"""Imports a model that was trained elsewhere: builds its network, restores its weights and saves them as a snapshot.
+
+The result is the folder of a model job without a training: the network, a snapshot, and the manifest and mean image of
+a dataset without records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.core import recipe as recipes
+from digits.core import snapshot_list
+from digits.core.events import Built, EventLog, Finished, Progressed
+from digits.core.files import UnreadableFile, open_plain, read_bytes, write_bytes
+from digits.core.model_job import NETWORK_FILE
+from digits.core.recipe import Augment, Mean, ResizeMode
+from digits.core.snapshot_list import Snapshot
+from digits.core.task import EVENTS_FILE
+from digits.data import caffe, images, model_archive, unpacking
+from digits.data import manifest as manifests
+from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, Manifest
+from digits.data.model_archive import CHECKPOINT_SUFFIX, ArchiveProblem
+from digits.data.sources import UnusableSource
+from digits.data.target import TargetSpec, class_index, numbers
+from digits.data.unpacking import ENDINGS, ArchiveError, Limits
+from digits.worker import network_loader
+from digits.worker.failure import UserFault
+from digits.worker.input import feeds
+from digits.worker.network import inference
+from digits.worker.network.variables import VariableStore
+from digits.worker.training import restore, snapshots
+from digits.worker.training.trained import TRAIN_FOLDER
+
+KERAS_FILE = "pretrained.keras"
+SAVED_MODEL_FOLDER = "pretrained"
+# Probabilities of a batch of noise sum to 1 within this tolerance.
+SUM_TOLERANCE = 1e-3
+MAX_ARCHIVE_RATIO = 1000.0
+
+# The network of a model that is complete in a file: its source code contains no architecture.
+_WRAPPER = '''class UserModel(Tower):
+    """The model in {source}, which was imported with its architecture."""
+
+    @model_property
+    def inference(self):
+        model = digits.pretrained({path!r}, include_top=True)
+        {answer}
+
+    @model_property
+    def loss(self):
+        return digits.loss(self.inference, self.y)
+'''
+_ANSWERS = {
+    False: "return model(self.x)",
+    True: "return tf.math.log(model(self.x) + 1e-9)  # the model returns probabilities, a network logits",
+}
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What is to be imported: the source code, the weights if the network needs them, and the images."""
+
+    network: str
+    weights: Path | None
+    epoch: float
+    manifest: Manifest
+    mean_image: NDArray[np.float32]
+    mean: Mean = "none"
+    crop_size: int | None = None
+    whitening: bool = False
+    name: str = ""
+
+
+def run(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Import the model of ``recipe``.
+
+    Raises UserFault if something is missing or does not fit, and whatever the network raises.
+    """
+    tf.config.set_visible_devices([], "GPU")
+    target = Path(recipe.target)
+    try:
+        with _opened(recipe, task_folder, events) as source:
+            events.append(Progressed(fraction=0.3, seconds_left=None, doing="Building the network"))
+            description = (
+                _from_archive(source)
+                if source.is_dir() and _is_archive(source)
+                else _from_files(recipe, source)
+            )
+            return _write(description, target)
+    except ArchiveProblem as problem:
+        raise UserFault(problem.message, problem.hint) from problem
+    except UnreadableFile as error:
+        raise UserFault(f"The model cannot be read: {error}.") from error
+    except UnusableSource as error:
+        raise UserFault(error.sentences) from error
+
+
+@contextlib.contextmanager
+def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> Iterator[Path]:
+    """Yield the folder or file of weights; an archive is unpacked in the meantime."""
+    source = Path(recipe.source)
+    if source.is_dir() or not source.name.lower().endswith(tuple(f".{ending}" for ending in ENDINGS)):
+        yield source
+        return
+    folder = task_folder / "unpacked"
+    events.append(Progressed(fraction=0.0, seconds_left=None, doing="Unpacking the archive"))
+    try:
+        unpacking.unpack(source, folder, Limits(recipe.max_bytes, recipe.max_files, MAX_ARCHIVE_RATIO))
+    except ArchiveError as error:
+        raise UserFault(str(error)) from error
+    try:
+        yield model_archive.find(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_archive(folder: Path) -> bool:
+    """Return whether ``folder`` contains the files of an archive, and not those of a SavedModel or checkpoint."""
+    try:
+        model_archive.find(folder)
+    except ArchiveProblem:
+        return False
+    return True
+
+
+def _from_archive(source: Path) -> _Description:
+    folder = model_archive.find(source)
+    info = model_archive.read(folder)
+    assert info.network
+    manifest = _manifest_in(folder, info)
+    mean = np.zeros(manifest.shape, np.float32)
+    if info.mean != "none":
+        mean = _mean_in(folder, info, manifest)
+        if not any(manifest.mean_pixel):
+            manifest.mean_pixel = [float(value) for value in mean.mean(axis=(0, 1))]
+    return _Description(
+        network=_text(folder / info.network, folder),
+        weights=folder / info.snapshot_file,
+        epoch=model_archive.epoch_of(info.snapshot_file),
+        manifest=manifest,
+        mean_image=mean,
+        mean=info.mean,
+        crop_size=info.crop_size or None,
+        whitening=info.whitening,
+        name=info.name,
+    )
+
+
+def _manifest_in(folder: Path, info: model_archive.Info) -> Manifest:
+    """Return the manifest of the archive without its records, or one that describes what ``info`` says."""
+    if (folder / manifests.FILE_NAME).is_file():
+        manifest = manifests.load(folder)
+        manifest.splits = {}
+        return manifest
+    if info.dimensions is None:
+        raise ArchiveProblem(f"{model_archive.INFO_FILE} has no “image dimensions”.")
+    labels = model_archive.labels_in(folder, info.labels_file) if info.labels_file else []
+    height, width, channels = info.dimensions
+    return _describe(labels, height, width, channels, info.resize_mode or "squash")
+
+
+def _mean_in(folder: Path, info: model_archive.Info, manifest: Manifest) -> NDArray[np.float32]:
+    """Return the mean image of the archive, float32 [height, width, channels] of 0 to 255."""
+    name = info.mean_file or MEAN_ARRAY_FILE
+    path = folder / name
+    if path.suffix == ".npy":
+        with open_plain(path, below=folder) as file:
+            try:
+                mean = np.load(file, allow_pickle=False)
+            except (ValueError, EOFError) as error:
+                raise ArchiveProblem(f"{name} is damaged: it is not a NumPy array.") from error
+    elif path.suffix == ".binaryproto":
+        mean = caffe.read_mean(path, below=folder)
+    else:
+        mean = images.as_pixels(images.open_picture(path, manifest.channels).image)
+        mean = mean.reshape(*mean.shape[:2], manifest.channels)
+    if mean.shape != manifest.shape or mean.dtype.kind not in "fui":
+        raise ArchiveProblem(
+            f"The mean image {name} has the shape {list(mean.shape)}; the images have {list(manifest.shape)}.",
+            "Export the model again.",
+        )
+    return mean.astype(np.float32)
+
+
+def _from_files(recipe: recipes.ImportModel, source: Path) -> _Description:
+    """Return what the weights in ``source`` and the fields of ``recipe`` describe.
+
+    If it is a folder, it may also contain the source code of the network, and the names of the classes in labels.txt.
+    """
+    weights = _weights_in(source)
+    path = Path(recipe.network) if recipe.network else _network_in(source)
+    whole = None if path else _whole_model(weights)
+    if path is None and whole is None:
+        raise UserFault(
+            f"{weights.name} contains weights, but not the network.",
+            "Add a file with the source code of the network, such as network.py.",
+        )
+    labels = recipe.labels
+    if not labels and (source / LABELS_FILE).is_file():
+        labels = model_archive.labels_in(source, LABELS_FILE)
+    height, width, channels = _shape_of(recipe, whole)
+    manifest = _describe(labels, height, width, channels, recipe.resize_mode)
+    mean = np.zeros(manifest.shape, np.float32)
+    if path is None:
+        network = _wrap(weights, Path(recipe.target), whole, manifest)
+        return _Description(network, None, 0.0, manifest, mean)
+    return _Description(_text(path), weights, model_archive.epoch_of(weights.name), manifest, mean)
+
+
+def _network_in(source: Path) -> Path | None:
+    """Return the only file of Python source code in the folder ``source``, if there is one."""
+    found = sorted(source.glob("*.py")) if source.is_dir() else []
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found[:5])
+        raise UserFault(
+            f"The folder contains several Python files: {names}.", "Choose the one of the network."
+        )
+    return found[0] if found else None
+
+
+def _weights_in(source: Path) -> Path:
+    """Return the file, prefix or folder of the weights in ``source``: the only one, if it is a folder."""
+    if source.is_file():
+        return source.with_suffix("") if source.suffix in (CHECKPOINT_SUFFIX, ".meta") else source
+    if (source / "saved_model.pb").is_file() or not source.is_dir():
+        return source  # a prefix
+    inside = sorted(source.iterdir())
+    found = [path.with_suffix("") for path in inside if path.suffix == CHECKPOINT_SUFFIX]
+    found += [path for path in inside if path.suffix in (".keras", ".h5", ".hdf5", ".pb")]
+    found += [path for path in inside if (path / "saved_model.pb").is_file()]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UserFault(
+            f"The folder {source.name} contains no model.",
+            "It needs info.json of a DIGITS archive, a checkpoint (.index), a SavedModel, or a .keras or .h5 file.",
+        )
+    names = ", ".join(path.name for path in found[:5])
+    raise UserFault(f"The folder {source.name} contains several models: {names}.", "Choose one of them.")
+
+
+def _whole_model(weights: Path) -> Any:
+    """Return the model if the file contains its architecture, otherwise None."""
+    if (weights / "saved_model.pb").is_file():
+        try:
+            return tf.saved_model.load(str(weights))
+        except Exception as error:  # TensorFlow raises many types
+            reason = str(error).partition("\n")[0][:300]
+            raise UserFault(f"The SavedModel {weights.name} cannot be read: {reason}") from error
+    if weights.suffix not in (".keras", ".h5", ".hdf5") or weights.name.endswith(".weights.h5"):
+        return None
+    import keras
+
+    try:
+        return keras.saving.load_model(weights, compile=False, safe_mode=True)
+    except Exception as error:  # Keras raises many types
+        if weights.suffix != ".keras":  # an HDF5 file may contain weights alone
+            return None
+        reason = str(error).partition("\n")[0][:300]
+        raise UserFault(f"{weights.name} is not a Keras model: {reason}") from error
+
+
+def _shape_of(recipe: recipes.ImportModel, whole: Any) -> tuple[int, int, int]:
+    """Return the shape of the images: height, width, channels; from the model where the recipe has none."""
+    known = _input_shape(whole) if whole is not None else (None, None, None)
+    height, width = recipe.height or known[0], recipe.width or known[1]
+    if height is None or width is None:
+        raise UserFault(
+            "The model does not determine the size of its images.", "Enter the width and the height."
+        )
+    for name, given, own in (("height", recipe.height, known[0]), ("width", recipe.width, known[1])):
+        if given and own and given != own:
+            raise UserFault(
+                f"The model needs images with a {name} of {own} pixels, not {given}.",
+                f"Enter {own}, or nothing.",
+            )
+    return height, width, known[2] or recipe.channels
+
+
+def _input_shape(model: Any) -> tuple[int | None, int | None, int | None]:
+    """Return the shape of the input images of a Keras model or SavedModel, with None where any size is possible."""
+    shape: Any = getattr(model, "input_shape", None)
+    if shape is None and getattr(model, "signatures", None):
+        signature = model.signatures.get("serving_default")
+        inputs = signature.structured_input_signature[1].values() if signature else []
+        shape = next((tuple(spec.shape) for spec in inputs if spec.shape.rank == 4), None)
+    if not isinstance(shape, tuple) or len(shape) != 4 or shape[3] not in (1, 3, None):
+        raise UserFault(
+            "The model does not take a batch of images [N, height, width, 1 or 3].",
+            "Specify a network that prepares its input.",
+        )
+    return shape[1], shape[2], shape[3]
+
+
+def _wrap(weights: Path, target: Path, model: Any, manifest: Manifest) -> str:
+    """Copy a complete model into the job's folder ``target``; return the source code of a network that calls it."""
+    if weights.is_dir():
+        name = SAVED_MODEL_FOLDER
+        shutil.copytree(weights, target / name, symlinks=True)
+    else:
+        name = KERAS_FILE if weights.suffix == ".keras" else f"pretrained{weights.suffix}"
+        with open_plain(weights) as file, open(target / name, "wb") as copy:
+            shutil.copyfileobj(file, copy)
+    noise = tf.random.uniform([4, *manifest.shape], maxval=255.0, seed=1)
+    return _WRAPPER.format(
+        source=weights.name.replace('"', "'"),
+        path=str(target / name),
+        answer=_ANSWERS[_gives_probabilities(model, noise)],
+    )
+
+
+def _gives_probabilities(model: Any, batch: tf.Tensor) -> bool:
+    """Return whether the outputs of ``model`` are probabilities of classes: not negative, with the sum 1."""
+    if callable(model):
+        output = model(batch)
+    else:
+        signature = model.signatures["serving_default"]
+        name = next(iter(signature.structured_input_signature[1]))
+        output = next(iter(signature(**{name: batch}).values()))
+    values = np.asarray(output)
+    return (
+        values.ndim == 2
+        and values.min() >= 0
+        and bool(np.allclose(values.sum(axis=1), 1, atol=SUM_TOLERANCE))
+    )
+
+
+def _describe(labels: list[str], height: int, width: int, channels: int, resize_mode: ResizeMode) -> Manifest:
+    """Return the manifest of a dataset without records: of classes with ``labels``, otherwise of any outputs."""
+    target: TargetSpec = class_index(labels) if labels else numbers(["output"], [], [])
+    if channels not in (1, 3):
+        raise UserFault(
+            f"The images have {channels} channels.", "Only images with 1 or 3 channels can be read."
+        )
+    return Manifest(
+        kind="image-classification" if labels else "generic",
+        width=width,
+        height=height,
+        channels=channels,
+        encoding="png",
+        resize_mode=resize_mode,
+        target=target,
+        splits={},
+        mean_pixel=[0.0] * channels,
+    )
+
+
+def _text(path: Path, below: Path | None = None) -> str:
+    data = read_bytes(path, model_archive.MAX_NETWORK_BYTES, below=below)
+    return data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+
+
+def _write(description: _Description, target: Path) -> dict[str, Any]:
+    """Write the files of the job into ``target``, with the log of a finished task."""
+    manifest = description.manifest
+    write_bytes(target / NETWORK_FILE, description.network.encode())
+    file = io.BytesIO()
+    np.save(file, description.mean_image, allow_pickle=False)
+    write_bytes(target / MEAN_ARRAY_FILE, file.getvalue())
+    if manifest.target.labels:
+        write_bytes(target / LABELS_FILE, "".join(f"{name}\n" for name in manifest.target.labels).encode())
+    training = recipes.Train(
+        dataset=str(target),
+        mean=description.mean,
+        crop_size=description.crop_size,
+        augment=Augment(whitening=description.whitening),
+    )
+    prepare = feeds.preparation(manifest, target, training.mean, training.crop_size, training.augment)
+    net = network_loader.load_for(manifest, target / NETWORK_FILE, prepare.shape)
+    store = VariableStore()
+    traced, fault = inference.trace_for_display(net, store)
+    if fault is not None:
+        raise fault
+    step = 0
+    if description.weights is not None:
+        restored = restore.restore(description.weights, store.variables)
+        if restored.missing or restored.other_shape:
+            raise UserFault(
+                f"The weights do not fit the network. {restored.remark}",
+                "Import the network with which they were trained, for images of the same size.",
+            )
+        if Path(f"{description.weights}{CHECKPOINT_SUFFIX}").is_file():
+            step = snapshots.step_of(description.weights)
+    prefix = snapshots.prefix(target, description.epoch)
+    snapshots.save(prefix, store.variables, step)
+    snapshot_list.append(target, Snapshot(description.epoch, prefix.name), "")
+    folder = target / TRAIN_FOLDER
+    folder.mkdir(mode=0o700)
+    training.save(folder)
+    log = EventLog(folder / EVENTS_FILE)
+    log.append(Built(layers=traced.layers, parameters=store.parameters, latent=traced.latent))
+    log.append(Finished(result={"parameters": store.parameters}))
+    log.close()
+    manifest.save(target)
+    return {"parameters": store.parameters, "epoch": description.epoch, "name": description.name}

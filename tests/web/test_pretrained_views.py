@@ -1,0 +1,284 @@
+"""Importing models that were trained elsewhere: archives, checkpoints, Keras models and SavedModels."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+from tests.web.test_evaluation_views import LINEAR, train, wait_for_evaluation
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+LABELS = ["left", "middle", "right"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("pretrained")), executor)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def model(site: Site) -> str:
+    dataset = site.dataset(folder_pct_val=25, seed=1)
+    assert site.wait_for_end(dataset) == "Done"
+    return train(site, dataset, use_mean="pixel", model_name="Bars")
+
+
+@pytest.fixture(scope="module")
+def archive(site: Site, model: str) -> bytes:
+    answer = site.get(f"/models/{model}/download.tar")
+    assert answer.status_code == 200
+    return bytes(answer.data)
+
+
+def files_in(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {item.name: file.read() for item in tar if (file := tar.extractfile(item))}
+
+
+def as_zip(files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def upload(site: Site, data: bytes, name: str = "model.zip") -> Any:
+    return site.post("/pretrained_models/upload_archive", archive=(io.BytesIO(data), name))
+
+
+def changed_info(files: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
+    """Return the ``files`` of an archive with these keys of info.json changed, or removed if None."""
+    info = json.loads(files["info.json"])
+    for key, value in changes.items():
+        info[key.replace("_", " ")] = value
+        if value is None:
+            del info[key.replace("_", " ")]
+    return {**files, "info.json": json.dumps(info).encode()}
+
+
+def predict(site: Site, job_id: str) -> Any:
+    image = site.data / "bars" / "middle" / "00.png"
+    answer = site.post(
+        "/models/images/classification/classify_one.json", job_id=job_id, image_path=str(image)
+    )
+    assert answer.status_code == 200, answer.get_json()
+    return answer.get_json()["predictions"]
+
+
+def jobs(site: Site) -> int:
+    return len(list(site.services.store.folder.glob("2*")))
+
+
+def test_an_archive_becomes_a_model_with_the_same_predictions(site: Site, model: str, archive: bytes):
+    answer = upload(site, archive, "model.tar")
+    assert answer.status_code == 200, answer.get_json()
+    assert answer.get_json()["status"] == "success"
+    body = site.json(f"/models/{answer.get_json()['id']}.json")
+    assert (body["name"], body["image dimensions"], body["mean subtraction"]) == (
+        "Bars",
+        [16, 16, 3],
+        "pixel",
+    )
+    assert body["snapshots"] == [1]
+    assert predict(site, body["id"]) == predict(site, model)
+    page = site.get(f"/models/{body['id']}").text
+    assert "Train from this model" in page
+    assert ">Clone<" not in page
+    assert "Imported" in site.get("/").text
+
+
+def test_an_archive_of_digits_6_has_no_manifest(site: Site, model: str, archive: bytes):
+    files = files_in(archive)
+    del files["dataset.json"]
+    answer = upload(site, as_zip({f"job/{name}": data for name, data in files.items()}))
+    assert answer.status_code == 200, answer.get_json()
+    for (name, percent), (expected, other) in zip(
+        predict(site, answer.get_json()["id"]), predict(site, model), strict=True
+    ):
+        assert name == expected
+        assert percent == pytest.approx(other, abs=0.01)
+
+
+def test_an_imported_model_is_evaluated_and_starts_a_training(site: Site, model: str, archive: bytes):
+    job_id = upload(site, archive, "model.tar").get_json()["id"]
+    dataset = site.json(f"/models/{model}.json")["dataset_id"]
+    page = site.get(f"/models/{job_id}").text
+    assert f'<option value="{dataset}">' in page
+    assert re.findall(r'<option value="(train|val|test)"', page) == ["train", "val"]
+    answer = site.post(f"/models/{job_id}/evaluation", dataset=dataset, split="val")
+    assert answer.status_code in (200, 202, 302), answer.text
+    assert wait_for_evaluation(site, job_id)["evaluations"][0]["records"] == 6
+    form = site.get(f"/models/images/classification/new?previous={job_id}").text
+    assert f'value="{job_id}"' in form
+    fields = {"method": "previous", "previous_networks": job_id, f"{job_id}-snapshot": "1"}
+    following = train(site, dataset, **fields)
+    assert site.json(f"/models/{following}.json")["snapshots"] == [1]
+
+
+def test_a_kept_snapshot_outlives_its_training(site: Site, model: str):
+    answer = site.post(f"/models/{model}/to_pretrained.json", snapshot_epoch="1")
+    assert answer.status_code == 200, answer.get_json()
+    kept = answer.get_json()["id"]
+    assert answer.get_json()["name"] == "Bars, epoch 1"
+    before = predict(site, model)
+    shutil.move(site.services.store.folder / model, site.data / "moved")
+    try:
+        assert predict(site, kept) == before
+    finally:
+        shutil.move(site.data / "moved", site.services.store.folder / model)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"framework": "caffe"}, "is a model for Caffe"),
+        ({"snapshot_file": None}, "snapshot file"),
+        ({"snapshot_file": "../snapshot_1.ckpt"}, "snapshot file"),
+        ({"snapshot_file": "snapshot_7.ckpt"}, "contains no snapshot_7.ckpt.index"),
+        ({"model_file": None}, "neither “model file” nor “network file”"),
+        ({"name": None}, "name"),
+        ({"mean_file": "other.npy"}, "other.npy"),
+    ],
+)
+def test_an_incomplete_archive_is_refused(site: Site, archive: bytes, change: dict[str, Any], message: str):
+    before = jobs(site)
+    answer = upload(site, as_zip(changed_info(files_in(archive), **change)))
+    assert answer.status_code == 400
+    error = answer.get_json()["error"]
+    assert message in error["message"] + error.get("hint", "")
+    assert jobs(site) == before
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"no archive", "archive"),
+        (as_zip({"notes.txt": b"no model"}), "contains no"),
+        (as_zip({"../outside.txt": b"slip"}), "outside"),
+        (as_zip({"info.json": b"[1, 2"}), "info.json"),
+    ],
+)
+def test_another_file_is_refused(site: Site, data: bytes, message: str):
+    before = jobs(site)
+    answer = upload(site, data)
+    assert answer.status_code == 400
+    assert message in answer.get_json()["error"]["message"]
+    assert jobs(site) == before
+
+
+def test_weights_of_another_shape_are_refused(site: Site, archive: bytes):
+    files = files_in(archive)
+    files["network.py"] = LINEAR.replace("self.nclasses", "self.nclasses + 1").encode()
+    answer = upload(site, as_zip(files))
+    assert answer.status_code == 400
+    assert "do not fit the network" in answer.get_json()["error"]["message"]
+    assert "model/out/weights" in answer.get_json()["error"]["message"]
+
+
+def test_a_fault_of_the_network_names_its_line(site: Site, archive: bytes):
+    files = files_in(archive)
+    files["network.py"] = LINEAR.replace("slim.fully_connected", "slim.no_such_layer").encode()
+    answer = upload(site, as_zip(files))
+    assert answer.status_code == 400
+    assert "no_such_layer" in answer.get_json()["error"]["message"]
+
+
+def test_a_checkpoint_is_imported_with_its_network(site: Site, model: str, archive: bytes):
+    files = files_in(archive)
+    folder = site.data / "checkpoint"
+    folder.mkdir()
+    for name in ("network.py", "snapshot_1.ckpt.index", "snapshot_1.ckpt.data-00000-of-00001", "labels.txt"):
+        (folder / name).write_bytes(files[name])
+    fields = {"job_name": "From a checkpoint", "source": str(folder), "width": 16}
+    refused = site.post("/pretrained_models/new.json", **fields)
+    assert refused.status_code == 400
+    assert "Enter the width and the height" in refused.get_json()["errors"]["source"][0]
+    answer = site.post("/pretrained_models/new.json", **fields, height=16)
+    assert answer.status_code == 200, answer.get_json()
+    assert next(name for name, _ in predict(site, answer.get_json()["id"])) in LABELS
+
+
+def test_files_of_a_request_are_imported(site: Site, archive: bytes):
+    files = files_in(archive)
+    sent = [(io.BytesIO(files[name]), name) for name in files if name.startswith("snapshot_1")]
+    answer = site.post(
+        "/pretrained_models/new.json",
+        job_name="Uploaded",
+        width=16,
+        height=16,
+        weights_file=sent,
+        model_def_file=(io.BytesIO(files["network.py"]), "network.py"),
+        labels_file=(io.BytesIO(b"eins\nzwei\ndrei\n"), "labels.txt"),
+    )
+    assert answer.status_code == 200, answer.get_json()
+    assert {name for name, _ in predict(site, answer.get_json()["id"])} == {"eins", "zwei", "drei"}
+
+
+def save_keras(path: str) -> list[float]:
+    """Write a Keras model of probabilities, and a SavedModel of it; return its answer to gray pixels."""
+    import keras
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [
+            keras.layers.Input((16, 16, 3)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+    model.save(f"{path}/model.keras")
+    model.export(f"{path}/saved", verbose=False)
+    return [float(value) for value in np.asarray(model(np.full((1, 16, 16, 3), 128.0, np.float32)))[0]]
+
+
+@pytest.mark.parametrize("name", ["model.keras", "saved"])
+def test_a_complete_model_needs_no_network(
+    site: Site, in_child: Callable[..., Any], tmp_path: Path, name: str
+):
+    from PIL import Image
+
+    expected = in_child(save_keras, str(tmp_path))
+    source = site.data / f"of-keras-{name}"
+    shutil.move(tmp_path / name, source) if name == "saved" else source.mkdir()
+    if name != "saved":
+        shutil.move(tmp_path / name, source / name)
+    answer = site.post(
+        "/pretrained_models/new.json", job_name=name, source=str(source), labels="\n".join(LABELS)
+    )
+    assert answer.status_code == 200, answer.get_json()
+    body = answer.get_json()
+    assert body["image dimensions"] == [16, 16, 3]
+    image = site.data / "gray.png"
+    Image.new("RGB", (16, 16), (128, 128, 128)).save(image)
+    found = site.post(
+        "/models/images/classification/classify_one.json", job_id=body["id"], image_path=str(image)
+    ).get_json()["predictions"]
+    percents = dict(found)
+    assert [percents[label] for label in LABELS] == pytest.approx(
+        [100 * value for value in expected], abs=0.02
+    )
+
+
+def test_the_form_shows_its_errors(site: Site):
+    assert "Import a model" in site.get("/pretrained_models/new").text
+    answer = site.post("/pretrained_models/new", job_name="", source="/elsewhere/model.keras")
+    assert answer.status_code == 400
+    assert "Enter a name." in answer.text
+    assert "outside the folders" in answer.text
