@@ -23,7 +23,9 @@ CARD_FILE = "MODEL_CARD.md"
 EXAMPLE_FILE = "example.py"
 LABELS_FILE = "labels.txt"
 SERVING_FILE = "models.config"
-# The version folder of a SavedModel in an archive, for TensorFlow Serving.
+# In the archive of a SavedModel, these are beside its folder.
+BESIDE = (FILE_NAME, CARD_FILE, EXAMPLE_FILE, LABELS_FILE, SERVING_FILE)
+# The folder with the versions of a SavedModel in an archive, as TensorFlow Serving requires it.
 SERVED_FOLDER = "model"
 _SNAPSHOT_ENDING = ".ckpt"
 _MAX_INDEX_BYTES = 64 * 1024 * 1024
