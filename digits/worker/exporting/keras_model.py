@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from digits.worker.compat.keras1 import TensorFlowOperation
 from digits.worker.exporting.exported import input_name, named
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
@@ -30,6 +31,14 @@ def write_keras(found: Trained, file: Path) -> None:
     """Write a ``.keras`` file; raises UserFault, with the line, if the network does not consist of Keras layers."""
     try:
         model = _build(found)
+        for operation in model.operations:
+            if isinstance(operation, TensorFlowOperation):
+                raise UserFault(
+                    "The network cannot be exported as a Keras model: "
+                    f"it calls the TensorFlow function {operation.title}, which is not a Keras layer.",
+                    HINT,
+                    operation.line or None,
+                )
         model.save(file)
     except UserFault:
         raise

@@ -350,11 +350,19 @@ def test_an_unsupported_operation_is_named_with_its_line(
     assert not [path.name for path in tmp_path.iterdir() if "exported" in path.name]
 
 
-def test_a_network_without_keras_layers_is_no_keras_model(trained: Any, export: Any) -> None:
-    outcome = export(trained(networks.LINEAR, epochs=1), "keras")
+RELU = KERAS_ONLY.replace("keras.layers.Flatten()(net)", "tf.nn.relu(keras.layers.Flatten()(net))")
+
+
+@pytest.mark.parametrize(
+    ("network", "cause"), [(networks.LINEAR, "slim"), (RELU, "tf.nn.relu")], ids=["slim", "relu"]
+)
+def test_a_network_with_other_functions_than_keras_layers_is_no_keras_model(
+    trained: Any, export: Any, network: str, cause: str
+) -> None:
+    outcome = export(trained(network, epochs=1), "keras")
     assert outcome.code == 1
-    assert "cannot be exported as a Keras model" in outcome.failure.message
-    assert "slim" in networks.LINEAR.splitlines()[outcome.failure.line - 1]
+    assert "cannot be exported as a Keras model: it calls" in outcome.failure.message
+    assert cause in network.splitlines()[outcome.failure.line - 1]
     assert "keras.layers" in outcome.failure.hint
 
 
