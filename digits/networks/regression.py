@@ -26,6 +26,9 @@ class UserModel(Tower):
     @model_property
     def inference(self):
         net = self.x / 64.0
+        # The differences from the surroundings show fine details, such as scratches, regardless of their brightness.
+        blurred = [layers.AveragePooling2D(size, 1, padding="same")(net) for size in (3, 9)]
+        net = tf.concat([net, *[4 * (net - each) for each in blurred]], axis=3)
         filters, most = FILTERS
         block = 1
         scales = []

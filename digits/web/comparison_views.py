@@ -34,7 +34,7 @@ GROUPS = {
     "both_wrong": "Both wrong",
 }
 # Settings that differ between any two jobs.
-OWN = {"dataset", "task", "schema", "resume", "devices", "seed"}
+OWN = {"dataset", "task", "schema", "resume", "devices", "seed", "weights_folder", "weights_sources"}
 
 
 @blueprint.get("/models/compare")
