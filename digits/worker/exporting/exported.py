@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.worker.failure import UserFault
+from digits.worker.network import layer_table
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training import numerics
 from digits.worker.training.trained import Trained
@@ -21,10 +22,13 @@ _OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 class Exported(tf.Module):
     """The variables of a network and the function that uses them, from float32 [N, ...] to a dict of tensors.
 
-    ``batch`` is N for networks that require a fixed number of images; None for any.
+    ``batch`` is N for networks that require a fixed number of images; None for any. ``outputs`` returns the outputs by
+    name, by default those of the network.
     """
 
-    def __init__(self, found: Trained, batch: int | None = None) -> None:
+    def __init__(
+        self, found: Trained, batch: int | None = None, outputs: Callable[[Any], dict[str, Any]] | None = None
+    ) -> None:
         super().__init__()
         known = [*found.store.variables.values(), *found.store.local.values()]
         # The network may also use variables that it does not own, such as the step number.
@@ -32,9 +36,8 @@ class Exported(tf.Module):
             {id(item): item for item in [*known, *found.traced.function.variables]}.values()
         )
         spec = tf.TensorSpec((batch, *found.input_shape), tf.float32, name=input_name(found))
-        self.predict = tf.function(
-            lambda values: named(found.outputs(values)), autograph=False, input_signature=[spec]
-        )
+        compute = outputs or (lambda values: named(found.outputs(values)))
+        self.predict = tf.function(compute, autograph=False, input_signature=[spec])
         self.signature = self.predict.get_concrete_function()
 
 
@@ -107,6 +110,22 @@ def place_of(found: Trained, op_types: Collection[str]) -> tuple[str, int] | Non
     if node is None:
         return None
     return node.name.removeprefix(f"{MODEL_SCOPE}/"), numerics.line_that_created(graph, node.name)
+
+
+class LayerOutputs(Exported):
+    """The function from images to the output of each layer, in order: ``layer_0000`` and so on, with ``names``."""
+
+    def __init__(self, found: Trained, batch: int | None = None) -> None:
+        self.names: dict[str, str] = {}
+
+        def outputs(values: tf.Tensor) -> dict[str, tf.Tensor]:
+            built = found.traced.build(found.prepare(values))
+            graph = tf.compat.v1.get_default_graph()
+            layers = layer_table.activations(graph, built, found.store.variables.values())
+            self.names.update({f"layer_{place:04}": name for place, name in enumerate(layers)})
+            return dict(zip(self.names, layers.values(), strict=True))
+
+        super().__init__(found, batch, outputs)
 
 
 def required_batch(found: Trained) -> int:

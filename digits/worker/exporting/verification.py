@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from digits.kinds.targets import Targets
 from digits.worker.exporting import runtime_program
-from digits.worker.exporting.exported import SIGNATURE, input_name, named, restore_structure
+from digits.worker.exporting.exported import (
+    SIGNATURE,
+    LayerOutputs,
+    input_name,
+    named,
+    restore_structure,
+)
 from digits.worker.failure import UserFault
 from digits.worker.training.trained import Trained
 
@@ -70,6 +76,17 @@ def verify(found: Trained, target: Path, runtime: str, inputs: NDArray[np.float3
         any_batch=measured["any_batch"],
         runtime=measured["runtime"],
     )
+
+
+def differing_layer(layers: LayerOutputs, target: Path, runtime: str, inputs: NDArray[np.float32]) -> str:
+    """Return the name of the first layer whose output differs in the runtime; empty if none does.
+
+    ``target`` is an export of ``layers``, and ``inputs`` float32 [images, ...], one batch.
+    """
+    expected = _arrays(layers.predict(tf.constant(inputs)))
+    given, _ = _run_program(runtime, target, inputs, len(inputs))
+    found = (name for name in layers.names if _apart(given[name], expected[name]) > TOLERANCE)
+    return layers.names[name] if (name := next(found, "")) else ""
 
 
 def _expected(found: Trained, inputs: NDArray[np.float32], batch: int) -> Outputs:

@@ -8,6 +8,7 @@ in its own runtime and compared with the network on images of the dataset; an ex
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -25,7 +26,13 @@ from digits.core.files import is_disk_full, sync_tree, write_json
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker.exporting import conversion, example, images, keras_model, model_card, verification
-from digits.worker.exporting.exported import Exported, check_is_exportable, input_name, required_batch
+from digits.worker.exporting.exported import (
+    Exported,
+    LayerOutputs,
+    check_is_exportable,
+    input_name,
+    required_batch,
+)
 from digits.worker.exporting.verification import TOLERANCE, RuntimeRefusal, Verified
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.training import snapshots, trained
@@ -90,7 +97,7 @@ class _Export:
             if batch == found.batch_size:
                 raise
             exported, verified, used = self._convert_and_verify(found, found.batch_size)
-        self._check(verified)
+        self._check(found, verified, used)
         self._events.append(Progressed(0.95, doing="Writing the model card"))
         return self._describe(found, exported, verified, began, used)
 
@@ -122,18 +129,36 @@ class _Export:
             conversion.write_litert(exported, found, self._file, precision or "float32", calibration)
         return exported
 
-    def _check(self, verified: Verified) -> None:
+    def _check(self, found: Trained, verified: Verified, used: tuple[int, str, int]) -> None:
         if verified.difference is None:
             self._events.append(
                 Warned("The network draws random numbers, so the exported model could not be verified.")
             )
         elif self._recipe.format in EXACT and verified.difference > TOLERANCE:
+            layer = self._differing_layer(found, used[2])
+            where = f" The first layer that differs is “{layer}”." if layer else ""
             raise UserFault(
                 f"The exported model returns other values in {verified.runtime}: its output "
-                f"“{verified.worst_output}” differs by {verified.difference:.2g} of the largest value.",
+                f"“{verified.worst_output}” differs by {verified.difference:.2g} of the largest value.{where}",
                 f"The network contains a computation that {self._format.title} cannot represent. "
                 "Choose another format.",
             )
+
+    def _differing_layer(self, found: Trained, batch: int) -> str:
+        """Return the name of the first layer that differs in LiteRT or ONNX; empty if it is not known."""
+        runtime = example.runtime_of(self._recipe.format)
+        if runtime not in ("litert", "onnx") or found.traced.latent:
+            return ""
+        self._events.append(Progressed(0.8, doing="Searching the layer that differs"))
+        inputs, _ = images.verification_images(found, self._dataset, batch, batch)
+        with contextlib.suppress(UserFault):  # such as an output of a layer that cannot be converted
+            layers = LayerOutputs(found, batch if batch > 1 else None)
+            if runtime == "onnx":
+                conversion.write_onnx(layers, found, self._file)
+            else:
+                conversion.write_litert(layers, found, self._file, "float32", inputs)
+            return verification.differing_layer(layers, self._file, runtime, inputs)
+        return ""
 
     def _describe(
         self,

@@ -350,6 +350,25 @@ def test_an_unsupported_operation_is_named_with_its_line(
     assert not [path.name for path in tmp_path.iterdir() if "exported" in path.name]
 
 
+# The sine of large numbers amplifies rounding errors.
+CHAOS = networks.classifier(
+    """
+net = keras.layers.Dense(8, name="first")(keras.layers.Flatten()(self.x))
+net = keras.layers.Activation(lambda x: tf.sin(x * 1e6), name="wave")(net)
+return keras.layers.Dense(self.nclasses, name="last")(net)
+""",
+    "import keras",
+)
+
+
+def test_an_export_with_other_outputs_is_refused_with_the_layer(trained: Any, export: Any) -> None:
+    outcome = export(trained(CHAOS, epochs=1), "litert")
+    assert outcome.code == 1
+    assert "its output “output” differs by" in outcome.failure.message
+    assert "The first layer that differs is “wave”" in outcome.failure.message
+    assert "Choose another format" in outcome.failure.hint
+
+
 RELU = KERAS_ONLY.replace("keras.layers.Flatten()(net)", "tf.nn.relu(keras.layers.Flatten()(net))")
 
 
