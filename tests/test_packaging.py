@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Packages whose name differs from that of their module.
 PACKAGES = {
     "PIL": "pillow",
+    "ai_edge_litert": "ai-edge-litert",
     "argon2": "argon2-cffi",
     "cykooz_resizer": "cykooz-resizer",
     "flask_socketio": "flask-socketio",

@@ -37,6 +37,7 @@ Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
 Split = Literal["train", "val", "test"]
+ExportFormat = Literal["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"]
 Encoding = Literal["png", "jpg", "none"]
 # Ways to change images before they reach the network; ``hsv`` is the shift of hue, saturation and value.
 Transformation = Literal[
@@ -275,16 +276,19 @@ class PreviewAugmentation(Recipe, tag="preview-augmentation"):
 
 
 class Export(Recipe, tag="export"):
-    """Write the trained model in folder ``model`` as a SavedModel into the folder ``target``.
+    """Write the trained model in folder ``model`` in another ``format`` into the folder ``target``.
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``; ``dataset``
-    is the folder of its dataset.
+    is the folder of its dataset. With ``replace``, an earlier export in ``target`` is replaced. See
+    `digits.data.model_export`.
     """
 
     model: str
     snapshot: str
     dataset: str
     target: str
+    format: ExportFormat = "savedmodel"
+    replace: bool = False
 
 
 class ImportModel(Recipe, tag="import-model"):

@@ -42,6 +42,8 @@ class Targets:
     """The predictions of networks for one ``target``."""
 
     output_hint = "Only networks trained for this kind of dataset can make predictions."
+    # Whether the input of the network is one image, rather than two, a text, or an array.
+    takes_image = True
 
     def __init__(self, target: TargetSpec) -> None:
         self.target = target
@@ -68,6 +70,28 @@ class Targets:
     def accepts(self, shape: Sequence[int]) -> bool:
         """Return whether predictions [N, …] of this ``shape`` [...] can be described."""
         return len(shape) == 1 and shape[0] >= self.target.outputs
+
+    def agreement(self, predicted: NDArray[Any], others: NDArray[Any]) -> float | None:
+        """Return the fraction of equal predictions, 0 to 1, of two models for the same images.
+
+        Both are [N, …], as `predict` returns them. None if predictions are numbers, which are never equal.
+        """
+        return None
+
+    def align(self, output: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+        """Return an output [N, …] of another model, ``other``, in the order of ``output``, for a comparison.
+
+        Only kinds whose outputs are lists with an order that may depend on rounding override this.
+        """
+        return other
+
+    def example(self, output: str) -> list[str]:
+        """Return at most two lines of Python that print the prediction for one image.
+
+        They use ``outputs``, a dict of arrays [1, …] whose item ``output`` is the prediction, ``labels``, a list, and
+        NumPy as ``np``; Pillow's ``Image`` too if `takes_image`.
+        """
+        return [f'print(outputs["{output}"][0])']
 
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> Any:
         """The prediction for one image as JSON, for classes at most ``top`` entries.

@@ -23,7 +23,7 @@ from digits.core import recipe as recipes
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
 from digits.core.model_job import epoch_label
-from digits.core.recipe import Export, Preflight, Recipe, Train
+from digits.core.recipe import Export, ExportFormat, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
@@ -138,9 +138,13 @@ def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) ->
 
 
 def export(
-    job_folder: Path, target: Path, epoch: float | None = None, dataset: Path | None = None
+    job_folder: Path,
+    target: Path,
+    epoch: float | None = None,
+    dataset: Path | None = None,
+    format_: ExportFormat = "savedmodel",
 ) -> TaskState:
-    """Write the snapshot of ``epoch``, by default the best one, as a SavedModel into ``target``.
+    """Write the snapshot of ``epoch``, by default the best one, in another format into ``target``.
 
     Raises BadRequest if something is missing or ``target`` exists.
     """
@@ -161,6 +165,7 @@ def export(
         snapshot=chosen.name,
         dataset=training.dataset,
         target=str(target.absolute()),
+        format=format_,
     )
     return _done(recipe, training)
 

@@ -182,6 +182,7 @@ def _delete(job: Job) -> None:
     services().inference.stop(job.id)
     services().health_checks.stop(job.id)
     services().evaluations.stop(job.id)
+    services().exports.stop(job.id)
     services().tensorboards.stop(job.id)
     services().scheduler.remove(job)
 

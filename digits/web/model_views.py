@@ -43,7 +43,14 @@ from digits.kinds import Kind, all_kinds, default_kind, prediction_views
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
-from digits.web import evaluation_panel, fine_tune_settings, network_lint, network_settings, serializers
+from digits.web import (
+    evaluation_panel,
+    fine_tune_settings,
+    model_export_panel,
+    network_lint,
+    network_settings,
+    serializers,
+)
 from digits.web.auth import current_username
 from digits.web.file_response import send_job_file
 from digits.web.job_views import check_owner
@@ -171,6 +178,7 @@ def show(job_id: str) -> str:
         model=serializers.model(job),
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
+        export=model_export_panel.panel(job),
     )
 
 
@@ -236,13 +244,17 @@ def metrics_table(job_id: str) -> Response:
     )
 
 
-@blueprint.route("/models/<job_id>/download", defaults={"ending": "tar.gz"}, methods=["GET", "POST"])
+# Flask would redirect download.tar.gz to the rule that has it as a default.
+@blueprint.route("/models/<job_id>/download", methods=["GET", "POST"])
 @blueprint.route("/models/<job_id>/download.<ending>", methods=["GET", "POST"])
-def download(job_id: str, ending: str) -> Response:
-    """Download a snapshot with everything needed to use it: network, labels, mean, description."""
+def download(job_id: str, ending: str = "tar.gz") -> Response:
+    """Download a snapshot with everything needed to use it: network, labels, mean, description.
+
+    It is that of ``epoch`` or ``snapshot_epoch``, by default the newest one, as in DIGITS 6.
+    """
     job = _model(job_id)
-    _check_ending(ending)
-    snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
+    check_ending(ending)
+    snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch") or "-1")
     dataset = services().store.find(job.dataset_id)
     described = {**serializers.model_json(job, verbose=False), "snapshot file": snapshot.name}
     about = json.dumps(for_browser(described), indent=2, sort_keys=True)
@@ -270,7 +282,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     """Export a snapshot as a SavedModel: the network, its weights and the preprocessing of images."""
     refuse_other_sites()
     require_tensorflow()
-    _check_ending(ending)
+    check_ending(ending)
     job = _model(job_id)
     dataset = services().store.get(job.dataset_id, DatasetJob)
     snapshot = snapshot_of(job, request.values.get("epoch"))
@@ -289,7 +301,8 @@ def saved_model(job_id: str, ending: str) -> Response:
     return response
 
 
-def _check_ending(ending: str) -> None:
+def check_ending(ending: str) -> None:
+    """Raise BadRequest unless ``ending`` is that of an archive."""
     if ending not in MEDIA_TYPES:
         raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
 

@@ -105,6 +105,10 @@ const receive = {
     if (message.state !== 'running') refreshParts();
     else showEvaluation(message);
   },
+  export(message) {
+    if (message.state !== 'running') refreshParts();
+    else showExport(message);
+  },
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
     refreshParts();
@@ -129,6 +133,40 @@ document.getElementById('evaluation').addEventListener('submit', async (event) =
   } catch (error) {
     toast(error.message, 'danger');
   }
+});
+
+/** Shows the progress of the export; the server renders its start and its result. */
+function showExport(message) {
+  const doing = document.getElementById('export-doing');
+  if (!doing) return refreshParts();
+  doing.textContent = message.doing;
+  setProgress(document.querySelector('#export [data-meter]'), message.percentage, message.eta_seconds);
+}
+
+const exportPanel = document.getElementById('export');
+
+exportPanel.addEventListener('submit', async (event) => {
+  event.preventDefault();
+  try {
+    await postForm(event.target.action, new FormData(event.target));
+    await refreshParts();
+    document.getElementById('export-status').focus({ preventScroll: true });
+  } catch (error) {
+    toast(error.message, 'danger');
+  }
+});
+
+exportPanel.addEventListener('change', ({ target }) => {
+  if (target.name === 'format') document.getElementById('export-use').textContent = target.selectedOptions[0].dataset.use;
+});
+
+document.getElementById('snapshots').addEventListener('click', (event) => {
+  const link = event.target.closest('[data-export]');
+  const form = document.getElementById('export-form');
+  if (!link || !form) return;
+  event.preventDefault();
+  form.elements.snapshot_epoch.value = link.dataset.export;
+  form.elements.format.focus();
 });
 
 const job = startJobPage();

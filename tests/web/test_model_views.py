@@ -336,7 +336,7 @@ def test_snapshots_show_their_metrics_and_the_best_is_selected(site: Site, datas
     picture = str(site.data / "bars" / "middle" / "03.png")
     asked = {"job_id": job_id, "image_path": picture}
     assert site.post(CLASSIFY, **asked, snapshot_epoch=-1).get_json()["snapshot"] == "Epoch 3"
-    bundle = zipfile.ZipFile(io.BytesIO(site.get(f"/models/{job_id}/download.zip").data))
+    bundle = zipfile.ZipFile(io.BytesIO(site.get(f"/models/{job_id}/download.zip?epoch={best}").data))
     assert f"snapshot_{best}.ckpt.index" in bundle.namelist()
     assert json.loads(bundle.read("info.json"))["snapshot file"] == f"snapshot_{best}.ckpt"
 

@@ -39,6 +39,17 @@ class Targets(targets.Targets):
         if not is_over_classes:
             raise self.refuse([columns])
 
+    def agreement(self, predicted: NDArray[Any], others: NDArray[Any]) -> float:
+        """The fraction of images with the same best class."""
+        count = self.target.outputs
+        return float(np.mean(predicted[:, :count].argmax(axis=1) == others[:, :count].argmax(axis=1)))
+
+    def example(self, output: str) -> list[str]:
+        return [
+            f'scores = np.exp(outputs["{output}"][0].ravel() - outputs["{output}"][0].max())',
+            "print(sorted(zip((scores / scores.sum()).tolist(), labels), reverse=True)[:5])",
+        ]
+
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """The ``top`` most likely classes with their probabilities in percent, the most likely first."""
         percents = predicted[: self.target.outputs] * 100

@@ -65,6 +65,27 @@ class Targets(targets.Targets):
     def suitable_output(self) -> str:
         return f"[N, K, {COLUMNS}]"
 
+    def agreement(self, predicted: NDArray[Any], others: NDArray[Any]) -> float:
+        """The fraction of images whose best object has the same class, in boxes with an IoU over 0.5."""
+        one, other = predicted[:, 0], others[:, 0]
+        same = (one[:, 5] == other[:, 5]) & (_iou(one[:, :4], other[:, :4]) > 0.5)
+        return float(np.mean(same))
+
+    def align(self, output: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+        """Order boxes [N, K, 6] like those of ``output``: the order of equal scores depends on rounding.
+
+        So does the choice among boxes with the lowest score of the list, of which only the scores are compared.
+        """
+        if output.ndim != 3 or output.shape != other.shape or output.shape[2] != COLUMNS:
+            return other
+        return np.stack([_aligned(*pair) for pair in zip(output, other, strict=True)])
+
+    def example(self, output: str) -> list[str]:
+        return [
+            f'boxes = [row for row in outputs["{output}"][0].tolist() if row[4] > 0.3]',
+            "print([(labels[int(label)], score, box) for *box, score, label in boxes])",
+        ]
+
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[dict[str, Any]]:
         """The detected objects in pixels of the user's image, with scores from 0 to 1 and colors of their classes."""
         finite = predicted[np.isfinite(predicted).all(axis=1)]
@@ -85,3 +106,29 @@ class Targets(targets.Targets):
             for box, score, place in zip(boxes, rows[:, 4], rows[:, 5].astype(int), strict=True)
             if box[2] > box[0] and box[3] > box[1]
         ]
+
+
+def _iou(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+    """Return the intersection over union of boxes [N, 4], row by row; 1 for equal boxes."""
+    sides = np.maximum(0, np.minimum(one[:, 2:], other[:, 2:]) - np.maximum(one[:, :2], other[:, :2]))
+    areas = [np.prod(np.maximum(0, boxes[:, 2:] - boxes[:, :2]), axis=1) for boxes in (one, other)]
+    shared = np.prod(sides, axis=1)
+    union = areas[0] + areas[1] - shared
+    return np.where((one == other).all(axis=1), 1.0, shared / np.maximum(union, 1e-12))
+
+
+def _aligned(rows: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+    """Order the boxes ``others`` [K, 6] like the most similar ones in ``rows`` [K, 6]."""
+    size = np.maximum(np.abs(rows).max(axis=0), 1e-12)
+    apart = np.abs((rows[:, None] - others[None]) / size).max(axis=2)
+    order = np.full(len(rows), -1)
+    # Boxes with the best match choose first.
+    for place in np.argsort(apart.min(axis=1), kind="stable"):
+        order[place] = apart[place].argmin()
+        apart[:, order[place]] = np.inf
+    aligned: NDArray[Any] = others[order]
+    at_the_end = rows[:, 4] <= rows[:, 4].min() + 1e-4 * size[4]
+    scores = aligned[:, 4].copy()
+    aligned[at_the_end] = rows[at_the_end]
+    aligned[:, 4] = scores
+    return aligned

@@ -21,6 +21,8 @@ _MIN_SIDE = 2
 class Targets(targets.Targets):
     """The output of a network of any shape."""
 
+    takes_image = False
+
     def predict(self, outputs: Any) -> tf.Tensor:
         """The first output, or one with a usual name such as ``logits``, float32 [N, …].
 

@@ -39,6 +39,12 @@ class Targets(targets.Targets):
         height, width, channels = self.target.shape
         return f"[N, {height}, {width}, {channels}]: one image per input"
 
+    def example(self, output: str) -> list[str]:
+        return [
+            f'found = np.rint(outputs["{output}"][0].reshape({self.target.shape}).clip(0, 255)).astype(np.uint8)',
+            'Image.fromarray(found.squeeze()).save("output.png")',
+        ]
+
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
         """The image as a data URI of a PNG file, in the proportions of the user's image, without padding."""
         output = images.as_image(np.rint(predicted).astype(np.uint8))

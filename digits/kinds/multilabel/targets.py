@@ -26,6 +26,16 @@ class Targets(targets.Targets):
         if columns != self.target.outputs or (loss is not None and not loss.is_used):
             raise self.refuse([columns])
 
+    def agreement(self, predicted: NDArray[Any], others: NDArray[Any]) -> float:
+        """The fraction of labels that both models predict, or neither."""
+        return float(np.mean((predicted > 0.5) == (others > 0.5)))
+
+    def example(self, output: str) -> list[str]:
+        return [
+            f'scores = 1 / (1 + np.exp(-outputs["{output}"][0].ravel()))',
+            "print(sorted(zip(scores.tolist(), labels), reverse=True))",
+        ]
+
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """All labels with their probabilities in percent, the most likely first."""
         percents = predicted * 100

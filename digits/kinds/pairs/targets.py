@@ -16,6 +16,7 @@ from digits.kinds.targets import LossLabels, select_output
 class Targets(targets.Targets):
     """The distance of the two images, which is small if they match."""
 
+    takes_image = False
     output_hint = "Only networks trained for pairs can make predictions."
 
     def predict(self, outputs: Any) -> tf.Tensor:

@@ -25,6 +25,11 @@ class Targets(targets.Targets):
         if columns != self.target.outputs:
             raise self.refuse([columns])
 
+    def example(self, output: str) -> list[str]:
+        return [
+            f'print(dict(zip({self.target.names!r}, outputs["{output}"][0].ravel().tolist(), strict=True)))'
+        ]
+
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> list[list[Any]]:
         """The name and the value of each number."""
         return [[name, float(value)] for name, value in zip(self.target.names, predicted, strict=True)]

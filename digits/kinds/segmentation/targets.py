@@ -39,6 +39,16 @@ class Targets(targets.Targets):
     def suitable_output(self) -> str:
         return f"[N, height, width, {self.target.outputs}]: one score per pixel and class"
 
+    def agreement(self, predicted: NDArray[Any], others: NDArray[Any]) -> float:
+        """The fraction of pixels with the same class."""
+        return float(np.mean(predicted == others))
+
+    def example(self, output: str) -> list[str]:
+        return [
+            f'mask = outputs["{output}"][0, ..., : len(labels)].argmax(axis=-1).astype(np.uint8)',
+            'Image.fromarray(mask).save("mask.png")  # the index of the class of each pixel',
+        ]
+
     def describe(self, predicted: NDArray[Any], top: int, geometry: Geometry) -> dict[str, Any]:
         """The classes of the image with their shares in percent and their colors, and the mask of its size.
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from digits.kinds.classification.targets import Targets
+from digits.kinds.classification import targets
 
-__all__ = ["Targets"]
+
+class Targets(targets.Targets):
+    """Probabilities of the classes of a text."""
+
+    takes_image = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import traceback
 import types
 from typing import Any
 
@@ -19,6 +20,7 @@ from tensorflow.python.ops import init_ops
 from tensorflow.python.util import dispatch
 
 from digits.worker.network import tower
+from digits.worker.user_text import NETWORK_FILE
 
 
 @functools.cache
@@ -42,16 +44,22 @@ class _BetweenLayers(dispatch.GlobalOpDispatcher):
 
     def handle(self, op: Any, args: Any, kwargs: Any) -> Any:
         if any(isinstance(item, KerasTensor) for item in tf.nest.flatten((args, kwargs))):
-            return _TensorFlowOperation(op)(*args, **kwargs)
+            return TensorFlowOperation(op)(*args, **kwargs)
         return self.NOT_SUPPORTED
 
 
-class _TensorFlowOperation(keras.Operation):
-    """A TensorFlow function as an operation of a functional model."""
+class TensorFlowOperation(keras.Operation):
+    """A TensorFlow function as an operation of a functional model.
+
+    ``title`` is its name, and ``line`` the line of the network that calls it, or 0.
+    """
 
     def __init__(self, function: Any) -> None:
         super().__init__()
         self._function = function
+        self.title = str(getattr(function, "__name__", function))
+        frames = (frame for frame, _ in traceback.walk_stack(None))
+        self.line = next((frame.f_lineno for frame in frames if frame.f_code.co_filename == NETWORK_FILE), 0)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)

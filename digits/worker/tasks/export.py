@@ -1,173 +1,221 @@
-"""Exports a trained network as a SavedModel for TensorFlow Serving, TensorFlow Lite and other programs.
+"""Exports a trained network as a SavedModel, a Keras model, a LiteRT file or an ONNX file.
 
-Its signature ``serving_default`` takes ``images``, float32 [N, H, W, C], pixels of 0 to 255 in the dataset's size;
-preprocessing such as mean subtraction is part of the model. A network that generates images takes ``vectors``,
-float32 [N, size]. It returns all outputs of the network: ``output``, or
-``output_0`` and so on for a list, or the names of a dict. ``assets.extra`` contains the labels, the text of the
-network and a description. The exported model is loaded again and compared with the network.
+The input is ``images``, float32 [N, H, W, C], pixels of 0 to 255 in the dataset's size; preprocessing such as mean
+subtraction is part of the model. A network that generates images takes ``vectors``, float32 [N, size]. All outputs of
+the network are included: ``output``, or ``output_0`` and so on for a list, or the names of a dict. The file is loaded
+in its own runtime and compared with the network on images of the dataset; an export that differs is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import msgspec
 import tensorflow as tf
 
 from digits.core import recipe as recipes
+from digits.core import snapshot_list
 from digits.core.events import EventLog, Progressed, Warned
-from digits.core.files import sync_tree, write_json
+from digits.core.files import is_disk_full, sync_tree, write_json
+from digits.data import model_export as exports
+from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
+from digits.worker.exporting import conversion, example, images, keras_model, model_card, verification
+from digits.worker.exporting.exported import (
+    Exported,
+    LayerOutputs,
+    check_is_exportable,
+    input_name,
+    required_batch,
+)
+from digits.worker.exporting.verification import TOLERANCE, RuntimeRefusal, Verified
 from digits.worker.failure import NETWORK_FILE, UserFault
-from digits.worker.training import numerics, trained
+from digits.worker.training import snapshots, trained
 from digits.worker.training.trained import Trained
 
 EXTRA_FOLDER = "assets.extra"
-LABELS_FILE = "labels.txt"
 ABOUT_FILE = "model.json"
-
-# Relative differences up to this size are due to another order of summation.
-TOLERANCE = 1e-4
-COMPARED_IMAGES = 3
-
-_OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+LOWEST_PRIORITY = 19
+VERIFIED_IMAGES = 50
+CALIBRATION_IMAGES = 100
+# float16 and int8 are reported instead.
+EXACT = ("savedmodel", "keras", "litert", "onnx")
 
 
 def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Export the model of ``recipe``. Raises UserFault, or whatever the network raises."""
+    """Export the model of ``recipe``, and return a description. Raises UserFault, or whatever the network raises."""
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     tf.config.set_visible_devices([], "GPU")
-    events.append(Progressed(0.0, doing="Loading the snapshot"))
-    model, target = Path(recipe.model), Path(recipe.target)
-    if target.exists():
+    target = Path(recipe.target)
+    if target.exists() and not recipe.replace:
         raise UserFault(f"The folder {target} is not empty.", "Choose another folder.")
-    found = trained.load(model, recipe.snapshot, Path(recipe.dataset))
-    _check(found)
-    events.append(Progressed(0.5, doing="Writing the model"))
+    # The export appears complete, by one rename.
+    folder = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(folder, ignore_errors=True)
     try:
-        exported = _Exported(found)
-        _save(exported, target)
-        difference = _difference(found, target)
-        if difference is None:
-            events.append(
+        folder.mkdir(parents=True)
+        result = _Export(recipe, folder, events).write()
+        sync_tree(folder)
+        if target.exists():
+            target.rename(task_folder / "replaced")
+        folder.rename(target)
+        sync_tree(target)
+    except OSError as error:
+        if is_disk_full(error):
+            raise UserFault("The disk is full: the export could not be saved.", "Free some space.") from error
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(task_folder / "replaced", ignore_errors=True)
+    return result
+
+
+class _Export:
+    """Writes the export of ``recipe`` into ``folder``."""
+
+    def __init__(self, recipe: recipes.Export, folder: Path, events: EventLog) -> None:
+        self._recipe, self._folder, self._events = recipe, folder, events
+        self._model, self._dataset = Path(recipe.model), Path(recipe.dataset)
+        self._format = FORMATS[recipe.format]
+        self._file = folder / self._format.file
+
+    def write(self) -> dict[str, Any]:
+        began = time.monotonic()
+        self._events.append(Progressed(0.0, doing="Loading the snapshot"))
+        found = trained.load(self._model, self._recipe.snapshot, self._dataset)
+        check_is_exportable(found)
+        batch = required_batch(found)
+        try:
+            exported, verified, used = self._convert_and_verify(found, batch)
+        except RuntimeRefusal:
+            # TensorFlow accepts some batches that other runtimes refuse, by removing operations.
+            if batch == found.batch_size:
+                raise
+            exported, verified, used = self._convert_and_verify(found, found.batch_size)
+        self._check(found, verified, used)
+        self._events.append(Progressed(0.95, doing="Writing the model card"))
+        return self._describe(found, exported, verified, began, used)
+
+    def _convert_and_verify(
+        self, found: Trained, batch: int
+    ) -> tuple[Exported, Verified, tuple[int, str, int]]:
+        self._events.append(Progressed(0.2, doing=f"Converting to {self._format.title}"))
+        exported = self._convert(found, batch)
+        self._events.append(Progressed(0.6, doing="Comparing the outputs"))
+        inputs, source = images.verification_images(found, self._dataset, VERIFIED_IMAGES, batch)
+        runtime = example.runtime_of(self._recipe.format)
+        verified = verification.verify(found, self._file, runtime, inputs, batch)
+        return exported, verified, (len(inputs), source, batch)
+
+    def _convert(self, found: Trained, batch: int) -> Exported:
+        runtime, _, precision = self._recipe.format.partition("-")
+        if runtime == "savedmodel":
+            exported = Exported(found)
+            conversion.write_saved_model(exported, self._folder)
+            return exported
+        if runtime == "keras":
+            keras_model.write_keras(found, self._file)
+            return Exported(found)
+        exported = Exported(found, batch if batch > 1 else None)
+        if runtime == "onnx":
+            conversion.write_onnx(exported, found, self._file)
+        else:
+            calibration = images.calibration_images(found, self._dataset, CALIBRATION_IMAGES, batch)
+            conversion.write_litert(exported, found, self._file, precision or "float32", calibration)
+        return exported
+
+    def _check(self, found: Trained, verified: Verified, used: tuple[int, str, int]) -> None:
+        if verified.difference is None:
+            self._events.append(
                 Warned("The network draws random numbers, so the exported model could not be verified.")
             )
-        elif difference > TOLERANCE:
+        elif self._recipe.format in EXACT and verified.difference > TOLERANCE:
+            layer = self._differing_layer(found, used[2])
+            where = f" The first layer that differs is “{layer}”." if layer else ""
             raise UserFault(
-                f"The exported model returns other values: they differ by {difference:.2g} of the largest value.",
-                "The network contains a computation that a SavedModel cannot represent.",
-            )
-        about = {"snapshot": recipe.snapshot, **_about(found, exported)}
-        _describe(model / NETWORK_FILE, target / EXTRA_FOLDER, about)
-        sync_tree(target)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
-    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    return {**about, "difference": difference, "bytes": size}
-
-
-class _Exported(tf.Module):
-    """The contents of a SavedModel: the variables and the function that uses them."""
-
-    def __init__(self, found: Trained) -> None:
-        super().__init__()
-        known = [*found.store.variables.values(), *found.store.local.values()]
-        # The network may also use variables that it does not own, such as the step number.
-        self._variables = list(
-            {id(item): item for item in [*known, *found.traced.function.variables]}.values()
-        )
-        spec = tf.TensorSpec((None, *found.input_shape), tf.float32, name=_input_name(found))
-        self.predict = tf.function(
-            lambda values: named(found.outputs(values)), autograph=False, input_signature=[spec]
-        )
-        self.signature = self.predict.get_concrete_function()
-
-
-def _input_name(found: Trained) -> str:
-    return "vectors" if found.traced.latent else "images"
-
-
-def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
-    """Return all tensors of a network's outputs by name: ``output``, ``output_0`` of a list, ``name`` of a dict."""
-    if isinstance(outputs, dict):
-        parts = {_plain(str(key)): item for key, item in outputs.items()}
-    elif isinstance(outputs, (list, tuple)):
-        parts = {f"{name}_{number}": item for number, item in enumerate(outputs)}
-    else:
-        return {} if outputs is None else {name: tf.convert_to_tensor(outputs)}
-    return {whole: tensor for part, item in parts.items() for whole, tensor in named(item, part).items()}
-
-
-def _plain(name: str) -> str:
-    """Return ``name`` without the characters that names of outputs may not contain."""
-    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "output"
-
-
-def _check(found: Trained) -> None:
-    graph = found.traced.function.graph
-    definition = graph.as_graph_def()
-    nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
-    for node in nodes:
-        if node.op in _OF_PYTHON:
-            raise UserFault(
-                "The network calls Python while it computes (tf.py_func), which a SavedModel cannot contain.",
-                "Use TensorFlow functions instead.",
-                numerics.line_that_created(graph, node.name) or None,
+                f"The exported model returns other values in {verified.runtime}: its output "
+                f"“{verified.worst_output}” differs by {verified.difference:.2g} of the largest value.{where}",
+                f"The network contains a computation that {self._format.title} cannot represent. "
+                "Choose another format.",
             )
 
+    def _differing_layer(self, found: Trained, batch: int) -> str:
+        """Return the name of the first layer that differs in LiteRT or ONNX; empty if it is not known."""
+        runtime = example.runtime_of(self._recipe.format)
+        if runtime not in ("litert", "onnx") or found.traced.latent:
+            return ""
+        self._events.append(Progressed(0.8, doing="Searching the layer that differs"))
+        inputs, _ = images.verification_images(found, self._dataset, batch, batch)
+        with contextlib.suppress(UserFault):  # such as an output of a layer that cannot be converted
+            layers = LayerOutputs(found, batch if batch > 1 else None)
+            if runtime == "onnx":
+                conversion.write_onnx(layers, found, self._file)
+            else:
+                conversion.write_litert(layers, found, self._file, "float32", inputs)
+            return verification.differing_layer(layers, self._file, runtime, inputs)
+        return ""
 
-def _save(exported: _Exported, target: Path) -> None:
-    # Custom gradients are not needed here, and may call Python.
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    try:
-        tf.saved_model.save(exported, str(target), signatures=exported.signature, options=options)
-    except (AssertionError, ValueError, TypeError) as error:
-        reason = str(error).partition("\n")[0][:300]
-        raise UserFault(
-            f"The network cannot be exported as a SavedModel: {reason}",
-            "It may depend on an external resource, such as a table or a loaded graph.",
-        ) from error
+    def _describe(
+        self,
+        found: Trained,
+        exported: Exported,
+        verified: Verified,
+        began: float,
+        images_used: tuple[int, str, int],
+    ) -> dict[str, Any]:
+        recipe, manifest = self._recipe, found.manifest
+        count, source, batch = images_used
+        snapshot = next(item for item in snapshot_list.read(self._model) if item.name == recipe.snapshot)
+        about = _about(found, exported)
+        target = manifest.target
+        labels = target.names if target.classes or target.lists_classes else []
+        if labels:
+            (self._folder / LABELS_FILE).write_text("".join(f"{label}\n" for label in labels))
+        (self._folder / exports.EXAMPLE_FILE).write_text(
+            example.example(found, recipe.format, batch, bool(labels))
+        )
+        if recipe.format == "savedmodel":
+            details = {"snapshot": recipe.snapshot, **about}
+            _write_extra(self._model / NETWORK_FILE, self._folder / EXTRA_FOLDER, details)
+            name = exports.SERVED_FOLDER
+            (self._folder / exports.SERVING_FILE).write_text(model_card.serving_config(name))
+        size = sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+        result = ModelExport(
+            format=recipe.format,
+            snapshot=recipe.snapshot,
+            epoch=snapshot.epoch,
+            step=snapshots.step_of(self._model / recipe.snapshot),
+            dataset_id=self._dataset.name,
+            content_hash=manifest.content_hash,
+            weights_hash=exports.weights_hash(self._model, recipe.snapshot),
+            file=self._format.file,
+            bytes=size,
+            sha256=hashlib.sha256(self._file.read_bytes()).hexdigest(),
+            difference=verified.difference,
+            agreement=verified.agreement,
+            images=count,
+            source=source,
+            batch=batch,
+            any_batch=verified.any_batch,
+            milliseconds=verified.milliseconds,
+            runtime=verified.runtime,
+            machine=verification.machine(),
+            seconds=round(time.monotonic() - began, 2),
+            input=about["input"],
+            outputs=about["outputs"],
+        )
+        sources = model_card.Sources(self._model, self._dataset, snapshot)
+        (self._folder / exports.CARD_FILE).write_text(model_card.model_card(found, sources, result))
+        write_json(self._folder / exports.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
+        return {**about, **msgspec.to_builtins(result)}
 
 
-def _difference(found: Trained, target: Path) -> float | None:
-    """Return the largest difference to the exported model, relative to the largest value; None for random
-    outputs.
-    """
-    try:
-        return _difference_for(min(COMPARED_IMAGES, found.batch_size), found, target)
-    except tf.errors.InvalidArgumentError:
-        # A network that splits or reshapes its batch may require the training's batch size.
-        return _difference_for(found.batch_size, found, target)
-
-
-def _difference_for(count: int, found: Trained, target: Path) -> float | None:
-    random, shape = np.random.default_rng(0), (count, *found.input_shape)
-    drawn = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
-    values = tf.constant(drawn, tf.float32)
-    expected, again = named(found.outputs(values)), named(found.outputs(values))
-    if _largest(expected, again) > TOLERANCE:
-        return None
-    exported = tf.saved_model.load(str(target)).signatures["serving_default"]
-    return _largest(expected, exported(**{_input_name(found): values}))
-
-
-def _largest(expected: dict[str, Any], given: dict[str, Any]) -> float:
-    if set(given) != set(expected):
-        return float("inf")
-    return max((_apart(given[name].numpy(), value.numpy()) for name, value in expected.items()), default=0.0)
-
-
-def _apart(one: Any, other: Any) -> float:
-    if one.shape != other.shape:
-        return float("inf")
-    if not one.size or np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
-        return 0.0
-    scale = max(float(np.abs(other).max()), 1e-12)
-    return float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max()) / scale
-
-
-def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
+def _about(found: Trained, exported: Exported) -> dict[str, Any]:
     manifest = found.manifest
     pixels = {
         "range": [0, 255] if manifest.dtype == "uint8" else None,
@@ -176,8 +224,8 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
     }
     return {
         "input": {
-            "name": _input_name(found),
-            "shape": [None, *found.input_shape],
+            "name": input_name(found),
+            "shape": [exported.signature.inputs[0].shape[0], *found.input_shape],
             "type": "float32",
             **({} if found.traced.latent else pixels),
         },
@@ -195,7 +243,8 @@ def _about(found: Trained, exported: _Exported) -> dict[str, Any]:
     }
 
 
-def _describe(network: Path, extra: Path, about: dict[str, Any]) -> None:
+def _write_extra(network: Path, extra: Path, about: dict[str, Any]) -> None:
+    """Write the folder of a SavedModel for other files."""
     extra.mkdir()
     shutil.copyfile(network, extra / NETWORK_FILE)
     if about["labels"]:

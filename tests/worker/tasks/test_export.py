@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from digits.core import recipe
 from digits.core.events import Finished, Warned
@@ -24,9 +26,9 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.fixture
 def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome]:
-    """Return a function that exports the latest snapshot of a training as a SavedModel to ``exported``."""
+    """Return a function that exports the latest snapshot of a training to ``exported``, by default as a SavedModel."""
 
-    def export(training: Outcome) -> Outcome:
+    def export(training: Outcome, format: str = "savedmodel", **settings: Any) -> Outcome:
         assert training.code == 0, training.output
         task = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}" / "export"
         task.mkdir(parents=True)
@@ -37,6 +39,8 @@ def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome
             snapshot=snapshot.with_suffix("").name,
             dataset=str(gradients),
             target=str(target),
+            format=format,  # type: ignore[arg-type]
+            **settings,
         ).save(task)
         return start(task).wait()
 
@@ -245,3 +249,170 @@ def test_an_existing_export_is_not_overwritten(trained: Any, export: Any, tmp_pa
     outcome = export(trained(networks.LINEAR, epochs=1))
     assert "is not empty" in outcome.failure.message
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["mine"]
+
+
+# The other formats
+
+# Only Keras layers, in few operations: conversions take seconds.
+KERAS_ONLY = networks.classifier(
+    """
+net = keras.layers.Conv2D(4, 3, strides=2, activation="relu", name="conv")(self.x / 100.0)
+net = keras.layers.BatchNormalization(name="norm")(net, training=self.is_training)
+return keras.layers.Dense(self.nclasses, name="dense")(keras.layers.Flatten()(net))
+""",
+    "import keras",
+)
+
+
+def run_example(program: str, image: str) -> str:
+    """Run an example that uses TensorFlow, which is imported already. Call it with `in_child`."""
+    import contextlib
+    import io
+    import runpy
+    from unittest import mock
+
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        mock.patch.object(sys, "argv", [program, image]),
+    ):
+        runpy.run_path(program)
+    return printed.getvalue()
+
+
+def scores_of(job_folder: Path, image: str) -> Any:
+    """Compute the output of a job's network for an image file. Call it with `in_child`."""
+    import tensorflow as tf
+
+    from digits.worker.training import trained
+
+    pixels = np.asarray(Image.open(image).resize((12, 12), Image.Resampling.BILINEAR))
+    return (
+        trained.load(job_folder, "snapshot_1.ckpt").outputs(tf.constant(pixels[None, :, :, None]))[0].numpy()
+    )
+
+
+@pytest.mark.parametrize("format", ["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"])
+def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
+    trained: Any, export: Any, in_child: Any, tmp_path: Path, format: str
+) -> None:
+    training = trained(KERAS_ONLY, epochs=1)
+    outcome = export(training, format)
+    assert outcome.code == 0, outcome.output
+    folder = tmp_path / "exported"
+    result = json.loads((folder / "export.json").read_text())
+    is_exact = format in ("savedmodel", "keras", "litert", "onnx")
+    assert 0 <= result["difference"] < (1e-5 if is_exact else 0.2)
+    assert result["agreement"] >= (1.0 if is_exact else 0.8)
+    assert (result["images"], result["source"], result["batch"], result["any_batch"]) == (22, "val", 1, True)
+    assert result["milliseconds"] > 0 and result["runtime"].split()[0] in (
+        "TensorFlow",
+        "Keras",
+        "LiteRT",
+        "ONNX",
+    )
+    assert (folder / result["file"]).is_file()
+    card = (folder / "MODEL_CARD.md").read_text()
+    for words in (result["content_hash"], result["sha256"], result["runtime"], "accuracy: 0.", "SGD"):
+        assert words in card
+    image = str(tmp_path / "image.png")
+    ramp = np.tile(np.linspace(20, 220, 24), (30, 1)).astype(np.uint8)
+    Image.fromarray(ramp).save(image)
+    program = (folder / "example.py").read_text()
+    assert len(program.splitlines()) <= 15 and "digits" not in program
+    if format in ("savedmodel", "keras"):
+        printed = in_child(run_example, str(folder / "example.py"), image)
+    else:
+        command = [sys.executable, "-I", folder / "example.py", image]
+        environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+        printed = done.stdout
+    best = re.match(r"\[\(([\d.e-]+), '(\w+)'\)", printed)
+    assert best, printed
+    scores = np.exp(in_child(scores_of, training.job_folder, image))
+    assert best[2] == ["right", "left", "down", "up"][scores.argmax()]
+    assert float(best[1]) == pytest.approx(scores.max() / scores.sum(), rel=1e-3 if is_exact else 0.2)
+
+
+UNSUPPORTED = networks.LINEAR.replace(
+    "slim.flatten(self.x / 100.0)", "tf.math.erfinv(slim.flatten(self.x / 1000.0))"
+)
+
+
+@pytest.mark.parametrize(("format", "title"), [("litert", "LiteRT"), ("onnx", "ONNX")])
+def test_an_unsupported_operation_is_named_with_its_line(
+    trained: Any, export: Any, tmp_path: Path, format: str, title: str
+) -> None:
+    outcome = export(trained(UNSUPPORTED, epochs=1), format)
+    assert outcome.code == 1
+    assert f"{title} does not support the operation Erfinv" in outcome.failure.message
+    assert "erfinv" in UNSUPPORTED.splitlines()[outcome.failure.line - 1]
+    assert "SavedModel" in outcome.failure.hint
+    assert not [path.name for path in tmp_path.iterdir() if "exported" in path.name]
+
+
+# The sine of large numbers amplifies rounding errors.
+CHAOS = networks.classifier(
+    """
+net = keras.layers.Dense(8, name="first")(keras.layers.Flatten()(self.x))
+net = keras.layers.Activation(lambda x: tf.sin(x * 1e6), name="wave")(net)
+return keras.layers.Dense(self.nclasses, name="last")(net)
+""",
+    "import keras",
+)
+
+
+def test_an_export_with_other_outputs_is_refused_with_the_layer(trained: Any, export: Any) -> None:
+    outcome = export(trained(CHAOS, epochs=1), "litert")
+    assert outcome.code == 1
+    assert "its output “output” differs by" in outcome.failure.message
+    assert "The first layer that differs is “wave”" in outcome.failure.message
+    assert "Choose another format" in outcome.failure.hint
+
+
+RELU = KERAS_ONLY.replace("keras.layers.Flatten()(net)", "tf.nn.relu(keras.layers.Flatten()(net))")
+
+
+@pytest.mark.parametrize(
+    ("network", "cause"), [(networks.LINEAR, "slim"), (RELU, "tf.nn.relu")], ids=["slim", "relu"]
+)
+def test_a_network_with_other_functions_than_keras_layers_is_no_keras_model(
+    trained: Any, export: Any, network: str, cause: str
+) -> None:
+    outcome = export(trained(network, epochs=1), "keras")
+    assert outcome.code == 1
+    assert "cannot be exported as a Keras model: it calls" in outcome.failure.message
+    assert cause in network.splitlines()[outcome.failure.line - 1]
+    assert "keras.layers" in outcome.failure.hint
+
+
+@pytest.mark.parametrize("format", ["litert", "onnx"])
+def test_a_network_that_requires_a_batch_size_is_exported_with_it(
+    train: Any, export: Any, format: str
+) -> None:
+    network = networks.LINEAR.replace("self.x", "tf.concat(tf.split(self.x, 2), 0)")
+    outcome = export(train(network, epochs=1, val_interval=0), format)
+    assert outcome.code == 0, outcome.output
+    result = outcome.of(Finished)[0].result
+    assert (result["batch"], result["any_batch"], result["images"]) == (8, False, 24)
+    assert result["input"]["shape"] == [8, 12, 12, 1] and result["difference"] < 1e-5
+    example = (outcome.job_folder.parent / "exported" / "example.py").read_text()
+    assert ".repeat(8, axis=0)" in example
+
+
+def test_an_earlier_export_is_replaced(trained: Any, export: Any, tmp_path: Path) -> None:
+    (tmp_path / "exported").mkdir()
+    (tmp_path / "exported" / "old").touch()
+    outcome = export(trained(KERAS_ONLY, epochs=1), "litert", replace=True)
+    assert outcome.code == 0, outcome.output
+    names = {path.name for path in (tmp_path / "exported").iterdir()}
+    assert names == {"MODEL_CARD.md", "example.py", "export.json", "labels.txt", "model.tflite"}
+
+
+def test_a_damaged_snapshot_is_refused(trained: Any, export: Any) -> None:
+    training = trained(KERAS_ONLY, epochs=1)
+    (data,) = training.job_folder.glob("snapshot_1.ckpt.data*")
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    data.write_bytes(content)
+    outcome = export(training, "onnx")
+    assert outcome.code == 1 and "snapshot_1.ckpt" in outcome.failure.message + outcome.failure.hint

@@ -1,0 +1,121 @@
+"""Exports of models: one snapshot as a file of another format, verified in that format's runtime.
+
+Each is a folder below `FOLDER` in the folder of its model, which appears complete, by one rename. It contains the file
+of the format, `CARD_FILE`, `EXAMPLE_FILE`, `LABELS_FILE` if there are labels, and `FILE_NAME`: a `ModelExport`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from digits.core.files import UnreadableFile, read_bytes, read_json
+from digits.core.recipe import ExportFormat, FileName
+from digits.core.schema import Count, JsonObject
+
+FOLDER = "exports"
+FILE_NAME = "export.json"
+CARD_FILE = "MODEL_CARD.md"
+EXAMPLE_FILE = "example.py"
+LABELS_FILE = "labels.txt"
+SERVING_FILE = "models.config"
+# In the archive of a SavedModel, these are beside its folder.
+BESIDE = (FILE_NAME, CARD_FILE, EXAMPLE_FILE, LABELS_FILE, SERVING_FILE)
+# The folder with the versions of a SavedModel in an archive, as TensorFlow Serving requires it.
+SERVED_FOLDER = "model"
+_SNAPSHOT_ENDING = ".ckpt"
+_MAX_INDEX_BYTES = 64 * 1024 * 1024
+
+
+class Format(NamedTuple):
+    """A format of exports: its ``title``, its ``file`` in the folder of the export, and a sentence about its use."""
+
+    title: str
+    file: str
+    use: str
+
+
+FORMATS: dict[ExportFormat, Format] = {
+    "savedmodel": Format("SavedModel", "saved_model.pb", "For TensorFlow and TensorFlow Serving"),
+    "keras": Format("Keras", "model.keras", "For Keras; the network must consist of Keras layers"),
+    "litert": Format("LiteRT float32", "model.tflite", "For phones and small computers"),
+    "litert-float16": Format("LiteRT float16", "model.tflite", "Half the size, for GPUs of phones"),
+    "litert-int8": Format(
+        "LiteRT int8", "model.tflite", "A quarter of the size, calibrated with training images"
+    ),
+    "onnx": Format("ONNX", "model.onnx", "For ONNX Runtime and most other runtimes"),
+}
+
+
+class ModelExport(Struct, frozen=True, kw_only=True):
+    """An export and the result of its verification.
+
+    ``difference`` is the greatest absolute difference between its outputs and the network's, relative to the largest
+    value of the output; None if the network draws random numbers. It was computed for ``images`` inputs from
+    ``source``: ``val``, ``train`` or ``random``. ``agreement`` is the fraction of equal predictions, such as the same
+    best class; None if the kind does not define it. ``batch`` is the number of images of a call, and ``milliseconds``
+    the median time per image on ``machine``; ``any_batch``: calls with another number of images work too. ``sha256``
+    is that of the format's file, and ``weights_hash`` identifies the weights of the snapshot.
+    """
+
+    format: ExportFormat
+    snapshot: FileName
+    epoch: Annotated[float, Meta(ge=0)]
+    step: Count
+    dataset_id: str
+    content_hash: str
+    weights_hash: str
+    file: FileName
+    bytes: Count
+    sha256: str
+    difference: float | None
+    agreement: float | None
+    images: Count
+    source: str
+    batch: Count
+    any_batch: bool
+    milliseconds: float
+    runtime: str
+    machine: str
+    seconds: float
+    input: JsonObject
+    outputs: JsonObject
+
+
+def name_of(snapshot: str, format_: str) -> str:
+    """Return the name of the folder with the export of ``snapshot``."""
+    return f"{snapshot.removesuffix(_SNAPSHOT_ENDING)}-{format_}"
+
+
+def folder_of(model_folder: Path, snapshot: str, format_: ExportFormat) -> Path:
+    """Return the folder of an export."""
+    return model_folder / FOLDER / name_of(snapshot, format_)
+
+
+def weights_hash(model_folder: Path, snapshot: str) -> str:
+    """Return the hash of a snapshot's index, which contains the checksum of each variable; raises UnreadableFile."""
+    index = model_folder / f"{snapshot}.index"
+    return hashlib.sha256(read_bytes(index, _MAX_INDEX_BYTES, below=model_folder)).hexdigest()
+
+
+def find(model_folder: Path, snapshot: str, format_: ExportFormat) -> ModelExport | None:
+    """Return the export of ``snapshot``; None if there is none, or the snapshot has been replaced since."""
+    path = folder_of(model_folder, snapshot, format_) / FILE_NAME
+    try:
+        found = read_json(path, ModelExport, below=model_folder)
+        is_current = found.weights_hash == weights_hash(model_folder, snapshot)
+    except UnreadableFile:
+        return None
+    return found if is_current else None
+
+
+def find_all(model_folder: Path, snapshots: Iterator[str]) -> list[ModelExport]:
+    """Return the exports of ``snapshots``, in their order and that of `FORMATS`."""
+    if not (model_folder / FOLDER).is_dir():
+        return []
+    found = (find(model_folder, snapshot, format_) for snapshot in snapshots for format_ in FORMATS)
+    return [item for item in found if item is not None]

@@ -1,0 +1,75 @@
+"""The exports of a model on its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import humanize
+from flask import url_for
+
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.task import Failure
+from digits.data import model_export as exports
+from digits.data.model_export import FORMATS, ModelExport
+from digits.web.offload import in_thread
+from digits.web.services import services
+
+SOURCES = {"val": "validation images", "train": "training images", "random": "random inputs"}
+
+
+def panel(job: ModelJob) -> dict[str, Any]:
+    """Return the panel on the page of a model: the state, the formats and the finished exports."""
+    found = finished(job)
+    return {
+        **state_of(job),
+        "formats": [(name, item.title, item.use) for name, item in FORMATS.items()],
+        "results": [_row(job, item) for item in found],
+        "serving": next((_serving(item) for item in found if item.format == "savedmodel"), None),
+    }
+
+
+def state_of(job: ModelJob) -> dict[str, Any]:
+    """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
+    running, failure = services().exports.state(job.id), services().exports.failure(job.id)
+    has_result = (job.folder / exports.FOLDER).is_dir()
+    return {
+        "state": "running" if running else "failed" if failure else "done" if has_result else "none",
+        "progress": round(100 * running.fraction, 1) if running else 0.0,
+        "doing": running.doing if running else "",
+        "error": _error(failure) if failure and not running else None,
+    }
+
+
+def _error(failure: Failure) -> dict[str, Any]:
+    return {"message": failure.message, "hint": failure.hint, "line": failure.line}
+
+
+def finished(job: ModelJob) -> list[ModelExport]:
+    """Return the exports of the current snapshots, the newest first."""
+    return in_thread(exports.find_all, job.folder, (snapshot.name for snapshot in job.snapshots()))
+
+
+def url_of(job: ModelJob, made: ModelExport) -> str:
+    """Return the URL of the archive of an export."""
+    epoch = int(made.epoch) if made.epoch.is_integer() else made.epoch
+    return url_for("model_export.download", job_id=job.id, format_=made.format, ending="zip", epoch=epoch)
+
+
+def _row(job: ModelJob, made: ModelExport) -> dict[str, str]:
+    stamp = ["random outputs" if made.difference is None else f"differs by {made.difference:.1g}"]
+    if made.agreement is not None:
+        stamp.append(f"{100 * made.agreement:.4g}% equal predictions")
+    stamp += [f"{made.milliseconds:.3g} ms per image in {made.runtime}", humanize.naturalsize(made.bytes)]
+    title = f"Epoch {epoch_label(made.epoch)}, {FORMATS[made.format].title}"
+    used = f"{made.images} {SOURCES[made.source]}"
+    about = f"Greatest difference to the network, relative to the largest output, on {used}"
+    return {"title": title, "stamp": " · ".join(stamp), "about": about, "url": url_of(job, made)}
+
+
+def _serving(made: ModelExport) -> str:
+    """Return the command that serves the unpacked archive of a SavedModel with TensorFlow Serving."""
+    name = exports.SERVED_FOLDER
+    return (
+        f'docker run --rm -p 8501:8501 -v "$PWD/{name}:/models/{name}" -v "$PWD/{exports.SERVING_FILE}:/models/'
+        f'{exports.SERVING_FILE}" tensorflow/serving --model_config_file=/models/{exports.SERVING_FILE}'
+    )

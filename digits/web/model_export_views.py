@@ -1,0 +1,119 @@
+"""The exports of models: start one, follow it, and download its archive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.files import files_below
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Export, ExportFormat
+from digits.core.snapshot_list import Snapshot
+from digits.core.status import Status
+from digits.data import model_export as exports
+from digits.data.archive import MEDIA_TYPES, Entry, stream
+from digits.data.model_export import FORMATS, ModelExport
+from digits.kinds.jobs import DatasetJob
+from digits.web.job_views import check_owner
+from digits.web.model_export_panel import finished, state_of, url_of
+from digits.web.model_views import check_ending, snapshot_of
+from digits.web.offload import each_in_thread, in_thread
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("model_export", __name__)
+
+_NAMES = ", ".join(f'"{name}"' for name in FORMATS)
+
+
+@blueprint.post("/models/<job_id>/export")
+@blueprint.post("/models/<job_id>/export.json", endpoint="start_json")
+def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Export the snapshot of ``snapshot_epoch``, by default the best one, in a ``format``.
+
+    An export that exists is kept: the response then has the status 200, else 202.
+    """
+    require_tensorflow()
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    format_ = _format(request.form.get("format", ""))
+    dataset = services().store.find(job.dataset_id)
+    if not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE:
+        reason = "was deleted" if dataset is None else f"is {dataset.status.title.lower()}"
+        raise BadRequest(
+            f"“{job.name}” cannot be exported: its dataset {reason}.",
+            "The dataset contains the mean image and the images for the verification.",
+        )
+    snapshot = snapshot_of(job, request.form.get("snapshot_epoch") or request.form.get("epoch"))
+    is_made = in_thread(exports.find, job.folder, snapshot.name, format_) is not None
+    if not is_made:
+        if services().exports.state(job.id):
+            raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
+        services().exports.start(job, _recipe(job, dataset, snapshot, format_))
+    wants_json = request.path.endswith(".json") or request.accept_mimetypes.best == "application/json"
+    if wants_json or request.headers.get("X-Requested-With"):
+        return jsonify(_as_json(job)), 200 if is_made else 202
+    return redirect(url_for("models.show", job_id=job.id, _anchor="export"))
+
+
+@blueprint.get("/models/<job_id>/export.json")
+def show_json(job_id: str) -> Response:
+    """Return the state of the current export, and all finished ones."""
+    return jsonify(_as_json(services().store.get(job_id, ModelJob)))
+
+
+@blueprint.get(f"/models/<job_id>/export/<any({_NAMES}):format_>.<ending>")
+def download(job_id: str, format_: str, ending: str) -> Response:
+    """Download an export of the snapshot of ``epoch``, by default the best one, as an archive."""
+    job = services().store.get(job_id, ModelJob)
+    check_ending(ending)
+    chosen, snapshot = _format(format_), snapshot_of(job, request.args.get("epoch"))
+    made = in_thread(exports.find, job.folder, snapshot.name, chosen)
+    if made is None:
+        raise NotFound(
+            f"Epoch {epoch_label(snapshot.epoch)} of “{job.name}” has not been exported as {FORMATS[chosen].title}.",
+            "Export it on the page of the model.",
+        )
+    name = f"{job.id}_epoch_{epoch_label(made.epoch)}_{chosen}.{ending}"
+    return Response(
+        each_in_thread(stream(ending, in_thread(_entries, job, made))),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _as_json(job: ModelJob) -> dict[str, Any]:
+    found = [{**msgspec.to_builtins(item), "url": url_of(job, item)} for item in finished(job)]
+    return {**state_of(job), "exports": found}
+
+
+def _format(name: str) -> ExportFormat:
+    if name not in FORMATS:
+        raise BadRequest(f"Unknown format “{name[:40]}”.", f"Use one of {', '.join(FORMATS)}.")
+    return name
+
+
+def _recipe(job: ModelJob, dataset: DatasetJob, snapshot: Snapshot, format_: ExportFormat) -> Export:
+    return Export(
+        model=str(job.folder),
+        snapshot=snapshot.name,
+        dataset=str(dataset.folder),
+        target=str(exports.folder_of(job.folder, snapshot.name, format_)),
+        format=format_,
+        replace=True,
+    )
+
+
+def _entries(job: ModelJob, made: ModelExport) -> list[Entry]:
+    """Return the files of an export; a SavedModel has the folders of TensorFlow Serving, with the step as version."""
+    folder = exports.folder_of(job.folder, made.snapshot, made.format)
+    entries: list[Entry] = []
+    for path in files_below(folder):
+        name = path.relative_to(folder).as_posix()
+        if made.format == "savedmodel" and name not in exports.BESIDE:
+            name = f"{exports.SERVED_FOLDER}/{max(1, made.step)}/{name}"
+        entries.append((name, (path, job.folder)))
+    return entries

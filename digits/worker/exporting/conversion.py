@@ -1,0 +1,128 @@
+"""Writing a network as a SavedModel, a LiteRT file or an ONNX file."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from digits.worker.exporting.exported import Exported, input_name, refuse_operations
+from digits.worker.failure import UserFault
+from digits.worker.training.trained import Trained
+
+OPSET = 17
+_LITERT_OPERATION = re.compile(r"'tf\.(\w+)' op is neither a custom op nor a flex op")
+
+
+def write_saved_model(exported: Exported, folder: Path) -> None:
+    """Write a SavedModel; raises UserFault."""
+    # Custom gradients are not needed here, and may call Python.
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    try:
+        tf.saved_model.save(exported, str(folder), signatures=exported.signature, options=options)
+    except (AssertionError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0][:300]
+        raise UserFault(
+            f"The network cannot be exported as a SavedModel: {reason}",
+            "It may depend on an external resource, such as a table or a loaded graph.",
+        ) from error
+
+
+def write_litert(
+    exported: Exported, found: Trained, file: Path, precision: str, calibration: NDArray[np.float32]
+) -> None:
+    """Write a LiteRT file; raises UserFault for unsupported operations.
+
+    ``precision`` is ``float32``, ``float16`` (weights) or ``int8`` (weights and activations, whose ranges are those for
+    the images in ``calibration``, float32 [images, ...]). Input and outputs are float32.
+    """
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([exported.signature], exported)
+    if precision != "float32":
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    elif precision == "int8":
+        name, batch = input_name(found), exported.signature.inputs[0].shape[0] or 1
+
+        def examples() -> Iterator[dict[str, NDArray[np.float32]]]:
+            for start in range(0, len(calibration) - batch + 1, batch):
+                yield {name: calibration[start : start + batch]}
+
+        converter.representative_dataset = examples
+    try:
+        content = converter.convert()
+    except Exception as error:  # its own class is not public
+        unsupported = set(_LITERT_OPERATION.findall(str(error)))
+        if unsupported:
+            raise refuse_operations(found, "LiteRT", unsupported) from error
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise UserFault(
+            f"The network cannot be converted to LiteRT: {reason}",
+            "Export it as a SavedModel, which supports all operations.",
+        ) from error
+    file.write_bytes(content)
+
+
+def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
+    """Write an ONNX file; raises UserFault for unsupported operations."""
+    import onnx
+    from tf2onnx import convert
+
+    frozen = convert_variables_to_constants_v2(exported.signature)
+    taken, outputs = frozen.inputs[0], frozen.outputs
+    # The outputs of a function are those of its dict, in the order of their names.
+    names = dict(
+        zip(
+            (tensor.name for tensor in outputs),
+            sorted(exported.signature.structured_outputs),
+            strict=True,
+        )
+    )
+    with _unsupported_operations() as unsupported:
+        try:
+            model, _ = convert.from_graph_def(
+                frozen.graph.as_graph_def(),
+                input_names=[taken.name],
+                output_names=list(names),
+                tensors_to_rename={taken.name: input_name(found), **names},
+                opset=OPSET,
+            )
+        except Exception as error:
+            if unsupported:
+                raise refuse_operations(found, "ONNX", unsupported) from error
+            reason = " ".join(str(error).split())[:300]
+            raise UserFault(
+                f"The network cannot be converted to ONNX: {reason}",
+                "Export it as a SavedModel, which supports all operations.",
+            ) from error
+    if unsupported:
+        raise refuse_operations(found, "ONNX", unsupported)
+    for value in (*model.graph.input, *model.graph.output):
+        dimensions = value.type.tensor_type.shape.dim
+        if dimensions and dimensions[0].dim_param:
+            dimensions[0].dim_param = "N"
+    onnx.save(model, str(file))
+
+
+class _unsupported_operations(logging.Handler):  # noqa: N801 - used as a function
+    """Collect the types of the operations that tf2onnx reports as unsupported, which it leaves in the file."""
+
+    def __enter__(self) -> set[str]:
+        self.found: set[str] = set()
+        logging.getLogger("tf2onnx").addHandler(self)
+        return self.found
+
+    def __exit__(self, *exception: object) -> None:
+        logging.getLogger("tf2onnx").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        arguments: Any = record.args
+        if "is not supported" in str(record.msg) and isinstance(arguments, tuple) and len(arguments) == 2:
+            self.found.add(str(arguments[1]))

@@ -1,0 +1,137 @@
+"""A trained network as one TensorFlow function from pixels to named outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.worker.failure import UserFault
+from digits.worker.network import layer_table
+from digits.worker.network.variables import MODEL_SCOPE
+from digits.worker.training import numerics
+from digits.worker.training.trained import Trained
+
+SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+
+
+class Exported(tf.Module):
+    """The variables of a network and the function that uses them, from float32 [N, ...] to a dict of tensors.
+
+    ``batch`` is N for networks that require a fixed number of images; None for any. ``outputs`` returns the outputs by
+    name, by default those of the network.
+    """
+
+    def __init__(
+        self, found: Trained, batch: int | None = None, outputs: Callable[[Any], dict[str, Any]] | None = None
+    ) -> None:
+        super().__init__()
+        known = [*found.store.variables.values(), *found.store.local.values()]
+        # The network may also use variables that it does not own, such as the step number.
+        self._variables = list(
+            {id(item): item for item in [*known, *found.traced.function.variables]}.values()
+        )
+        spec = tf.TensorSpec((batch, *found.input_shape), tf.float32, name=input_name(found))
+        compute = outputs or (lambda values: named(found.outputs(values)))
+        self.predict = tf.function(compute, autograph=False, input_signature=[spec])
+        self.signature = self.predict.get_concrete_function()
+
+
+def input_name(found: Trained) -> str:
+    """Return the name of the input: ``vectors`` for networks that generate images, else ``images``."""
+    return "vectors" if found.traced.latent else "images"
+
+
+def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
+    """Return all tensors of a network's outputs by name: ``output``, ``output_0`` of a list, ``name`` of a dict."""
+    return {whole: tf.convert_to_tensor(tensor) for whole, tensor in _flat(outputs, name)}
+
+
+def restore_structure(outputs: Any, values: dict[str, NDArray[Any]]) -> Any:
+    """Return ``values`` by name, as `named` returns them, in the structure of a network's ``outputs``."""
+    return _restored(outputs, values, "output")
+
+
+def _restored(outputs: Any, values: dict[str, NDArray[Any]], name: str) -> Any:
+    if isinstance(outputs, dict):
+        return {key: _restored(item, values, _plain(str(key))) for key, item in outputs.items()}
+    if isinstance(outputs, (list, tuple)):
+        return [_restored(item, values, f"{name}_{place}") for place, item in enumerate(outputs)]
+    return None if outputs is None else values[name]
+
+
+def _flat(outputs: Any, name: str) -> list[tuple[str, Any]]:
+    if isinstance(outputs, dict):
+        parts = [(_plain(str(key)), item) for key, item in outputs.items()]
+    elif isinstance(outputs, (list, tuple)):
+        parts = [(f"{name}_{place}", item) for place, item in enumerate(outputs)]
+    else:
+        return [] if outputs is None else [(name, outputs)]
+    return [pair for part, item in parts for pair in _flat(item, part)]
+
+
+def _plain(name: str) -> str:
+    """Return ``name`` without the characters that names of outputs may not contain."""
+    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "output"
+
+
+def check_is_exportable(found: Trained) -> None:
+    """Raise UserFault if the network calls Python while it computes, with the line."""
+    if place := place_of(found, _OF_PYTHON):
+        raise UserFault(
+            "The network calls Python while it computes (tf.py_func), which no exported file can contain.",
+            "Use TensorFlow functions instead.",
+            place[1] or None,
+        )
+
+
+def refuse_operations(found: Trained, title: str, op_types: Collection[str], advice: str = "") -> UserFault:
+    """Return the error for operations that a format does not support; it names one with its layer and line."""
+    listed = ", ".join(sorted(op_types))
+    place = place_of(found, op_types)
+    where = f": {place[0]}" if place else ""
+    return UserFault(
+        f"{title} does not support the operation {listed}{where}.",
+        advice or "Replace it in the network, or export it as a SavedModel, which supports all operations.",
+        (place and place[1]) or None,
+    )
+
+
+def place_of(found: Trained, op_types: Collection[str]) -> tuple[str, int] | None:
+    """Return the name of the first operation of these types, without its scope, and its line in the network, or 0."""
+    graph = found.traced.function.graph
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
+    node = next((node for node in nodes if node.op in op_types), None)
+    if node is None:
+        return None
+    return node.name.removeprefix(f"{MODEL_SCOPE}/"), numerics.line_that_created(graph, node.name)
+
+
+class LayerOutputs(Exported):
+    """The function from images to the output of each layer, in order: ``layer_0000`` and so on, with ``names``."""
+
+    def __init__(self, found: Trained, batch: int | None = None) -> None:
+        self.names: dict[str, str] = {}
+
+        def outputs(values: tf.Tensor) -> dict[str, tf.Tensor]:
+            built = found.traced.build(found.prepare(values))
+            graph = tf.compat.v1.get_default_graph()
+            layers = layer_table.activations(graph, built, found.store.variables.values())
+            self.names.update({f"layer_{place:04}": name for place, name in enumerate(layers)})
+            return dict(zip(self.names, layers.values(), strict=True))
+
+        super().__init__(found, batch, outputs)
+
+
+def required_batch(found: Trained) -> int:
+    """Return 1, or the batch size of the training if the network does not accept a single image."""
+    try:
+        found.outputs(tf.constant(np.zeros((1, *found.input_shape), np.float32)))
+    except tf.errors.OpError:
+        return found.batch_size
+    return 1

@@ -1,0 +1,63 @@
+"""The inputs that verify and calibrate an export: images of the model's dataset."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.recipe import Split
+from digits.worker.input import feeds
+from digits.worker.training.trained import Trained
+
+RANDOM = "random"
+# At most this many bytes of images are held in memory.
+MAX_BYTES = 512 << 20
+
+
+def verification_images(
+    found: Trained, dataset: Path, count: int, batch: int
+) -> tuple[NDArray[np.float32], str]:
+    """Return about ``count`` inputs, float32 [images, ...], a multiple of ``batch``, and their source.
+
+    These are validation images, evenly distributed over the split; training images if there are none; and random
+    vectors for networks that generate images.
+    """
+    if found.traced.latent:
+        return _vectors(found, _batches(found, count, batch)), RANDOM
+    splits = found.manifest.splits
+    split: Split = "val" if "val" in splits and splits["val"].count else "train"
+    return _records(found, dataset, split, _batches(found, min(count, splits[split].count), batch)), split
+
+
+def calibration_images(found: Trained, dataset: Path, count: int, batch: int) -> NDArray[np.float32]:
+    """Return about ``count`` training images, float32 [images, ...], a multiple of ``batch``."""
+    count = _batches(found, count, batch)
+    return _vectors(found, count) if found.traced.latent else _records(found, dataset, "train", count)
+
+
+def _batches(found: Trained, count: int, batch: int) -> int:
+    """Return about ``count``, a multiple of ``batch``, if so many fit into `MAX_BYTES`."""
+    most = MAX_BYTES // (4 * math.prod(found.input_shape))
+    return batch * max(1, math.ceil(min(count, most) / batch))
+
+
+def _vectors(found: Trained, count: int) -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(size=(count, *found.input_shape)).astype(np.float32)
+
+
+def _records(found: Trained, dataset: Path, split: Split, count: int) -> NDArray[np.float32]:
+    records = feeds.Records(dataset, found.manifest, split, budget_bytes=0)
+    try:
+        places = np.linspace(0, len(records) - 1, min(count, len(records))).astype(np.int64)
+        feed = records.stream(iter([np.resize(places, count)]))
+        try:
+            pixels, _, _ = feed.take(1)
+        finally:
+            feed.close()
+        values: NDArray[np.float32] = pixels.numpy().astype(np.float32)
+        return values
+    finally:
+        records.close()

@@ -1,0 +1,212 @@
+"""Verifying an export: it is loaded in its own runtime, and its outputs are compared with those of the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.kinds.targets import Targets
+from digits.worker.exporting import runtime_program
+from digits.worker.exporting.exported import (
+    SIGNATURE,
+    LayerOutputs,
+    input_name,
+    named,
+    restore_structure,
+)
+from digits.worker.failure import UserFault
+from digits.worker.training.trained import Trained
+
+# Relative differences up to this size are due to another order of summation.
+TOLERANCE = 1e-4
+# A runtime that does not return is stopped after this number of seconds.
+MAX_SECONDS = 1800.0
+
+
+class RuntimeRefusal(UserFault):
+    """An exported file that its runtime cannot run."""
+
+
+Outputs = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of a verification; see `digits.data.model_export.ModelExport`."""
+
+    difference: float | None
+    worst_output: str
+    agreement: float | None
+    milliseconds: float
+    any_batch: bool
+    runtime: str
+
+
+def verify(found: Trained, target: Path, runtime: str, inputs: NDArray[np.float32], batch: int) -> Verified:
+    """Run the export ``target`` on ``inputs``, float32 [images, ...], in batches, and compare it with the network.
+
+    ``runtime`` is ``savedmodel``, ``keras``, ``litert`` or ``onnx``. Raises UserFault if it fails in its runtime.
+    """
+    expected, again = _expected(found, inputs, batch), _expected(found, inputs[:batch], batch)
+    if runtime == "savedmodel":
+        given, measured = _run_saved_model(found, target, inputs, batch)
+    elif runtime == "keras":
+        given, measured = _run_keras(target, inputs, batch)
+    else:
+        given, measured = _run_program(runtime, target, inputs, batch)
+    known = found.targets if not found.traced.latent else None
+    is_random = _largest({name: expected[name][: len(value)] for name, value in again.items()}, again)[0]
+    difference, worst = _largest(expected, given, known)
+    return Verified(
+        difference=None if is_random > TOLERANCE else difference,
+        worst_output=worst,
+        agreement=_agreement(found, expected, given),
+        milliseconds=round(measured["milliseconds"], 3),
+        any_batch=measured["any_batch"],
+        runtime=measured["runtime"],
+    )
+
+
+def differing_layer(layers: LayerOutputs, target: Path, runtime: str, inputs: NDArray[np.float32]) -> str:
+    """Return the name of the first layer whose output differs in the runtime; empty if none does.
+
+    ``target`` is an export of ``layers``, and ``inputs`` float32 [images, ...], one batch.
+    """
+    expected = _arrays(layers.predict(tf.constant(inputs)))
+    given, _ = _run_program(runtime, target, inputs, len(inputs))
+    found = (name for name in layers.names if _apart(given[name], expected[name]) > TOLERANCE)
+    return layers.names[name] if (name := next(found, "")) else ""
+
+
+def _expected(found: Trained, inputs: NDArray[np.float32], batch: int) -> Outputs:
+    def call(images: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+        return _arrays(named(found.outputs(tf.constant(images))))
+
+    parts = [call(inputs[start : start + batch]) for start in range(0, len(inputs), batch)]
+    return {name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]}
+
+
+def _arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, NDArray[Any]]:
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def _run_saved_model(
+    found: Trained, target: Path, inputs: NDArray[np.float32], batch: int
+) -> tuple[Outputs, dict[str, Any]]:
+    signature = tf.saved_model.load(str(target.parent)).signatures[SIGNATURE]
+    name = input_name(found)
+    outputs, measured = runtime_program.measure(
+        lambda images: _arrays(signature(**{name: tf.constant(images)})), inputs, batch
+    )
+    return outputs, {**measured, "runtime": f"TensorFlow {tf.__version__}"}
+
+
+def _run_keras(target: Path, inputs: NDArray[np.float32], batch: int) -> tuple[Outputs, dict[str, Any]]:
+    try:
+        model = keras.saving.load_model(target, compile=False)
+    except Exception as error:  # layers raise anything
+        reason = " ".join(str(error).split())[:300]
+        raise UserFault(
+            f"The Keras model cannot be loaded again: {reason}",
+            "The network contains a layer that Keras cannot save, such as one defined in the network itself. "
+            "Export it as a SavedModel.",
+        ) from error
+    predict = tf.function(lambda images: named(model(images, training=False)), autograph=False)
+    outputs, measured = runtime_program.measure(
+        lambda images: _arrays(predict(tf.constant(images))), inputs, batch
+    )
+    return outputs, {**measured, "runtime": f"Keras {keras.__version__}"}
+
+
+def _run_program(
+    runtime: str, target: Path, inputs: NDArray[np.float32], batch: int
+) -> tuple[Outputs, dict[str, Any]]:
+    """Run `runtime_program` in a process of its own, which has not loaded TensorFlow."""
+    before, after = target.parent / ".inputs.npy", target.parent / ".outputs.npz"
+    try:
+        np.save(before, inputs)
+        done = subprocess.run(
+            [sys.executable, "-P", runtime_program.__file__, runtime, target, before, after, str(batch)],
+            capture_output=True,
+            text=True,
+            timeout=MAX_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            reason = lines[-1][:600] if lines else f"it ended with the exit status {done.returncode}."
+            raise RuntimeRefusal(
+                f"The exported file does not run in its runtime: {reason}",
+                "Export the network as a SavedModel, or replace the operation that the error names.",
+            )
+        with np.load(after, allow_pickle=False) as loaded:
+            return dict(loaded), json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired as error:
+        raise UserFault(
+            f"The exported file took longer than {MAX_SECONDS:.0f} seconds for {len(inputs)} images.",
+            "Use smaller images or a smaller network.",
+        ) from error
+    finally:
+        for path in (before, after):
+            path.unlink(missing_ok=True)
+
+
+def _largest(expected: Outputs, given: Outputs, targets: Targets | None = None) -> tuple[float, str]:
+    """Return the largest relative difference, and the name of the output."""
+    if set(given) != set(expected):
+        return float("inf"), ", ".join(sorted(set(given) ^ set(expected)))
+    apart = [
+        (_apart(targets.align(value, given[name]) if targets else given[name], value), name)
+        for name, value in expected.items()
+    ]
+    return max(apart, default=(0.0, ""))
+
+
+def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
+    if one.shape != other.shape:
+        return float("inf")
+    if not one.size or np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
+        return 0.0
+    scale = max(float(np.abs(other).max()), 1e-12)
+    found = float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max()) / scale
+    return found if np.isfinite(found) else float("inf")
+
+
+def _agreement(found: Trained, expected: Outputs, given: Outputs) -> float | None:
+    if found.traced.latent or set(expected) != set(given):
+        return None
+    structure = found.traced.function.structured_outputs
+
+    def predict(outputs: Outputs) -> NDArray[Any]:
+        values = restore_structure(structure, dict(outputs))
+        predicted: NDArray[Any] = found.targets.predict(tf.nest.map_structure(tf.constant, values)).numpy()
+        return predicted
+
+    one, other = predict(expected), predict(given)
+    return found.targets.agreement(one, other) if one.shape == other.shape else 0.0
+
+
+def machine() -> str:
+    """Return the name of this machine's processor and the number of its cores."""
+    name = ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            name = value.strip()
+            break
+    return f"{name or 'unknown processor'}, {os.cpu_count()} cores"
