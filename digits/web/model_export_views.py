@@ -41,7 +41,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     check_owner(job)
     format_ = _format(request.form.get("format", ""))
     dataset = services().store.find(job.dataset_id)
-    if not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE:
+    if not job.is_imported and (not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE):
         reason = "was deleted" if dataset is None else f"is {dataset.status.title.lower()}"
         raise BadRequest(
             f"“{job.name}” cannot be exported: its dataset {reason}.",
@@ -52,7 +52,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     if not is_made:
         if services().exports.state(job.id):
             raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
-        services().exports.start(job, _recipe(job, dataset, snapshot, format_))
+        services().exports.start(job, _recipe(job, snapshot, format_))
     wants_json = request.path.endswith(".json") or request.accept_mimetypes.best == "application/json"
     if wants_json or request.headers.get("X-Requested-With"):
         return jsonify(_as_json(job)), 200 if is_made else 202
@@ -96,11 +96,11 @@ def _format(name: str) -> ExportFormat:
     return name
 
 
-def _recipe(job: ModelJob, dataset: DatasetJob, snapshot: Snapshot, format_: ExportFormat) -> Export:
+def _recipe(job: ModelJob, snapshot: Snapshot, format_: ExportFormat) -> Export:
     return Export(
         model=str(job.folder),
         snapshot=snapshot.name,
-        dataset=str(dataset.folder),
+        dataset=str(job.folder.with_name(job.dataset_id)),
         target=str(exports.folder_of(job.folder, snapshot.name, format_)),
         format=format_,
         replace=True,

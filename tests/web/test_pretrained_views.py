@@ -40,7 +40,7 @@ def model(site: Site) -> str:
 
 @pytest.fixture(scope="module")
 def archive(site: Site, model: str) -> bytes:
-    answer = site.get(f"/models/{model}/download.tar")
+    answer = site.get(f"/models/{model}/download.tar.gz")
     assert answer.status_code == 200
     return bytes(answer.data)
 
@@ -86,7 +86,7 @@ def jobs(site: Site) -> int:
 
 
 def test_an_archive_becomes_a_model_with_the_same_predictions(site: Site, model: str, archive: bytes):
-    answer = upload(site, archive, "model.tar")
+    answer = upload(site, archive, "model.tar.gz")
     assert answer.status_code == 200, answer.get_json()
     assert answer.get_json()["status"] == "success"
     body = site.json(f"/models/{answer.get_json()['id']}.json")
@@ -116,7 +116,7 @@ def test_an_archive_of_digits_6_has_no_manifest(site: Site, model: str, archive:
 
 
 def test_an_imported_model_is_evaluated_and_starts_a_training(site: Site, model: str, archive: bytes):
-    job_id = upload(site, archive, "model.tar").get_json()["id"]
+    job_id = upload(site, archive, "model.tar.gz").get_json()["id"]
     dataset = site.json(f"/models/{model}.json")["dataset_id"]
     page = site.get(f"/models/{job_id}").text
     assert f'<option value="{dataset}">' in page
@@ -129,6 +129,21 @@ def test_an_imported_model_is_evaluated_and_starts_a_training(site: Site, model:
     fields = {"method": "previous", "previous_networks": job_id, f"{job_id}-snapshot": "1"}
     following = train(site, dataset, **fields)
     assert site.json(f"/models/{following}.json")["snapshots"] == [1]
+
+
+def test_an_imported_model_is_exported(site: Site, archive: bytes):
+    job_id = upload(site, archive, "model.tar.gz").get_json()["id"]
+
+    def exported(name: str) -> Any:
+        assert site.post(f"/models/{job_id}/export.json", format=name).status_code == 202
+        return site.wait(
+            lambda: (body := site.json(f"/models/{job_id}/export.json"))["state"] != "running" and body
+        )
+
+    body = exported("onnx")
+    assert body["error"] is None
+    assert body["exports"][0]["format"] == "onnx"
+    assert "no training images" in exported("litert-int8")["error"]["message"]
 
 
 def test_a_kept_snapshot_outlives_its_training(site: Site, model: str):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.recipe import Split
+from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.training.trained import Trained
 
@@ -22,20 +23,28 @@ def verification_images(
 ) -> tuple[NDArray[np.float32], str]:
     """Return about ``count`` inputs, float32 [images, ...], a multiple of ``batch``, and their source.
 
-    These are validation images, evenly distributed over the split; training images if there are none; and random
-    vectors for networks that generate images.
+    These are validation images, evenly distributed over the split; training images if there are none; random pixels
+    for an imported model, which has no records; and random vectors for networks that generate images.
     """
-    if found.traced.latent:
-        return _vectors(found, _batches(found, count, batch)), RANDOM
     splits = found.manifest.splits
+    if found.traced.latent or not splits:
+        return _random(found, _batches(found, count, batch)), RANDOM
     split: Split = "val" if "val" in splits and splits["val"].count else "train"
     return _records(found, dataset, split, _batches(found, min(count, splits[split].count), batch)), split
 
 
 def calibration_images(found: Trained, dataset: Path, count: int, batch: int) -> NDArray[np.float32]:
-    """Return about ``count`` training images, float32 [images, ...], a multiple of ``batch``."""
+    """Return about ``count`` training images, float32 [images, ...], a multiple of ``batch``.
+
+    Raises UserFault if the model has none.
+    """
     count = _batches(found, count, batch)
-    return _vectors(found, count) if found.traced.latent else _records(found, dataset, "train", count)
+    if not found.traced.latent and not found.manifest.splits:
+        raise UserFault(
+            "The ranges for int8 cannot be measured: an imported model has no training images.",
+            "Choose another format, or start a training from this model and export that one.",
+        )
+    return _random(found, count) if found.traced.latent else _records(found, dataset, "train", count)
 
 
 def _batches(found: Trained, count: int, batch: int) -> int:
@@ -44,8 +53,11 @@ def _batches(found: Trained, count: int, batch: int) -> int:
     return batch * max(1, math.ceil(min(count, most) / batch))
 
 
-def _vectors(found: Trained, count: int) -> NDArray[np.float32]:
-    return np.random.default_rng(0).normal(size=(count, *found.input_shape)).astype(np.float32)
+def _random(found: Trained, count: int) -> NDArray[np.float32]:
+    """Return random vectors, or random pixels of 0 to 255 for a network that takes images."""
+    random, shape = np.random.default_rng(0), (count, *found.input_shape)
+    values = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
+    return values.astype(np.float32)
 
 
 def _records(found: Trained, dataset: Path, split: Split, count: int) -> NDArray[np.float32]:
