@@ -8,8 +8,10 @@ from typing import Any
 from flask import url_for
 
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.status import Status
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
+from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
@@ -18,7 +20,7 @@ from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 
-# Models that the page offers for a comparison.
+# Models that the page offers for a comparison, and newest datasets among which it looks for other records.
 MAX_OTHERS = 25
 
 
@@ -36,10 +38,12 @@ def panel(job: ModelJob) -> dict[str, Any]:
                 "url": url_for("evaluation.show", job_id=job.id, name=item.name),
                 "metrics": views.describe_metrics(item.metrics),
                 "records": item.records,
+                "total": item.total if item.is_partial else 0,
             }
             for item in results
         ],
-        "others": _others(job, {(item.content_hash, item.split) for item in results}),
+        "others": _others(job, {(item.content_hash, item.split) for item in results if not item.is_partial}),
+        "datasets": _other_datasets(manifest, job.dataset_id) if manifest else [],
         "splits": [(name, SPLIT_TITLES[name]) for name in manifest.splits] if manifest else [],
     }
 
@@ -54,11 +58,28 @@ def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, st
 
     def is_comparable(other: ModelJob) -> bool:
         found = evaluations.load_all(other.folder)
-        return any((item.content_hash, item.split) in evaluated for item in found)
+        return any((item.content_hash, item.split) in evaluated for item in found if not item.is_partial)
 
     recent = list(itertools.islice(models, MAX_OTHERS))
     chosen = in_thread(lambda: [other for other in recent if is_comparable(other)])
     return [{"id": other.id, "name": other.name} for other in chosen]
+
+
+def _other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
+    """Return the newest other datasets whose records are like those of ``manifest``."""
+
+    def fits(job: DatasetJob) -> bool:
+        other = job.manifest()
+        return (
+            other is not None
+            and other.kind == manifest.kind
+            and (other.shape, other.dtype) == (manifest.shape, manifest.dtype)
+            and (other.target.names, other.target.feature) == (manifest.target.names, manifest.target.feature)
+        )
+
+    recent = [job for job in services().store.all(DatasetJob) if job.status is Status.DONE and job.id != own]
+    chosen = in_thread(lambda: [job for job in recent[:MAX_OTHERS] if fits(job)])
+    return [{"id": job.id, "name": job.name} for job in chosen]
 
 
 def state_of(job: ModelJob) -> dict[str, Any]:
