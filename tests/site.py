@@ -133,6 +133,16 @@ class Site:
         self.services.store.add(job)
         return job.id
 
+    def evaluate(self, model: str, **fields: Any) -> tuple[dict[str, Any], str]:
+        """Evaluate a model, and return the latest result as JSON and its page."""
+        answer = self.client.post(f"/models/{model}/evaluation", data=fields)
+        assert answer.status_code == 302, answer.text
+        self.wait(lambda: self.json(f"/models/{model}/evaluation.json")["state"] != "running")
+        body = self.json(f"/models/{model}/evaluation.json")
+        assert body["state"] == "done", body["error"]
+        result: dict[str, Any] = body["evaluations"][0]
+        return result, self.get(f"/models/{model}/evaluation").text
+
     def close(self) -> None:
         for job in self.services.store.all(Job):
             self.services.scheduler.abort(job)

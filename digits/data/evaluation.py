@@ -6,7 +6,9 @@ Each is a folder below `FOLDER` in the folder of its model, which appears comple
 - `PREDICTIONS_FILE`: the predictions, float32 [records, outputs], such as the probabilities of the classes, if they are
   numbers rather than images, masks or boxes;
 - `TARGETS_FILE`: the targets, int64 [records] for classes, else float32 [records, outputs], in the same case;
-- `ERRORS_FILE`: how wrong each prediction is, float32 [records]: the larger, the worse; NaN where this is unknown.
+- `ERRORS_FILE`: how wrong each prediction is, float32 [records]: the larger, the worse; NaN where this is unknown;
+- `WORST_FILE`: the predictions for the `WORST` records, by number as `digits.kinds.targets.Targets.describe` returns
+  them, if they are images, masks or boxes.
 """
 
 from __future__ import annotations
@@ -29,12 +31,15 @@ FILE_NAME = "evaluation.json"
 PREDICTIONS_FILE = "predictions.npy"
 TARGETS_FILE = "targets.npy"
 ERRORS_FILE = "errors.npy"
+WORST_FILE = "worst.json"
+# Records with the largest errors, which a page shows.
+WORST = 12
 _SNAPSHOT_ENDING = ".ckpt"
 _NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
-    """The result of an evaluation.
+    """The result of an evaluation for the first ``records`` of the ``total`` in a split; all, unless it is partial.
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
     predictions, without loading the model. ``metrics`` are those of the kind, and ``details`` what its pages show.
@@ -47,10 +52,16 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     content_hash: str
     split: Split
     records: Count
+    total: Count = 0
     seconds: Annotated[float, Meta(ge=0)]
     predicting_seconds: Annotated[float, Meta(ge=0)]
     metrics: dict[MetricName, float]
     details: JsonObject
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the evaluation is running, or ended early."""
+        return self.records < self.total
 
 
 def name_of(snapshot: str, split: str, other_dataset: str = "") -> str:
@@ -93,3 +104,16 @@ def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
     except (OSError, ValueError, EOFError) as error:
         raise UnreadableFile(f"{file_name} cannot be read: {error}") from error
     return found
+
+
+def has_predictions(model_folder: Path, name: str) -> bool:
+    """Return whether an evaluation contains predictions that are numbers; raises UnreadableFile for an invalid name."""
+    return (folder_of(model_folder, name) / PREDICTIONS_FILE).is_file()
+
+
+def load_worst(model_folder: Path, name: str) -> dict[str, Any]:
+    """Load the predictions for the worst records, by number; empty if there are none."""
+    try:
+        return read_json(folder_of(model_folder, name) / WORST_FILE, dict[str, Any], below=model_folder)
+    except UnreadableFile:
+        return {}

@@ -105,7 +105,8 @@ def _common(first: ModelJob, second: ModelJob) -> tuple[Evaluation, Evaluation] 
     others = evaluations.load_all(second.folder)
     for one in evaluations.load_all(first.folder):
         for other in others:
-            if (one.content_hash, one.split) == (other.content_hash, other.split):
+            same = (one.content_hash, one.split) == (other.content_hash, other.split)
+            if same and not one.is_partial and not other.is_partial:
                 return one, other
     return None
 

@@ -16,8 +16,9 @@ def of(details: dict[str, Any], names: list[str]) -> list[dict[str, Any]]:
     for number in details.get("numbers", []):
         title = "Residuals" if len(details["numbers"]) == 1 else f"Residuals of {number['name']}"
         charts.append(_histogram(f"{title} (prediction − target)", number["counts"], number["edges"]))
-    if histogram := details.get("histogram"):
-        charts.append(_histogram(histogram["title"], histogram["counts"], histogram["edges"]))
+    charts += [
+        _histogram(item["title"], item["counts"], item["edges"]) for item in details.get("histograms", [])
+    ]
     return charts
 
 

@@ -11,7 +11,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
-from digits.data.manifest import Manifest
+from digits.data.manifest import SPLITS, Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
@@ -20,16 +20,16 @@ from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 
-# Models that the page offers for a comparison.
+# Models that the page offers for a comparison, and newest datasets among which it looks for other records.
 MAX_OTHERS = 25
-# Datasets that are considered for an evaluation.
-MAX_DATASETS = 100
 
 
 def panel(job: ModelJob) -> dict[str, Any]:
     """Return the panel on the page of a model: the state, the results, and the choices for another evaluation."""
-    datasets = _datasets(job)
-    splits = {name for _, manifest in datasets for name in manifest.splits}
+    data = serializers.data_of(job)
+    manifest = data.manifest() if data else None
+    others = _other_datasets(manifest, job.dataset_id) if manifest else []
+    offered = (manifest.splits if manifest else ()) if not job.is_imported else SPLITS if others else ()
     views = views_of(serializers.data_kind(job) or default_kind())
     results = in_thread(evaluations.load_all, job.folder)
     return {
@@ -40,34 +40,14 @@ def panel(job: ModelJob) -> dict[str, Any]:
                 "url": url_for("evaluation.show", job_id=job.id, name=item.name),
                 "metrics": views.describe_metrics(item.metrics),
                 "records": item.records,
+                "total": item.total if item.is_partial else 0,
             }
             for item in results
         ],
-        "others": _others(job, {(item.content_hash, item.split) for item in results}),
-        "datasets": [{"id": dataset.id, "name": dataset.name} for dataset, _ in datasets],
-        "splits": [(name, title) for name, title in SPLIT_TITLES.items() if name in splits],
+        "others": _others(job, {(item.content_hash, item.split) for item in results if not item.is_partial}),
+        "datasets": others,
+        "splits": [(name, SPLIT_TITLES[name]) for name in offered],
     }
-
-
-def _datasets(job: ModelJob) -> list[tuple[DatasetJob, Manifest]]:
-    """Return the datasets that the model can be evaluated on: its own, and the newest ones of the same kind whose
-    images have the same shape.
-    """
-    own = serializers.data_of(job)
-    newest = itertools.islice(services().store.index.select(DatasetJob), MAX_DATASETS)
-    found = [own] if isinstance(own, DatasetJob) else []
-    found += [dataset for dataset in newest if dataset is not own and dataset.status is Status.DONE]
-
-    def select() -> list[tuple[DatasetJob, Manifest]]:
-        described = own.manifest() if own else None
-        pairs = [(dataset, dataset.manifest()) for dataset in found]
-        return [
-            (dataset, manifest)
-            for dataset, manifest in pairs
-            if manifest and described and (manifest.kind, manifest.shape) == (described.kind, described.shape)
-        ]
-
-    return in_thread(select)
 
 
 def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, str]]:
@@ -80,11 +60,28 @@ def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, st
 
     def is_comparable(other: ModelJob) -> bool:
         found = evaluations.load_all(other.folder)
-        return any((item.content_hash, item.split) in evaluated for item in found)
+        return any((item.content_hash, item.split) in evaluated for item in found if not item.is_partial)
 
     recent = list(itertools.islice(models, MAX_OTHERS))
     chosen = in_thread(lambda: [other for other in recent if is_comparable(other)])
     return [{"id": other.id, "name": other.name} for other in chosen]
+
+
+def _other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
+    """Return the newest other datasets whose records are like those of ``manifest``."""
+
+    def fits(job: DatasetJob) -> bool:
+        other = job.manifest()
+        return (
+            other is not None
+            and other.kind == manifest.kind
+            and (other.shape, other.dtype) == (manifest.shape, manifest.dtype)
+            and (other.target.names, other.target.feature) == (manifest.target.names, manifest.target.feature)
+        )
+
+    recent = [job for job in services().store.all(DatasetJob) if job.status is Status.DONE and job.id != own]
+    chosen = in_thread(lambda: [job for job in recent[:MAX_OTHERS] if fits(job)])
+    return [{"id": job.id, "name": job.name} for job in chosen]
 
 
 def state_of(job: ModelJob) -> dict[str, Any]:

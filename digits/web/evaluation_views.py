@@ -19,25 +19,29 @@ from digits.core.status import Status
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, format_number
 from digits.web import evaluation_charts, serializers
 from digits.web.evaluation_panel import state_of, title_of
 from digits.web.evaluation_runs import evaluation_recipe
-from digits.web.explore_views import SPLIT_TITLES
+from digits.web.explore_views import SPLIT_TITLES, GalleryItem, gallery_items
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.record_selection import Place
+from digits.web.record_views import RecordImages, shown_size
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("evaluation", __name__)
 
 # More classes do not fit on a page: the most confused ones are shown.
 MAX_MATRIX = 40
-WORST = 12
+# Detections with lower scores are not drawn.
+MIN_SCORE = 0.3
 MAX_POINTS = 2000
 TITLES = {
     "top5_accuracy": "Top-5 accuracy",
@@ -121,6 +125,10 @@ def show(job_id: str) -> str:
             describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
         ],
         links=_links(job, result, options),
+        size=shown_size(dataset, manifest) if isinstance(dataset, DatasetJob) and manifest else (1, 1),
+        worst=_worst(job, result, dataset, manifest)
+        if is_same and manifest and isinstance(dataset, DatasetJob)
+        else [],
         **in_thread(_parts, job, result, manifest if is_same else None, explore, options),
     )
 
@@ -186,7 +194,6 @@ def _parts(
     parts: dict[str, Any] = {
         "names": names,
         "worst_url": explore,
-        "worst": [],
         "matrix": None,
         "charts": evaluation_charts.of(details, names),
         "details": details,
@@ -197,7 +204,6 @@ def _parts(
     matrix = _matrix(job, result)
     if matrix is not None:
         parts["matrix"] = _shown_matrix(matrix, names, options, explore)
-    parts["worst"] = _worst(job, result, manifest)
     points = _points(job, result, manifest)
     if points:
         parts["charts"] = [*evaluation_charts.scatters(points, names), *parts["charts"]]
@@ -272,16 +278,64 @@ def _shown_matrix(
     }
 
 
-def _worst(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the records with the largest errors."""
+def _worst(
+    job: ModelJob, result: Evaluation, dataset: DatasetJob, manifest: Manifest
+) -> list[dict[str, Any]]:
+    """Return the records with the largest errors, each as in the gallery, with its prediction."""
+    pictures = RecordImages(dataset, manifest)
+    return in_thread(_load_worst, job, result, dataset, manifest, pictures, services().record_indexes)
+
+
+def _load_worst(
+    job: ModelJob,
+    result: Evaluation,
+    dataset: DatasetJob,
+    manifest: Manifest,
+    pictures: RecordImages,
+    indexes: IndexCache,
+) -> list[dict[str, Any]]:
     try:
         errors = evaluations.load_array(job.folder, result.name, evaluations.ERRORS_FILE)
+        order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
+        known = [int(place) for place in order if np.isfinite(errors[place])]
+        places = [Place(result.split, number) for number in known]
+        items = gallery_items(dataset, manifest, pictures, places, indexes)
     except UnreadableFile:
         return []
-    order = np.argsort(-errors, kind="stable")[:WORST]
-    known = [int(place) for place in order if np.isfinite(errors[place])]
     described = _describe_predictions(job, result, manifest, known)
-    return [{"number": place, "words": words} for place, words in zip(known, described, strict=True)]
+    predicted = evaluations.load_worst(job.folder, result.name)
+    return [
+        {
+            "item": item,
+            "words": words or item.label,
+            "prediction": _draw(predicted.get(str(item.number)), item, manifest),
+        }
+        for item, words in zip(items, described, strict=True)
+    ]
+
+
+def _draw(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any] | None:
+    """Return how to draw a prediction, for the macro ``drawn``; None for one that is not drawn."""
+    if predicted is None:
+        return None
+    if manifest.target.spatial == "image":
+        return {"url": predicted["image"]}
+    if manifest.target.spatial == "mask":
+        return {"url": item.thumbnail, "mask": predicted["mask"]}
+    colors = {each["label"]: each["color"] for each in predicted}
+    rows = [(*each["box"], each["label"], each["score"]) for each in predicted if each["score"] >= MIN_SCORE]
+    boxes = [
+        {
+            "left": 100 * left / manifest.width,
+            "top": 100 * top / manifest.height,
+            "width": 100 * (right - left) / manifest.width,
+            "height": 100 * (bottom - top) / manifest.height,
+            "name": f"{label} {100 * score:.0f}%",
+            "color": colors[label],
+        }
+        for left, top, right, bottom, label, score in rows
+    ]
+    return {"url": item.thumbnail, "boxes": boxes}
 
 
 def _describe_predictions(

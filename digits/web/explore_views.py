@@ -218,17 +218,24 @@ def _find(
     total = len(matches) if query.split == ALL else matches.counts[query.split]
     asked = Page.of(range(total), *numbers)
     places = matches.places(query.split, max(0, asked.first - 1), asked.last)
+    items = gallery_items(job, manifest, images, places, indexes)
+    page = Page(places, asked.number, asked.size, total)
+    return Explored(query, search.checked(job.folder, manifest), matches, page, items)
+
+
+def gallery_items(
+    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place], indexes: IndexCache
+) -> list[GalleryItem]:
+    """Return what galleries show of the records at ``places``; reads files. Raises UnreadableFile."""
     with ExitStack() as opened:
         readers: dict[str, SplitReader] = {}
         for split in {place.split for place in places}:
             content = manifest.splits[split]
             reader = SplitReader(job.folder, content, indexes.get(job.folder, content))
             readers[split] = opened.enter_context(reader)
-        items = [
+        return [
             _item(job, manifest, images, place, readers[place.split].read(place.number)) for place in places
         ]
-    page = Page(places, asked.number, asked.size, total)
-    return Explored(query, search.checked(job.folder, manifest), matches, page, items)
 
 
 def _item(

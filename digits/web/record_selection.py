@@ -409,14 +409,14 @@ def _select_evaluated(
     result = evaluation.load(folder.parent / model, name)
     if result.content_hash != manifest.content_hash:
         raise NotFound("This evaluation is of other records.", "Evaluate the model again.")
-    mask = masks[result.split].copy()
+    errors = evaluation.load_array(folder.parent / model, name, evaluation.ERRORS_FILE)
+    mask = masks[result.split][: len(errors)].copy()  # a partial result is that of the first records
     if query.finding:
         rows, _ = _load_finding(folder, manifest, query.finding)
         members = rows["number"][rows["split"] == SPLITS.index(result.split)]
         mask &= np.isin(np.arange(len(mask)), members)
-    errors = evaluation.load_array(folder.parent / model, name, evaluation.ERRORS_FILE)
     likely = confidences = None
-    if manifest.target.classes:
+    if manifest.target.classes and evaluation.has_predictions(folder.parent / model, name):
         predictions = evaluation.load_array(folder.parent / model, name, evaluation.PREDICTIONS_FILE)
         targets = evaluation.load_array(folder.parent / model, name, evaluation.TARGETS_FILE)
         likely, confidences = predictions.argmax(axis=1), predictions.max(axis=1)
@@ -425,6 +425,8 @@ def _select_evaluated(
         if query.wrong:
             mask &= likely != targets
         likely = np.where(likely == targets, -1, likely)
+    elif query.predicted is not None or query.wrong:
+        raise NotFound("This evaluation has no predicted classes.", "Remove the filter.")
     order = np.argsort(-errors, kind="stable")  # NaN last
     chosen = order[mask[order]]
     return EvaluatedMatches(

@@ -38,11 +38,14 @@ function startThresholds(curves) {
       circle.setAttribute('cx', left);
       circle.setAttribute('cy', top);
     }
-    document.getElementById('threshold-value').textContent = `${slider.value}%`;
+    document.getElementById('threshold-value').textContent = curve.thresholds ? curve.thresholds[place].toPrecision(3) : `${slider.value}%`;
+    slider.setAttribute('aria-valuetext', document.getElementById('threshold-value').textContent);
     document.getElementById('threshold-words').textContent =
       `Precision ${inPercent(precision(curve, place))}, recall ${inPercent(recall(curve, place))}: ${curve.hits[place].toLocaleString('en')} of ${curve.positives.toLocaleString('en')} found, ${curve.false_alarms[place].toLocaleString('en')} false positives.`;
   }
 
+  // A threshold of the kind, such as the best one of a distance.
+  if (curves[0].start !== undefined) slider.value = curves[0].start;
   chosen.addEventListener('change', draw);
   slider.addEventListener('input', mark);
   draw();

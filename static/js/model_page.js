@@ -115,10 +115,17 @@ const receive = {
   },
 };
 
-/** Shows the progress of the evaluation; the server renders its start and its result. */
+// Milliseconds between partial results.
+const PARTIAL_RESULTS = 10_000;
+let evaluationShown = Date.now();
+
+/** Shows the progress of the evaluation; the server renders its start and its results. */
 function showEvaluation(message) {
   const doing = document.getElementById('evaluation-doing');
-  if (!doing) return refreshParts();
+  if (!doing || Date.now() - evaluationShown > PARTIAL_RESULTS) {
+    evaluationShown = Date.now();
+    return refreshParts();
+  }
   doing.textContent = message.doing;
   setProgress(document.querySelector('#evaluation [data-meter]'), message.percentage, message.eta_seconds);
 }

@@ -120,7 +120,7 @@ def test_an_imported_model_is_evaluated_and_starts_a_training(site: Site, model:
     dataset = site.json(f"/models/{model}.json")["dataset_id"]
     page = site.get(f"/models/{job_id}").text
     assert f'<option value="{dataset}">' in page
-    assert re.findall(r'<option value="(train|val|test)"', page) == ["train", "val"]
+    assert re.findall(r'<option value="(train|val|test)"', page) == ["train", "val", "test"]
     answer = site.post(f"/models/{job_id}/evaluation", dataset=dataset, split="val")
     assert answer.status_code in (200, 202, 302), answer.text
     assert wait_for_evaluation(site, job_id)["evaluations"][0]["records"] == 6

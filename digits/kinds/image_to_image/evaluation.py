@@ -15,7 +15,7 @@ HISTOGRAM_BINS = 25
 
 
 class Evaluation(evaluation.Evaluation):
-    """The distribution of the PSNR, and the images with the lowest one."""
+    """The distributions of the PSNR and the SSIM, and the images with the lowest one."""
 
     def errors(self, found: Found) -> NDArray[np.float32]:
         """How far the PSNR is below its maximum, in dB."""
@@ -26,5 +26,12 @@ class Evaluation(evaluation.Evaluation):
     def details(self, found: Found) -> dict[str, Any]:
         if "psnr" not in found.statistics:
             return {}
-        counts, edges = np.histogram(found.statistics["psnr"], HISTOGRAM_BINS)
-        return {"histogram": {"title": "PSNR (dB)", "counts": counts.tolist(), "edges": edges.tolist()}}
+        columns = {"PSNR (dB)": found.statistics["psnr"]}
+        if found.values.shape[1]:
+            columns["SSIM"] = found.values[:, 0]
+        return {"histograms": [{"title": title, **_histogram(column)} for title, column in columns.items()]}
+
+
+def _histogram(values: NDArray[np.float32]) -> dict[str, list[Any]]:
+    counts, edges = np.histogram(values, HISTOGRAM_BINS)
+    return {"counts": counts.tolist(), "edges": edges.tolist()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import is_disk_full, sync_tree, write_json
+from digits.core.files import UnreadableFile, is_disk_full, sync_tree, write_json
 from digits.data import evaluation as evaluations
+from digits.data.manifest import Manifest
 from digits.kinds import kind_named
 from digits.kinds.evaluation import Evaluation, Found
 from digits.kinds.metrics import Metrics
@@ -27,6 +29,9 @@ from digits.worker.training import trained
 from digits.worker.training.batch_prediction import Batch, BatchPredictor
 
 PROGRESS_SECONDS = 0.25
+# Partial results are saved this often, and take up to this share of the time.
+PARTIAL_SECONDS = 10.0
+PARTIAL_SHARE = 0.05
 LOWEST_PRIORITY = 19
 # Predictions and values that are kept for all records, in numbers.
 MAX_KEPT = 250_000_000
@@ -35,7 +40,8 @@ MAX_KEPT = 250_000_000
 def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Evaluate the model of ``recipe``, and write the result to the model's folder.
 
-    Returns the metrics. Raises UserFault if the model cannot be loaded, or does not fit the records.
+    Partial results are published from time to time and when the evaluation fails. Returns the metrics. Raises UserFault
+    if the model cannot be loaded, or does not fit the records.
     """
     started = time.monotonic()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
@@ -48,48 +54,142 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
         raise UserFault(f"The dataset has no records in the split “{recipe.split}”.", "Choose another split.")
     model = trained.load(model_folder, recipe.snapshot, Path(recipe.trained_on))
     predictor = BatchPredictor(model, manifest, measures=True)
-    kind = kind_named(manifest.kind)
-    metrics: Metrics = kind.load("metrics").Metrics(manifest.target)
-    module = kind.load_optional("evaluation")
-    evaluation: Evaluation = module.Evaluation(manifest.target) if module else Evaluation(manifest.target)
-    collected = Collected(split.count, evaluation.keeps_predictions)
+    writer = Writer(recipe, manifest, task_folder, started)
+    collected = Collected(split.count, writer.evaluation.keeps_predictions)
     records = feeds.Records(dataset, manifest, recipe.split, budget_bytes=0)
     interval, began = ReportInterval(PROGRESS_SECONDS), time.monotonic()
+    partial_due = began + PARTIAL_SECONDS
     try:
         for batch in predictor.predict(records):
             collected.add(batch)
+            now = time.monotonic()
             if interval.is_due():
-                left = (split.count - collected.count) * (time.monotonic() - began) / collected.count
+                left = (split.count - collected.count) * (now - began) / collected.count
                 done = f"Predicting: {collected.count:,} of {split.count:,}"
                 events.append(Progressed(0.95 * collected.count / split.count, left, done))
-    finally:
-        records.close()
-    predicting_seconds = time.monotonic() - began
-    found = collected.found()
-    scores = _scores(metrics, evaluation, found)
-    result = evaluations.Evaluation(
-        name=recipe.name,
-        snapshot=recipe.snapshot,
-        epoch=recipe.epoch,
-        dataset_id=dataset.name,
-        content_hash=manifest.content_hash,
-        split=recipe.split,
-        records=split.count,
-        metrics=scores,
-        details=evaluation.details(found),
-        predicting_seconds=round(predicting_seconds, 3),
-        seconds=round(time.monotonic() - started, 3),
-    )
-    arrays = {evaluations.ERRORS_FILE: evaluation.errors(found)}
-    if evaluation.keeps_predictions:
-        arrays |= {evaluations.PREDICTIONS_FILE: found.predicted, evaluations.TARGETS_FILE: found.targets}
-    try:
-        _publish(result, arrays, task_folder, model_folder)
-    except OSError as error:
-        if is_disk_full(error):
+            if now >= partial_due:
+                writer.write_partial(collected, now - began)
+                ended = time.monotonic()
+                partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
+        predicting_seconds = time.monotonic() - began
+        events.append(Progressed(0.95, doing="Computing the metrics"))
+        found = collected.found()
+        worst = _predict_worst(model, predictor, records, writer.evaluation.errors(found))
+        scores = writer.write(found, predicting_seconds, worst)
+    except Exception as error:
+        with contextlib.suppress(OSError):
+            writer.write_partial(collected, time.monotonic() - began)
+        if isinstance(error, OSError) and is_disk_full(error):
             raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
         raise
+    finally:
+        records.close()
     return {"metrics": scores}
+
+
+def _predict_worst(
+    model: trained.Trained,
+    predictor: BatchPredictor,
+    records: feeds.Records,
+    errors: NDArray[np.float32],
+) -> dict[str, Any]:
+    """Return the predictions for the records with the largest errors, by number; only for pictures and boxes."""
+    if not model.manifest.target.spatial:
+        return {}
+    order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
+    chosen = order[np.isfinite(errors[order])]
+    predicted = predictor.predict_at(records, chosen)
+    return {
+        str(number): model.targets.describe(each, 1, predictor.geometry)
+        for number, each in zip(chosen.tolist(), predicted, strict=True)
+    }
+
+
+class Writer:
+    """Computes and publishes the result of an evaluation, or that of the records so far.
+
+    The ``evaluation`` is that of the kind of the dataset. ``started`` is the time at which the task started.
+    """
+
+    def __init__(
+        self, recipe: recipes.Evaluate, manifest: Manifest, task_folder: Path, started: float
+    ) -> None:
+        self._recipe, self._manifest, self._task_folder, self._started = (
+            recipe,
+            manifest,
+            task_folder,
+            started,
+        )
+        kind = kind_named(manifest.kind)
+        self._metrics: Metrics = kind.load("metrics").Metrics(manifest.target)
+        module = kind.load_optional("evaluation")
+        self.evaluation: Evaluation = (
+            module.Evaluation(manifest.target) if module else Evaluation(manifest.target)
+        )
+
+    def write(self, found: Found, predicting_seconds: float, worst: dict[str, Any]) -> dict[str, float]:
+        """Publish the result for all records, and return its metrics."""
+        result, arrays = self._compute(found, predicting_seconds)
+        self._publish(result, arrays, worst)
+        return result.metrics
+
+    def write_partial(self, collected: Collected, predicting_seconds: float) -> None:
+        """Publish the result for the first records, unless there are none or there is a complete result."""
+        if collected.count and not self._has_complete_result():
+            self._publish(*self._compute(collected.found(), predicting_seconds), {})
+
+    def _has_complete_result(self) -> bool:
+        try:
+            result = evaluations.load(Path(self._recipe.model), self._recipe.name)
+        except UnreadableFile:
+            return False
+        return result.content_hash == self._manifest.content_hash and not result.is_partial
+
+    def _compute(
+        self, found: Found, predicting_seconds: float
+    ) -> tuple[evaluations.Evaluation, dict[str, NDArray[Any]]]:
+        """Return the result for the records ``found``, and the arrays of its folder."""
+        result = evaluations.Evaluation(
+            name=self._recipe.name,
+            snapshot=self._recipe.snapshot,
+            epoch=self._recipe.epoch,
+            dataset_id=Path(self._recipe.dataset).name,
+            content_hash=self._manifest.content_hash,
+            split=self._recipe.split,
+            records=found.records,
+            total=self._manifest.splits[self._recipe.split].count,
+            metrics=_scores(self._metrics, self.evaluation, found),
+            details=self.evaluation.details(found),
+            predicting_seconds=round(predicting_seconds, 3),
+            seconds=round(time.monotonic() - self._started, 3),
+        )
+        arrays: dict[str, NDArray[Any]] = {evaluations.ERRORS_FILE: self.evaluation.errors(found)}
+        if self.evaluation.keeps_predictions:
+            arrays |= {
+                evaluations.PREDICTIONS_FILE: found.predicted,
+                evaluations.TARGETS_FILE: found.targets,
+            }
+        return result, arrays
+
+    def _publish(
+        self, result: evaluations.Evaluation, arrays: Mapping[str, NDArray[Any]], worst: dict[str, Any]
+    ) -> None:
+        """Write the result to a new folder, and put it in the place of an earlier one."""
+        new = self._task_folder / "result"
+        target = evaluations.folder_of(Path(self._recipe.model), result.name)
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        for name, array in arrays.items():
+            np.save(new / name, array, allow_pickle=False)
+        if worst:
+            write_json(new / evaluations.WORST_FILE, worst)
+        write_json(new / evaluations.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
+        sync_tree(new)
+        target.parent.mkdir(exist_ok=True)
+        if target.exists():
+            target.rename(self._task_folder / "replaced")
+        new.rename(target)
+        shutil.rmtree(self._task_folder / "replaced", ignore_errors=True)
 
 
 class Collected:
@@ -120,14 +220,15 @@ class Collected:
         self.count += len(batch.places)
 
     def found(self) -> Found:
-        arrays = self._arrays
+        """Return the predictions so far, which are those for the first records."""
+        arrays = {name: whole[: self.count] for name, whole in self._arrays.items()}
         statistics = {
             name.removeprefix("statistic "): part
             for name, part in arrays.items()
             if name.startswith("statistic ")
         }
         kept = {name: arrays[name] for name in ("predicted", "targets") if name in arrays}
-        return Found(self._records, statistics=statistics, values=arrays["values"], **kept)
+        return Found(self.count, statistics=statistics, values=arrays["values"], **kept)
 
 
 def _scores(metrics: Metrics, evaluation: Evaluation, found: Found) -> dict[str, float]:
@@ -139,21 +240,3 @@ def _scores(metrics: Metrics, evaluation: Evaluation, found: Found) -> dict[str,
     if found.values.shape[1]:
         scores |= metrics.summarize_records(found.values)
     return {name: float(value) for name, value in (scores | evaluation.metrics(found)).items()}
-
-
-def _publish(
-    result: evaluations.Evaluation, arrays: Mapping[str, NDArray[Any]], task_folder: Path, model_folder: Path
-) -> None:
-    """Write the result to a new folder, and put it in the place of an earlier one."""
-    new, target = task_folder / "result", evaluations.folder_of(model_folder, result.name)
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir()
-    for name, array in arrays.items():
-        np.save(new / name, array, allow_pickle=False)
-    write_json(new / evaluations.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
-    sync_tree(new)
-    target.parent.mkdir(exist_ok=True)
-    if target.exists():
-        target.rename(task_folder / "replaced")
-    new.rename(target)
-    shutil.rmtree(task_folder / "replaced", ignore_errors=True)

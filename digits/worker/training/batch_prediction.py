@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data.images import Geometry
 from digits.data.manifest import Manifest
 from digits.kinds import kind_named
 from digits.kinds.targets import UnsuitableOutput
@@ -74,6 +75,26 @@ class BatchPredictor:
                 yield self._batch(np.arange(start, start + count), *self._function(pixels, y))
         finally:
             feed.close()
+
+    @property
+    def geometry(self) -> Geometry:
+        """The mapping from the images of the records to the predictions for them, for `Targets.describe`."""
+        size = self._manifest.width, self._manifest.height
+        return Geometry(size, *size, "squash")
+
+    def predict_at(self, records: feeds.Records, places: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return the predictions for the records at ``places``; raises UserFault."""
+        size, found = self._sizes[-1], []
+        for start in range(0, len(places), size):
+            chosen = np.resize(places[start : start + size], size)
+            feed = records.stream(iter([chosen]))
+            try:
+                pixels, y, _ = feed.take(1)
+                batch = self._batch(places[start : start + size], *self._function(pixels, y))
+            finally:
+                feed.close()
+            found += list(batch.predicted)
+        return found
 
     def _usable_size(self, records: feeds.Records) -> int:
         """Return the largest batch size that the network accepts: some networks require that of the training."""

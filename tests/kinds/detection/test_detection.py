@@ -75,6 +75,10 @@ def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> N
     assert values["map50"][-1] >= values["map"][-1]
     assert re.search(r"mAP \d+\.\d\d%", site.get("/").text)
 
+    result, page = site.evaluate(model)
+    assert result["metrics"]["map50"] == pytest.approx(max(values["map50"]), abs=1e-4)
+    assert page.count('alt="Prediction for') > 0 and 'class="box"' in page and "AP@50" in page
+
     asked = {"job_id": model, "image_path": str(wide_copy(table.parent / "1.png"))}
     found = site.post("/models/images/detection/infer_one.json", **asked).get_json()["predictions"]
     scores = [item["score"] for item in found]

@@ -81,6 +81,10 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     assert max(values["psnr"]) > values["psnr"][0] + 3 and max(values["ssim"]) > values["ssim"][0]
     assert "Validation PSNR (dB)" in site.get(f"/models/{model}").text
 
+    result, page = site.evaluate(model)
+    assert result["metrics"]["ssim"] > values["ssim"][0]
+    assert 'src="data:image/png' in page and "PSNR (dB)" in page and "SSIM" in page
+
     photo = site.data / "photo.png"
     Image.open(root / "images" / "3.png").resize((96, 48)).save(photo)
     asked = {"job_id": model, "image_path": str(photo)}

@@ -50,6 +50,13 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
         for name, values in site.json(f"/models/{model}/metrics.json")["val"]["values"].items()
     }
     assert metrics["auc"] > 0.9 and metrics["best_accuracy"] > 0.8
+    result, page = site.evaluate(model)
+    assert result["details"]["curves"][0]["auc"] == pytest.approx(result["metrics"]["auc"])
+    assert 'id="curve-threshold"' in page and "Worst predictions" in page
+    shown = site.get(
+        f"/datasets/images/pairs/explore?job_id={dataset}&evaluation={model}/{result['name']}&db=val"
+    )
+    assert shown.status_code == 200 and "Sorted by error" in shown.text
     page = site.get(f"/models/{model}").text
     assert 'name="left_file"' in page and "image-file" not in page
 

@@ -95,6 +95,11 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     best = max(range(1, 7), key=lambda epoch: (values["miou"][epoch], -values["loss"][epoch]))
     assert f"Epoch {best} (best) · mIoU {100 * values['miou'][best]:.2f}%" in page
 
+    result, page = site.evaluate(model)
+    assert result["metrics"]["miou"] == pytest.approx(values["miou"][best], abs=1e-4)
+    assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
+    assert "IoU" in page and f"evaluation={model}" in page
+
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)
     pixels[10:24, 20:48] = 180

@@ -1,0 +1,133 @@
+"""Evaluations of trained models: complete and partial results, and the refusal of other records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core import recipe
+from digits.core.events import Progressed
+from digits.data import evaluation, manifest
+from tests.worker import networks
+from tests.worker.conftest import Outcome, write_dataset
+
+pytestmark = pytest.mark.tensorflow
+
+RECORDS = 40
+NAME = "snapshot_8-val"
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, trained: Any, start: Any) -> Callable[..., tuple[Outcome, Path]]:
+    """Return a function that evaluates a model on the validation split of a dataset.
+
+    It returns the outcome of the task, and the folder of the model.
+    """
+    model = trained(networks.LINEAR, epochs=8, solver={"learning_rate": 0.1}).job_folder
+
+    def evaluate(dataset: Path | None = None, snapshot: str = "snapshot_8.ckpt") -> tuple[Outcome, Path]:
+        if dataset is None:
+            dataset = tmp_path / "records"
+            if not dataset.exists():
+                dataset.mkdir()
+                write_dataset(dataset, {"train": 12, "val": RECORDS}, size=12, channels=1)
+        task = model / "evaluate"
+        task.mkdir(exist_ok=True)
+        (task / "events.jsonl").unlink(missing_ok=True)
+        recipe.Evaluate(
+            model=str(model),
+            snapshot=snapshot,
+            epoch=8,
+            trained_on=recipe.load(model / "train", recipe.Train).dataset,
+            dataset=str(dataset),
+            split="val",
+            name=NAME,
+        ).save(task)
+        return start(task).wait(), model
+
+    return evaluate
+
+
+def fail_after(records: int) -> Callable[..., None]:
+    from digits.worker.failure import UserFault
+    from digits.worker.tasks.evaluate import Collected
+
+    add = Collected.add
+
+    def failing(self: Collected, batch: Any) -> None:
+        if self.count >= records:
+            raise UserFault("The model predicts NaN or infinity.")
+        add(self, batch)
+
+    return failing
+
+
+def test_an_evaluation_that_fails_keeps_the_results_so_far(
+    evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
+) -> None:
+    from digits.worker.tasks import evaluate as task
+    from digits.worker.training import batch_prediction
+
+    monkeypatch.setattr(batch_prediction, "LARGE_BATCH", 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(task.Collected, "add", fail_after(20))
+        outcome, model = evaluate()
+    assert outcome.code == 1 and "NaN" in outcome.failure.message
+    partial = evaluation.load(model, NAME)
+    assert (partial.records, partial.total, partial.is_partial) == (20, RECORDS, True)
+    predicted, targets, errors = (
+        evaluation.load_array(model, NAME, name)
+        for name in (evaluation.PREDICTIONS_FILE, evaluation.TARGETS_FILE, evaluation.ERRORS_FILE)
+    )
+    assert len(predicted) == len(targets) == len(errors) == 20
+    assert partial.metrics["accuracy"] == pytest.approx(np.mean(predicted.argmax(axis=1) == targets))
+
+    # Partial results are also saved in between, and the complete one replaces them.
+    monkeypatch.setattr(task, "PARTIAL_SECONDS", 0.0)
+    monkeypatch.setattr(task, "PARTIAL_SHARE", 1.0)
+    outcome, _ = evaluate()
+    assert outcome.code == 0, outcome.output
+    complete = evaluation.load(model, NAME)
+    assert complete.records == complete.total == RECORDS and not complete.is_partial
+    assert outcome.of(Progressed)[-1].fraction >= 0.95
+    assert np.array_equal(evaluation.load_array(model, NAME, evaluation.ERRORS_FILE)[:20], errors)
+
+    # A later failure does not replace it.
+    with monkeypatch.context() as patch:
+        patch.setattr(task.Collected, "add", fail_after(20))
+        assert evaluate()[0].code == 1
+    assert evaluation.load(model, NAME) == complete
+    assert [item.name for item in evaluation.load_all(model)] == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 10}, "the model expects 12×12×1"),
+        ({"classes": 3}, "other classes or targets"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(
+    evaluate: Callable[..., tuple[Outcome, Path]], tmp_path: Path, options: dict[str, int], message: str
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    write_dataset(other, {"train": 8, "val": 8}, channels=1, **({"size": 12} | options))
+    outcome, model = evaluate(other)
+    assert outcome.code == 1 and message in outcome.failure.message
+    assert evaluation.load_all(model) == []
+
+
+def test_a_deleted_snapshot_or_dataset_is_named(
+    evaluate: Callable[..., tuple[Outcome, Path]], tmp_path: Path
+) -> None:
+    outcome, _ = evaluate(snapshot="snapshot_9.ckpt")
+    assert outcome.code == 1 and "snapshot_9" in outcome.failure.message
+    (tmp_path / "records" / manifest.FILE_NAME).unlink()
+    outcome, model = evaluate()
+    assert outcome.code == 1 and outcome.failure.message
+    assert not (model / evaluation.FOLDER).exists()
