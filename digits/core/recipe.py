@@ -312,6 +312,20 @@ class ImportModel(Recipe, tag="import-model"):
     max_files: Count = 200_000
 
 
+class Predict(Recipe, tag="predict"):
+    """Predict from a list of images with the trained model in folder ``model``.
+
+    ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``, and ``trained_on`` the folder of
+    the dataset of the training. The folder ``target`` contains the list, and receives the predictions; see
+    `digits.data.predictions`.
+    """
+
+    model: str
+    snapshot: str
+    trained_on: str
+    target: str
+
+
 class Evaluate(Recipe, tag="evaluate"):
     """Compare the predictions of the trained model in folder ``model`` with the targets of the records of a ``split``.
 

@@ -58,6 +58,11 @@ BODY_LIMITS: Mapping[str, int] = {
     "/classify_one.json": MAX_IMAGE_BYTES,
     "/infer_one": MAX_IMAGE_BYTES,
     "/infer_one.json": MAX_IMAGE_BYTES,
+    "/classify_many": MAX_IMAGE_BYTES,
+    "/classify_many.json": MAX_IMAGE_BYTES,
+    "/infer_many": MAX_IMAGE_BYTES,
+    "/top_n": MAX_IMAGE_BYTES,
+    "/top_n.json": MAX_IMAGE_BYTES,
 }
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})

@@ -107,13 +107,14 @@ def image() -> Response:
     """Return an image below the data roots as a small PNG without metadata."""
     path = services().roots.resolve(request.args.get("path", ""), file_type="file")
     try:
-        data = in_thread(_as_small_png, path)  # decoding a large photo takes a second
+        data = in_thread(as_small_png, path)  # decoding a large photo takes a second
     except images.UnusableImage as error:
         raise BadRequest("The file cannot be displayed as an image.", error.reason) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
 
 
-def _as_small_png(path: Path) -> bytes:
+def as_small_png(path: Path) -> bytes:
+    """Return an image file as a PNG of at most `SHOWN_SIZE`; raises UnusableImage."""
     picture = images.open_picture(path, 3, enough=SHOWN_SIZE).image
     picture.thumbnail(SHOWN_SIZE)
     return images.encode(images.as_pixels(picture), "png")

@@ -49,6 +49,7 @@ from digits.web import (
     model_export_panel,
     network_lint,
     network_settings,
+    prediction_runs,
     serializers,
 )
 from digits.web.auth import current_username
@@ -178,6 +179,7 @@ def show(job_id: str) -> str:
         model=serializers.model(job),
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
+        batches=prediction_runs.recent(job),
         export=model_export_panel.panel(job),
     )
 

@@ -45,6 +45,7 @@ SERVER_FOLDER = ".server"
 HEALTH_POOL = "health"
 EVALUATION_POOL = "evaluation"
 EXPORT_POOL = "export"
+PREDICTION_POOL = "prediction"
 # About 100 MB.
 CACHED_RECORDS = 3_000_000
 # On disk; a thumbnail of a photo has about 8 kB.
@@ -83,6 +84,9 @@ class Services:
             self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation
         )
         self.exports = BackgroundTasks(self.runner, EXPORT_POOL, "export", "export", self._report_export)
+        self.predictions = BackgroundTasks(
+            self.runner, PREDICTION_POOL, "predict", "prediction", self._report_prediction
+        )
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
@@ -135,6 +139,10 @@ class Services:
         state, failure = self.evaluations.state(job.id), self.evaluations.failure(job.id)
         self.live.publish(*live_messages.background("evaluation", job, state, failure))
 
+    def _report_prediction(self, job: Job) -> None:
+        state, failure = self.predictions.state(job.id), self.predictions.failure(job.id)
+        self.live.publish(*live_messages.background("prediction", job, state, failure))
+
     def _report_export(self, job: Job) -> None:
         state, failure = self.exports.state(job.id), self.exports.failure(job.id)
         self.live.publish(*live_messages.background("export", job, state, failure))
@@ -173,6 +181,7 @@ def _limits() -> dict[str, int]:
         "cpu": max(1, cores // 4),
         HEALTH_POOL: 1,
         EVALUATION_POOL: 1,
+        PREDICTION_POOL: 1,
         EXPORT_POOL: 1,
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,

@@ -37,6 +37,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "preview-augmentation": (recipes.PreviewAugmentation, "digits.worker.tasks.preview_augmentation"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
     "import-model": (recipes.ImportModel, "digits.worker.tasks.import_model"),
+    "predict": (recipes.Predict, "digits.worker.tasks.predict"),
     "evaluate": (recipes.Evaluate, "digits.worker.tasks.evaluate"),
     "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }

@@ -36,6 +36,7 @@ from digits.core.files import UnreadableFile
 from digits.data import images
 from digits.kinds.targets import UnsuitableOutput
 from digits.worker.failure import UserFault, describe, in_a_sentence
+from digits.worker.input import image_input
 from digits.worker.training import trained
 from digits.worker.training.generator import Generator, Grid
 
@@ -168,17 +169,10 @@ class Predictor:
 
     def _read(self, image: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
         """Return the network's input, uint8 [H, W, C], and how the image was resized to it."""
-        height, width, channels = self._manifest.shape
-        if channels not in (1, 3) or self._manifest.dtype != "uint8":
-            raise Refused("The model does not predict from a single image.", "Send the fields of its page.")
         try:
-            picture = images.open_picture(Path(image), channels).image
-            geometry = images.Geometry(picture.size, width, height, self._manifest.resize_mode)
-            resized = images.resize_image(picture, width, height, geometry.mode)
-            return images.as_pixels(resized), geometry
-        except (images.UnusableImage, OSError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise Refused(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
+            return image_input.read(image, self._manifest)
+        except UserFault as error:
+            raise Refused(error.message, error.hint) from error
 
     def _load(self, path: str | Path) -> tuple[NDArray[Any], images.Geometry]:
         """Return the array in a ``.npy`` file as the network's input, and the geometry of an unchanged image."""

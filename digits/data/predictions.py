@@ -1,0 +1,184 @@
+"""Batch predictions: the predictions of a snapshot for a list of the user's images.
+
+Each is a folder below `FOLDER` in the folder of its model. It contains:
+
+- `FILE_NAME`: a `BatchPrediction`;
+- `LIST_FILE`: the images, a `ListedImage` per line;
+- `ROWS_FILE`: the results, a `Row` per line in the order of the list, appended while the task runs;
+- `PROBABILITIES_FILE`: the probability of each class, float32 [images, classes], NaN for images that cannot be read;
+  written at the end by models that predict classes;
+- `IMAGES_FOLDER`: uploaded images.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
+
+from digits.core import schema
+from digits.core.files import UnreadableFile, open_plain, read_bytes, read_json, write_json
+from digits.core.recipe import FileName
+from digits.core.schema import Count
+
+FOLDER = "predictions"
+FILE_NAME = "predictions.json"
+LIST_FILE = "images.jsonl"
+ROWS_FILE = "rows.jsonl"
+PROBABILITIES_FILE = "probabilities.npy"
+IMAGES_FOLDER = "images"
+MAX_IMAGES = 100_000
+MAX_FILE_BYTES = 1 << 30
+# Problems of a list that are reported one by one.
+MAX_PROBLEMS = 100
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}\Z", re.ASCII)
+
+
+class ListedImage(Struct, frozen=True):
+    """An image at ``path``, called ``name`` by the user. ``truth`` is the number of its class, if it is known."""
+
+    path: str
+    name: str
+    truth: Count | None = None
+
+
+class Row(Struct, frozen=True):
+    """The result for one image: ``predictions`` as its kind describes them, or the ``error``.
+
+    ``width`` and ``height`` are those of the image.
+    """
+
+    name: str
+    truth: Count | None = None
+    width: Count = 0
+    height: Count = 0
+    predictions: Any = None
+    error: str = ""
+
+
+class Problem(Struct, frozen=True):
+    """A line of the list that cannot be used, or only without its number."""
+
+    line: Count
+    message: str
+
+
+class BatchPrediction(Struct, frozen=True, kw_only=True):
+    """What was predicted: ``total`` images of the source ``title``, with a ``snapshot``, from the Unix time ``at``.
+
+    ``problems`` are the first ones of the list, and ``problem_count`` is their number.
+    """
+
+    id: str
+    title: str
+    snapshot: FileName
+    epoch: Annotated[float, Meta(ge=0)]
+    at: Annotated[float, Meta(ge=0)]
+    total: Count
+    problems: list[Problem] = field(default_factory=list)
+    problem_count: Count = 0
+
+
+def new_id() -> str:
+    """Return the id of a new batch prediction: local time and 24 random bits."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def folder_of(model_folder: Path, prediction_id: str) -> Path:
+    """Return the folder of a batch prediction; raises UnreadableFile for an invalid id."""
+    if not _ID.match(prediction_id):
+        raise UnreadableFile(f"There is no batch prediction called {prediction_id[:40]!r}")
+    return model_folder / FOLDER / prediction_id
+
+
+def write(folder: Path, about: BatchPrediction, images: Iterable[ListedImage]) -> None:
+    """Write the list and the description of a batch prediction into its ``folder``; raises OSError."""
+    with open(folder / LIST_FILE, "wb") as file:
+        file.writelines(msgspec.json.encode(image) + b"\n" for image in images)
+    write_json(folder / FILE_NAME, about)
+
+
+def load(model_folder: Path, prediction_id: str) -> BatchPrediction:
+    """Load the description of a batch prediction; raises UnreadableFile."""
+    folder = folder_of(model_folder, prediction_id)
+    return read_json(folder / FILE_NAME, BatchPrediction, below=model_folder)
+
+
+def load_all(model_folder: Path) -> list[BatchPrediction]:
+    """Load the descriptions of all batch predictions of a model, newest first; damaged ones are left out."""
+
+    def readable() -> Iterator[BatchPrediction]:
+        folder = model_folder / FOLDER
+        for path in folder.iterdir() if folder.is_dir() else ():
+            try:
+                yield load(model_folder, path.name)
+            except UnreadableFile:
+                continue
+
+    return sorted(readable(), key=lambda item: item.id, reverse=True)
+
+
+def load_list(folder: Path) -> list[ListedImage]:
+    """Load the images of a batch prediction; raises UnreadableFile."""
+    return list(_lines(folder / LIST_FILE, ListedImage, folder))
+
+
+def load_rows(folder: Path) -> list[Row]:
+    """Load the results so far; an incomplete last line is ignored. Raises UnreadableFile."""
+    if not (folder / ROWS_FILE).exists():
+        return []
+    return list(_lines(folder / ROWS_FILE, Row, folder))
+
+
+def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
+    """Load the probabilities of the classes; None if there are none yet, or the model predicts no classes."""
+    try:
+        with open_plain(folder / PROBABILITIES_FILE, below=folder) as file:
+            found: NDArray[np.float32] = np.load(file, allow_pickle=False)
+    except (UnreadableFile, OSError, ValueError, EOFError):
+        return None
+    return found
+
+
+def parse_list(text: str, class_count: int) -> tuple[list[tuple[str, int | None]], list[Problem]]:
+    """Return the paths and the class numbers of a list, and the problems of its lines.
+
+    Each line is a path, optionally followed by a space and the number of the class from 0 to ``class_count`` - 1. Empty
+    lines are ignored. A number out of this range is a problem; the image is predicted without it.
+    """
+    found: list[tuple[str, int | None]] = []
+    problems: list[Problem] = []
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        line = line.strip()
+        if not line:
+            continue
+        if "\0" in line:
+            problems.append(Problem(number, "The line contains a null character."))
+            continue
+        path, _, last = line.rpartition(" ")
+        truth = None
+        if path.strip() and re.fullmatch(r"-?\d{1,9}", last, re.ASCII):
+            line = path.strip()
+            if class_count and not 0 <= int(last) < class_count:
+                problems.append(Problem(number, f"The class {last} is not between 0 and {class_count - 1}."))
+            elif class_count:
+                truth = int(last)
+        found.append((line, truth))
+    return found, problems
+
+
+def _lines(path: Path, type_: type[Any], below: Path) -> Iterator[Any]:
+    data = read_bytes(path, MAX_FILE_BYTES, below=below)
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        try:
+            yield schema.decode(line, type_)
+        except (schema.Malformed, ValueError, RecursionError) as error:
+            raise UnreadableFile(f"{path.name} is damaged: {error}") from error

@@ -1,0 +1,29 @@
+"""Single images of users as inputs of a trained network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data import images
+from digits.data.manifest import Manifest
+from digits.worker.failure import UserFault
+
+
+def read(image: str | Path, manifest: Manifest) -> tuple[NDArray[np.uint8], images.Geometry]:
+    """Return the network's input for an image file, uint8 [H, W, C], and how the image was resized to it.
+
+    ``manifest`` is that of the model's dataset. Raises UserFault if the file cannot be used.
+    """
+    height, width, channels = manifest.shape
+    if channels not in (1, 3) or manifest.dtype != "uint8":
+        raise UserFault("The model does not predict from a single image.", "Send the fields of its page.")
+    try:
+        picture = images.open_picture(Path(image), channels).image
+        geometry = images.Geometry(picture.size, width, height, manifest.resize_mode)
+        return images.as_pixels(images.resize_image(picture, width, height, geometry.mode)), geometry
+    except (images.UnusableImage, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserFault(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error

@@ -1,0 +1,60 @@
+"""Lists of images, and the files of batch predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from digits.core.files import UnreadableFile
+from digits.data import predictions
+from digits.data.predictions import BatchPrediction, ListedImage, Problem
+
+
+@given(st.text(max_size=300), st.integers(0, 5))
+def test_any_text_is_a_list(text: str, classes: int):
+    found, problems = predictions.parse_list(text, classes)
+    lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip()]
+    assert len(found) + sum("null" in problem.message for problem in problems) == len(lines)
+    for path, truth in found:
+        assert path == path.strip() != ""
+        assert truth is None or 0 <= truth < classes
+
+
+@given(st.lists(st.tuples(st.from_regex(r"[\w./ -]*[\w/]", fullmatch=True), st.integers(0, 9)), max_size=20))
+def test_paths_and_classes_are_separated_by_the_last_space(lines: list[tuple[str, int]]):
+    text = "\r\n".join(f"{path} {number}" for path, number in lines)
+    found, problems = predictions.parse_list(text, 10)
+    assert not problems
+    assert found == [(path.strip(), number) for path, number in lines]
+
+
+def test_a_class_out_of_range_is_a_problem_with_its_line():
+    found, problems = predictions.parse_list("\ufeffa.png 1\n\nb c.png -1\nd.png 3\n7\ne\0.png\n", 3)
+    assert found == [("a.png", 1), ("b c.png", None), ("d.png", None), ("7", None)]
+    assert [problem.line for problem in problems] == [3, 4, 6]
+    assert problems[1] == Problem(4, "The class 3 is not between 0 and 2.")
+
+
+def test_results_are_read_while_they_are_written(tmp_path: Path):
+    about = BatchPrediction(
+        id=predictions.new_id(), title="two", snapshot="snapshot_1.ckpt", epoch=1, at=0, total=2
+    )
+    folder = predictions.folder_of(tmp_path, about.id)
+    folder.mkdir(parents=True)
+    listed = [ListedImage("/a.png", "a.png", 1), ListedImage("/b.png", "b.png")]
+    predictions.write(folder, about, listed)
+    assert predictions.load_all(tmp_path) == [about]
+    assert predictions.load_list(folder) == listed
+    assert predictions.load_rows(folder) == []
+    (folder / predictions.ROWS_FILE).write_bytes(
+        b'{"name": "a.png", "truth": 1, "predictions": []}\n{"name": "b'
+    )
+    assert [row.name for row in predictions.load_rows(folder)] == ["a.png"]
+    (folder / predictions.ROWS_FILE).write_bytes(b"[]\n")
+    with pytest.raises(UnreadableFile, match=r"rows\.jsonl is damaged"):
+        predictions.load_rows(folder)
+    with pytest.raises(UnreadableFile):
+        predictions.load(tmp_path, "../elsewhere")
