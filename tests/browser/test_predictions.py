@@ -1,0 +1,58 @@
+"""Predictions for many images, from the page of a model to the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess, finished
+from tests.browser.test_model_export import NETWORK
+
+pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+
+
+def test_a_folder_is_predicted_and_wrong_images_are_shown(
+    page: Page,
+    server: ServerProcess,
+    create: Callable[..., dict[str, Any]],
+    dataset: dict[str, Any],
+    image_folder: Path,
+    check_accessibility: Callable[[Page], None],
+    tmp_path: Path,
+) -> None:
+    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu"}
+    fields = {"model_name": "Predicts many", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
+    model = finished(server, create("models", **fields, **network, random_seed=1))
+    page.goto(f"/models/{model['id']}")
+    page.wait_for_load_state()
+    panel = page.locator("#many-panel")
+    panel.locator("summary").click()
+    panel.get_by_label("Folder on the server").fill(str(image_folder))
+    check_accessibility(page)
+    panel.get_by_role("button", name="Predict all").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Predictions for")
+    expect(page.locator("#prediction-tiles")).to_contain_text("Accuracy", timeout=60_000)
+    expect(page.locator("#prediction-status")).to_have_attribute("data-state", "done", timeout=60_000)
+    cards = page.locator(".prediction-cards > li")
+    expect(cards.first).to_contain_text("%")
+    assert cards.first.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    check_accessibility(page)
+
+    # A list with a class that is out of range.
+    first = sorted(image_folder.rglob("*.png"))[0]
+    images = tmp_path / "list.txt"
+    images.write_text(f"{first} 99\n")
+    page.goto(f"/models/{model['id']}")
+    page.wait_for_load_state()
+    panel.locator("summary").click()
+    expect(panel.get_by_role("link", name=image_folder.name)).to_be_visible()
+    panel.get_by_label("List").set_input_files(images)
+    panel.get_by_role("button", name="Predict all").click()
+    expect(page.get_by_text("1 problem in the list")).to_be_visible()
+    page.get_by_text("1 problem in the list").click()
+    expect(page.get_by_text("Line 1: The class 99 is not between")).to_be_visible()
+    expect(page.locator(".prediction-cards > li")).to_have_count(1, timeout=60_000)
