@@ -10,6 +10,7 @@
     ├── Damaged             409  the files of a job are invalid
     ├── Unavailable         503  a component of the server is unavailable
     ├── StorageError        503  the disk is read-only, failing, or not writable
+    ├── TookTooLong         504  a component of the server did not answer in time
     └── DiskFull            507  no space is left on the disk
 
 One error handler renders these as a page or as JSON; another does the same for every
@@ -75,6 +76,14 @@ class Damaged(DigitsError):
     def __init__(self, message: str, hint: str, job_id: str) -> None:
         super().__init__(message, hint)
         self.job_id = job_id
+
+
+class TooBusy(DigitsError):
+    http_status = 429
+
+
+class TookTooLong(DigitsError):
+    http_status = 504
 
 
 class Unavailable(DigitsError):

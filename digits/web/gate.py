@@ -61,6 +61,9 @@ BODY_LIMITS: Mapping[str, int] = {
     "/classify_many": MAX_IMAGE_BYTES,
     "/classify_many.json": MAX_IMAGE_BYTES,
     "/infer_many": MAX_IMAGE_BYTES,
+    "/predict": MAX_IMAGE_BYTES,
+    "/predict.json": MAX_IMAGE_BYTES,
+    "/serve/": MAX_IMAGE_BYTES,
     "/top_n": MAX_IMAGE_BYTES,
     "/top_n.json": MAX_IMAGE_BYTES,
 }

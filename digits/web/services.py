@@ -26,6 +26,7 @@ from digits.runtime.devices import Devices
 from digits.runtime.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.inference_servers import InferenceServers
+from digits.runtime.request_batches import RequestBatches
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.store import Store
@@ -38,6 +39,7 @@ from digits.web.kind_routes import health_check
 from digits.web.live import Live
 from digits.web.picture_cache import PictureCache
 from digits.web.record_selection import RecordSearch
+from digits.web.serving_metrics import ServingMetrics
 from digits.web.tensorboard import TensorBoards
 from digits.web.upload_store import UploadStore
 
@@ -79,6 +81,8 @@ class Services:
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
+        self.serving_metrics = ServingMetrics()
+        self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
             self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,8 +10,8 @@ from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 
 
-def read(image: str | Path, manifest: Manifest) -> tuple[NDArray[np.uint8], images.Geometry]:
-    """Return the network's input for an image file, uint8 [H, W, C], and how the image was resized to it.
+def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], images.Geometry]:
+    """Return the network's input for an image file or its contents, uint8 [H, W, C], and how it was resized.
 
     ``manifest`` is that of the model's dataset. Raises UserFault if the file cannot be used.
     """
@@ -21,7 +19,7 @@ def read(image: str | Path, manifest: Manifest) -> tuple[NDArray[np.uint8], imag
     if channels not in (1, 3) or manifest.dtype != "uint8":
         raise UserFault("The model does not predict from a single image.", "Send the fields of its page.")
     try:
-        picture = images.open_picture(Path(image), channels).image
+        picture = images.open_picture(image, channels).image
         geometry = images.Geometry(picture.size, width, height, manifest.resize_mode)
         return images.as_pixels(images.resize_image(picture, width, height, geometry.mode)), geometry
     except (images.UnusableImage, OSError) as error:

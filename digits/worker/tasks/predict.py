@@ -131,7 +131,7 @@ class _Predictor:
     def read(self, path: str) -> _Read:
         """Return the input for an image file, or the reason why it cannot be used."""
         try:
-            return image_input.read(path, self._manifest)
+            return image_input.read(Path(path), self._manifest)
         except UserFault as error:
             return error
 

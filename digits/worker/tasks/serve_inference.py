@@ -14,6 +14,8 @@ It exits after a period without requests.
 
 from __future__ import annotations
 
+import base64
+import functools
 import json
 import logging
 import os
@@ -41,7 +43,7 @@ from digits.worker.training import trained
 from digits.worker.training.generator import Generator, Grid
 
 MAX_LOADED_SNAPSHOTS = 4
-MAX_REQUEST_BYTES = 1024 * 1024
+MAX_REQUEST_BYTES = 256 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,14 @@ class Refused(Exception):
         event = describe(error)
         is_users = event.line is not None or isinstance(error, (UserFault, UnreadableFile))
         return cls(f"{before}{in_a_sentence(event)}", event.hint, 400 if is_users else 500, event.trace)
+
+
+class BatchItem(msgspec.Struct):
+    """An image of a batch: the base64 text of a file, or of float32 ``pixels`` of this ``shape``, 0 to 255."""
+
+    image: str | None = None
+    pixels: str | None = None
+    shape: list[int] = msgspec.field(default_factory=list)
 
 
 class Predictor:
@@ -105,6 +115,68 @@ class Predictor:
         pixels, _ = self._read(source) if is_image else self._load(source)
         return self._run(pixels[None])[0].tolist()
 
+    def predict_batch(self, items: list[BatchItem], top: int = 5) -> list[dict[str, Any]]:
+        """The predictions for several images, computed together.
+
+        Each is a dict of the ``values`` and of the ``predictions`` as the kind describes them; for an item that
+        cannot be used, of the ``error``.
+        """
+        inputs = [self._input_of(item) for item in items]
+        usable = [item for item in inputs if not isinstance(item, UserFault)]
+        found = iter(self._run_batch([pixels for pixels, _ in usable]) if usable else ())
+        return [
+            {"error": " ".join(filter(None, (item.message, item.hint)))}
+            if isinstance(item, UserFault)
+            else self._answer_of(next(found), item[1], top)
+            for item in inputs
+        ]
+
+    def _input_of(self, item: BatchItem) -> tuple[NDArray[Any], images.Geometry] | UserFault:
+        """The input for an item and its geometry, or the reason why it cannot be used."""
+        try:
+            if item.image is not None:
+                return image_input.read(base64.b64decode(item.image), self._manifest)
+            return self._pixels_of(item)
+        except UserFault as error:
+            return error
+        except ValueError as error:
+            return UserFault(f"The item cannot be read: {error}")
+
+    def _pixels_of(self, item: BatchItem) -> tuple[NDArray[Any], images.Geometry]:
+        height, width, _ = self._manifest.shape
+        pixels = np.frombuffer(base64.b64decode(item.pixels or ""), np.float32).reshape(item.shape)
+        if pixels.shape != self._manifest.shape:
+            raise UserFault(
+                f"The model expects images of shape {list(self._manifest.shape)}, not {list(pixels.shape)}."
+            )
+        if not np.isfinite(pixels).all():
+            raise UserFault("The image contains NaN or infinity.")
+        return pixels, images.Geometry((width, height), width, height, "squash")
+
+    def _run_batch(self, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """The predictions for images of any dtype; raises Refused."""
+        if self._repeats > 1:  # the network requires batches of another size
+            return [self._run_as_float(pixels[None])[0] for pixels in inputs]
+        return list(self._run_as_float(np.stack([pixels.astype(np.float32) for pixels in inputs])))
+
+    def _run_as_float(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        """The predictions for pixels of 0 to 255, which need not be whole numbers."""
+        if self._manifest.dtype == "uint8":
+            whole = np.rint(pixels)
+            if np.array_equal(whole, pixels) and pixels.min() >= 0 and pixels.max() <= 255:
+                return self._run(pixels.astype(np.uint8))
+        return self._run(pixels.astype(np.float32), self._float_function)
+
+    @functools.cached_property
+    def _float_function(self) -> Any:
+        return self._traced("float32")
+
+    def _answer_of(self, values: NDArray[Any], geometry: images.Geometry, top: int) -> dict[str, Any]:
+        return {
+            "values": values.tolist(),
+            "predictions": self._targets.describe(values, top, geometry),
+        }
+
     def generate(self, grid: Grid) -> dict[str, Any]:
         """Generate a ``grid`` of images; raises Refused."""
         if self._generator is None:
@@ -117,13 +189,13 @@ class Predictor:
         except Exception as error:
             raise Refused.because(error) from error
 
-    def _traced(self) -> Any:
+    def _traced(self, dtype: str = "") -> Any:
         """A function from images, uint8 or float32 [N, H, W, C], to predictions [N, …]."""
 
         def predict(pixels: tf.Tensor) -> tf.Tensor:
             return self._targets.predict(self._trained.outputs(pixels))
 
-        signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
+        signature = [tf.TensorSpec((None, *self._manifest.shape), dtype or self._manifest.dtype)]
         return tf.function(predict, autograph=False, input_signature=signature)
 
     def _warm_up(self) -> None:
@@ -157,10 +229,11 @@ class Predictor:
         except UnsuitableOutput as error:
             raise Refused(error.message, error.hint) from error
 
-    def _run(self, pixels: NDArray[Any]) -> NDArray[Any]:
+    def _run(self, pixels: NDArray[Any], function: Any = None) -> NDArray[Any]:
         if self._generator is not None:
             raise Refused("The network generates images from latent vectors, not from an image.")
-        values: NDArray[Any] = self._function(tf.constant(np.repeat(pixels, self._repeats, axis=0))).numpy()
+        run = function or self._function
+        values: NDArray[Any] = run(tf.constant(np.repeat(pixels, self._repeats, axis=0))).numpy()
         if not self._targets.accepts(values.shape[1:]):
             error = self._targets.refuse(values.shape[1:])
             raise Refused(error.message, error.hint) from error
@@ -170,7 +243,7 @@ class Predictor:
     def _read(self, image: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
         """Return the network's input, uint8 [H, W, C], and how the image was resized to it."""
         try:
-            return image_input.read(image, self._manifest)
+            return image_input.read(Path(image), self._manifest)
         except UserFault as error:
             raise Refused(error.message, error.hint) from error
 
@@ -210,8 +283,14 @@ class Service:
         return {"ok": True, **answer, "milliseconds": milliseconds}
 
     def _answer(self, request: Any) -> dict[str, Any]:
-        if not isinstance(request, dict) or request.get("call") not in ("predict", "generate"):
+        if not isinstance(request, dict) or request.get("call") not in ("predict", "generate", "batch"):
             raise Refused("The request is invalid.")
+        if request["call"] == "batch":
+            try:
+                items = msgspec.convert(request.get("items"), list[BatchItem])
+            except msgspec.ValidationError as error:
+                raise Refused(f"The request is invalid: {error}") from error
+            return {"answers": self._predictor(str(request.get("snapshot"))).predict_batch(items)}
         if request["call"] == "generate":
             try:
                 grid = msgspec.convert(request.get("grid"), Grid)

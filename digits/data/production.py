@@ -1,0 +1,71 @@
+"""Production models: names with a stable address, each served by a snapshot of a model.
+
+They are in one file in the jobs folder, written only by the server.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from digits.core.files import read_json, write_json
+from digits.core.job import ID
+from digits.core.recipe import FileName
+from digits.core.schema import UnixTime
+
+FILE_NAME = "production.json"
+MAX_NAMES = 1000
+NAME = re.compile(r"(?a:[\w][\w.-]{0,63})\Z")
+
+
+class Production(Struct, frozen=True):
+    """The ``snapshot`` of ``model``, a job id, that serves a name; ``epoch`` is its epoch, ``since`` the promotion."""
+
+    model: Annotated[str, Meta(pattern=rf"^(?a:{ID})\Z")]
+    snapshot: FileName
+    epoch: float
+    since: UnixTime
+
+
+class _File(Struct):
+    models: dict[str, Production] = field(default_factory=dict)
+
+
+def load(folder: Path) -> dict[str, Production]:
+    """Return the production models by name, alphabetically; raises UnreadableFile if the file is damaged."""
+    path = folder / FILE_NAME
+    if not path.exists():
+        return {}
+    return dict(sorted(read_json(path, _File).models.items()))
+
+
+def promote(folder: Path, name: str, model: Production) -> None:
+    """Serve ``name`` with ``model``, instead of the present one if there is one.
+
+    Raises ValueError for an invalid name or too many names, UnreadableFile for a damaged file, and OSError.
+    """
+    if not NAME.match(name):
+        raise ValueError(
+            "A name consists of at most 64 letters, digits, dots, hyphens and underscores, and starts with a "
+            "letter, a digit or an underscore."
+        )
+    models = load(folder)
+    if name not in models and len(models) >= MAX_NAMES:
+        raise ValueError(f"There are {MAX_NAMES:,} names already. Remove one first.")
+    _save(folder, {**models, name: model})
+
+
+def remove(folder: Path, name: str) -> bool:
+    """Stop serving ``name``; return False if there is no such name. Raises UnreadableFile and OSError."""
+    models = load(folder)
+    if name not in models:
+        return False
+    _save(folder, {other: model for other, model in models.items() if other != name})
+    return True
+
+
+def _save(folder: Path, models: dict[str, Production]) -> None:
+    write_json(folder / FILE_NAME, _File(models))

@@ -1,0 +1,100 @@
+"""Batches of requests: images that arrive while a model computes are predicted together afterward."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gevent
+from gevent.event import AsyncResult
+
+from digits.core.errors import TooBusy, TookTooLong
+
+MAX_BATCH = 64
+MAX_WAITING = 512
+WAIT_SECONDS = 30.0
+
+Item = dict[str, Any]
+# Sends a request to the inference server of the model in a folder, and returns its answer.
+Ask = Callable[[Path, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass
+class _Queue:
+    """The images waiting for one snapshot, each with the result that its request waits for."""
+
+    waiting: deque[tuple[Item, AsyncResult]] = field(default_factory=deque)
+    is_draining: bool = False
+
+
+class RequestBatches:
+    """Predicts images from concurrent requests in common batches, without waiting for a batch to fill up.
+
+    ``sizes`` is called with the size of each batch.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        *,
+        max_batch: int = MAX_BATCH,
+        max_waiting: int = MAX_WAITING,
+        wait_seconds: float = WAIT_SECONDS,
+        sizes: Callable[[int], object] = lambda size: None,
+    ) -> None:
+        self._ask, self._sizes = ask, sizes
+        self._max_batch, self._max_waiting, self._wait_seconds = max_batch, max_waiting, wait_seconds
+        self._queues: dict[tuple[Path, str], _Queue] = {}
+
+    def predict(self, model_folder: Path, snapshot: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+        """Return the answer for each of the ``items``, in order.
+
+        Raises TooBusy if too many are waiting already, TookTooLong if they are not predicted in time, and the errors
+        of the inference server.
+        """
+        queue = self._queues.setdefault((model_folder, snapshot), _Queue())
+        if queue.waiting and len(queue.waiting) + len(items) > self._max_waiting:
+            raise TooBusy(
+                f"{len(queue.waiting):,} images are waiting for this model already.", "Try again in a second."
+            )
+        results = [AsyncResult() for _ in items]
+        queue.waiting.extend(zip(items, results, strict=True))
+        if not queue.is_draining:
+            queue.is_draining = True
+            gevent.spawn(self._drain, model_folder, snapshot, queue)
+        try:
+            with gevent.Timeout(self._wait_seconds):
+                return [result.get() for result in results]
+        except gevent.Timeout as error:
+            unanswered = {id(result) for result in results if not result.ready()}
+            queue.waiting = deque(entry for entry in queue.waiting if id(entry[1]) not in unanswered)
+            raise TookTooLong(
+                f"The model did not answer within {self._wait_seconds:g} seconds.", "Try again later."
+            ) from error
+
+    def _drain(self, model_folder: Path, snapshot: str, queue: _Queue) -> None:
+        """Predict batches until no image is waiting."""
+        try:
+            while queue.waiting:
+                count = min(self._max_batch, len(queue.waiting))
+                self._predict(model_folder, snapshot, [queue.waiting.popleft() for _ in range(count)])
+        finally:
+            queue.is_draining = False
+            self._queues.pop((model_folder, snapshot), None)
+
+    def _predict(self, model_folder: Path, snapshot: str, batch: list[tuple[Item, AsyncResult]]) -> None:
+        self._sizes(len(batch))
+        request = {"call": "batch", "snapshot": snapshot, "items": [item for item, _ in batch]}
+        try:
+            answers = self._ask(model_folder, request)["answers"]
+            if len(answers) != len(batch):
+                raise ValueError("the inference server returned another number of answers")
+        except Exception as error:
+            for _, result in batch:
+                result.set_exception(error)
+            return
+        for (_, result), answer in zip(batch, answers, strict=True):
+            result.set(answer)

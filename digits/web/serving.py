@@ -1,0 +1,174 @@
+"""Predictions for client programs: bodies of TensorFlow Serving and KServe, and multipart images."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from flask import request
+from numpy.typing import NDArray
+
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob
+from digits.data.manifest import Manifest
+from digits.runtime.request_batches import Item
+from digits.web import serializers
+from digits.web.offload import in_thread
+from digits.web.services import services
+
+MAX_IMAGES = 512
+# Larger bodies are parsed in a thread.
+QUICK_BYTES = 64_000
+# Data types of KServe for the pixels of images.
+DATATYPES = {
+    "UINT8": np.uint8, "INT8": np.int8, "UINT16": np.uint16, "INT16": np.int16, "INT32": np.int32,
+    "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64,
+}  # fmt: skip
+
+
+class _Tensor(msgspec.Struct):
+    """An input of a KServe request."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: Any
+
+
+class InferRequest(msgspec.Struct):
+    """The body of a KServe request, version 2."""
+
+    inputs: list[_Tensor]
+    id: str = ""
+
+
+def manifest_of(job: ModelJob) -> Manifest:
+    """Return the description of the model's images; raises BadRequest if its dataset was deleted."""
+    data = serializers.data_of(job)
+    manifest = data.manifest() if data else None
+    if manifest is None:
+        raise BadRequest(
+            f"The dataset of “{job.name}” no longer exists.", "Import the model from its archive."
+        )
+    if manifest.channels not in (1, 3) and manifest.dtype == "uint8":
+        raise BadRequest(f"“{job.name}” does not predict from single images.")
+    return manifest
+
+
+def body_as(type_: Any) -> Any:
+    """Return the JSON body of this request as ``type_``; raises BadRequest."""
+    data = request.get_data()
+    decode = msgspec.json.Decoder(type_).decode
+    try:
+        return decode(data) if len(data) <= QUICK_BYTES else in_thread(decode, data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequest(
+            f"The body is not a valid request: {error}.", "See “Serving” in the documentation."
+        ) from error
+
+
+def instances_of(body: dict[str, Any], shape: Sequence[int]) -> list[Item]:
+    """Return the images of a request of TensorFlow Serving: ``instances``, or ``inputs``. Raises BadRequest.
+
+    An image is a nested list of numbers, or ``{"b64": …}`` with a file; both may be the only value of an object.
+    """
+    found = body.get("instances", body.get("inputs"))
+    if isinstance(found, dict) and len(found) == 1 and "b64" not in found:
+        found = next(iter(found.values()))
+    if isinstance(found, dict):
+        found = [found]
+    if not isinstance(found, list) or not found:
+        raise BadRequest(
+            "The body has neither “instances” nor “inputs”, a list of images.",
+            'Send {"instances": [{"b64": "…"}]} with files, or nested lists of pixels from 0 to 255.',
+        )
+    _check_count(len(found))
+    return [_instance(number, item, shape) for number, item in enumerate(found)]
+
+
+def tensors_of(body: InferRequest, shape: Sequence[int]) -> list[Item]:
+    """Return the images of a KServe request: one tensor of pixels, or of files as base64. Raises BadRequest."""
+    if len(body.inputs) != 1:
+        raise BadRequest(f"The request has {len(body.inputs)} inputs; the model has one, “images”.")
+    tensor = body.inputs[0]
+    if tensor.datatype == "BYTES":
+        files = tensor.data if isinstance(tensor.data, list) else []
+        if not files or not all(isinstance(file, str) for file in files):
+            raise BadRequest("The data of BYTES must be a list of files as base64.")
+        _check_count(len(files))
+        return [{"image": file} for file in files]
+    if tensor.datatype not in DATATYPES:
+        raise BadRequest(
+            f"The datatype {tensor.datatype[:20]} is not supported.", f"Use {', '.join(DATATYPES)} or BYTES."
+        )
+    if not tensor.shape or min(tensor.shape) < 1 or math.prod(tensor.shape) > 2**31:
+        raise BadRequest(f"The shape {tensor.shape[:8]} is not valid.")
+    _check_count(tensor.shape[0])
+    values = _array(tensor.data, "data").ravel()
+    if values.size != math.prod(tensor.shape):
+        raise BadRequest(
+            f"The data has {values.size:,} numbers, but the shape {tensor.shape} needs another number."
+        )
+    images = values.reshape(tensor.shape)
+    return [_pixels(number, image, shape) for number, image in enumerate(images)]
+
+
+def uploads() -> list[Item]:
+    """Return the uploaded images of this request; raises BadRequest."""
+    files = [file for field in request.files for file in request.files.getlist(field) if file.filename]
+    if not files:
+        raise BadRequest(
+            "There are no images.", "Send JSON with the Content-Type application/json, or upload files."
+        )
+    _check_count(len(files))
+    return [{"image": base64.b64encode(file.read()).decode()} for file in files]
+
+
+def predict(job: ModelJob, snapshot: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Return the answers of the model for the images; raises BadRequest with the number of an unusable one."""
+    answers = services().batches.predict(job.folder, snapshot, items)
+    for number, answer in enumerate(answers):
+        if "error" in answer:
+            raise BadRequest(f"Image {number}: {answer['error']}")
+    return answers
+
+
+def _instance(number: int, item: Any, shape: Sequence[int]) -> Item:
+    if isinstance(item, dict) and "b64" not in item and len(item) == 1:
+        item = next(iter(item.values()))
+    if isinstance(item, dict):
+        text = item.get("b64")
+        if not isinstance(text, str):
+            raise BadRequest(f"Image {number}: expected a list of pixels or an object with “b64”.")
+        return {"image": text}
+    return _pixels(number, _array(item, f"Image {number}"), shape)
+
+
+def _pixels(number: int, image: NDArray[Any], shape: Sequence[int]) -> Item:
+    if image.ndim == 2 and shape[-1] == 1:
+        image = image[..., None]
+    if list(image.shape) != list(shape):
+        raise BadRequest(
+            f"Image {number} has the shape {list(image.shape)}; the model expects pixels from 0 to 255 of the shape "
+            f"{list(shape)}.",
+            "Send a file instead, which is resized as in the training.",
+        )
+    values = np.ascontiguousarray(image, np.float32)
+    return {"pixels": base64.b64encode(values.tobytes()).decode(), "shape": list(shape)}
+
+
+def _array(value: Any, name: str) -> NDArray[np.float32]:
+    try:
+        found = np.asarray(value, np.float32)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRequest(f"{name}: expected nested lists of numbers of equal lengths.") from error
+    return found
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_IMAGES:
+        raise BadRequest(f"A request has at most {MAX_IMAGES} images, not {count:,}.")

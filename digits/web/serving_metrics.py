@@ -1,0 +1,73 @@
+"""Counters of predictions for client programs, in the format of Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from digits.core.errors import DigitsError
+
+# In seconds.
+LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class ServingMetrics:
+    """The metrics of one server. ``model`` is the name of a production model, or the id of a model."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "digits_serve_requests",
+            "Requests by model and HTTP status",
+            ["model", "status"],
+            registry=self._registry,
+        )
+        self._images = Counter(
+            "digits_serve_images", "Images predicted by model", ["model"], registry=self._registry
+        )
+        self._latency = Histogram(
+            "digits_serve_seconds",
+            "Time per request by model",
+            ["model"],
+            buckets=LATENCIES,
+            registry=self._registry,
+        )
+        self._batches = Histogram(
+            "digits_serve_batch_images",
+            "Images per batch, over all models",
+            buckets=BATCH_SIZES,
+            registry=self._registry,
+        )
+        self._active = Gauge("digits_serve_active_requests", "Requests in progress", registry=self._registry)
+
+    @contextmanager
+    def request(self, model: str) -> Iterator[None]:
+        """Count the request that the block answers, with its duration and status."""
+        began, status = time.perf_counter(), 500
+        self._active.inc()
+        try:
+            yield
+            status = 200
+        except DigitsError as error:
+            status = error.http_status
+            raise
+        finally:
+            self._active.dec()
+            self._requests.labels(model, status).inc()
+            self._latency.labels(model).observe(time.perf_counter() - began)
+
+    def predicted(self, model: str, images: int) -> None:
+        """Count predicted images."""
+        self._images.labels(model).inc(images)
+
+    def batch(self, size: int) -> None:
+        """Count a batch of ``size`` images."""
+        self._batches.observe(size)
+
+    def as_text(self) -> bytes:
+        """Return all metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)

@@ -1,0 +1,193 @@
+"""Models served to client programs: the bodies of TensorFlow Serving and KServe, uploads, and production names."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+from tests.web.test_evaluation_views import WHOLE_BATCHES, train
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+CLASSES = ("left", "middle", "right")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("serving")), executor)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    job_id = site.dataset(folder_pct_val=25, seed=1)
+    assert site.wait_for_end(job_id) == "Done"
+    return job_id
+
+
+@pytest.fixture(scope="module")
+def model(site: Site, dataset: str) -> str:
+    return train(site, dataset, train_epochs=4)
+
+
+@pytest.fixture(scope="module")
+def served(site: Site, model: str) -> str:
+    answer = site.post(f"/models/{model}/promote.json", name="bars")
+    assert answer.status_code == 200, answer.get_json()
+    return str(answer.get_json()["url"])
+
+
+def file_of(site: Site, name: str) -> bytes:
+    return (site.data / "bars" / name / "00.png").read_bytes()
+
+
+def pixels_of(site: Site, name: str) -> Any:
+    return np.asarray(Image.open(io.BytesIO(file_of(site, name))))
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def best(rows: Any) -> list[str]:
+    return [CLASSES[int(np.argmax(row))] for row in rows]
+
+
+def test_instances_of_tensorflow_serving(site: Site, model: str, served: str):
+    files = [{"b64": text(file_of(site, name))} for name in CLASSES]
+    pixels = [pixels_of(site, name).tolist() for name in CLASSES]
+    for address in (f"/models/{model}/predict", served, f"{served}/v1/models/bars:predict"):
+        answer = site.client.post(address, json={"instances": files})
+        assert answer.status_code == 200, answer.text
+        assert best(answer.get_json()["predictions"]) == list(CLASSES)
+    as_pixels = site.client.post(served, json={"instances": pixels}).get_json()["predictions"]
+    assert np.allclose(as_pixels, answer.get_json()["predictions"], atol=1e-6)
+    mixed = site.client.post(served, json={"inputs": {"images": [pixels[2], files[0]]}})
+    assert best(mixed.get_json()["outputs"]) == ["right", "left"]
+    half = (np.asarray(pixels) + 0.5).tolist()  # not uint8
+    assert best(site.client.post(served, json={"instances": half}).get_json()["predictions"]) == list(CLASSES)
+    assert site.json(f"{served}/v1/models/bars")["model_version_status"][0]["state"] == "AVAILABLE"
+
+
+def test_requests_of_kserve(site: Site, served: str):
+    images = np.stack([pixels_of(site, name) for name in CLASSES])
+    tensor = {
+        "name": "images",
+        "shape": list(images.shape),
+        "datatype": "UINT8",
+        "data": images.ravel().tolist(),
+    }
+    answer = site.client.post(f"{served}/v2/models/bars/infer", json={"id": "7", "inputs": [tensor]})
+    body = answer.get_json()
+    assert answer.status_code == 200, body
+    output = body["outputs"][0]
+    assert (body["id"], body["model_name"], output["shape"], output["datatype"]) == (
+        "7",
+        "bars",
+        [3, 3],
+        "FP32",
+    )
+    assert best(np.reshape(output["data"], output["shape"])) == list(CLASSES)
+    files = {"name": "images", "shape": [1], "datatype": "BYTES", "data": [text(file_of(site, "right"))]}
+    body = site.client.post(served, json={"inputs": [files]}).get_json()
+    assert best([body["outputs"][0]["data"]]) == ["right"]
+    about = site.json(f"{served}/v2/models/bars")
+    assert about["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 16, 16, 3]}]
+    assert about["labels"] == list(CLASSES)
+    assert site.get(f"{served}/v2/health/ready").status_code == 200
+    assert site.get(f"{served}/v2/models/bars/ready").status_code == 200
+
+
+def test_uploaded_files(site: Site, served: str):
+    files = [(io.BytesIO(file_of(site, name)), f"{name}.png") for name in CLASSES]
+    answer = site.post(served, image=files)
+    assert answer.status_code == 200, answer.get_json()
+    assert [found[0][0] for found in answer.get_json()["predictions"]] == list(CLASSES)
+
+
+def test_concurrent_requests_get_their_own_answers(site: Site, served: str):
+    def ask(number: int) -> str:
+        client = site.app.test_client()
+        name = CLASSES[number % 3]
+        answer = client.post(served, json={"instances": [{"b64": text(file_of(site, name))}]})
+        return name if best(answer.get_json()["predictions"]) == [name] else f"not {name}"
+
+    asked = [gevent.spawn(ask, number) for number in range(24)]
+    gevent.joinall(asked)
+    assert [greenlet.value for greenlet in asked] == [CLASSES[number % 3] for number in range(24)]
+    metrics = site.get("/serve/metrics").text
+    assert 'digits_serve_requests_total{model="bars",status="200"}' in metrics
+    sizes = [
+        float(line.split()[-1])
+        for line in metrics.splitlines()
+        if line.startswith("digits_serve_batch_images_")
+    ]
+    assert max(sizes) > 24
+
+
+def test_a_network_for_whole_batches_is_served(site: Site, dataset: str):
+    model = train(site, dataset, WHOLE_BATCHES, train_epochs=4)
+    files = [{"b64": text(file_of(site, name))} for name in CLASSES]
+    answer = site.client.post(f"/models/{model}/predict", json={"instances": files})
+    assert best(answer.get_json()["predictions"]) == list(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("[1", "not a valid request"),
+        ("[]", "not a valid request"),
+        ("{}", "neither “instances” nor “inputs”"),
+        ('{"instances": []}', "neither “instances” nor “inputs”"),
+        ('{"instances": [[1, 2], [3]]}', "the model expects pixels from 0 to 255 of the shape [16, 16, 3]"),
+        ('{"instances": [[[1], [1, 2]]]}', "equal lengths"),
+        ('{"instances": [{"b64": "bm8gaW1hZ2U="}]}', "Image 0: The image cannot be read"),
+        ('{"instances": [{"b64": "?"}]}', "Image 0:"),
+        ('{"instances": [{"file": 1, "b": 2}]}', "expected a list of pixels"),
+        (
+            '{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "UINT8", "data": [1]}]}',
+            "needs another number",
+        ),
+        ('{"inputs": [{"name": "x", "shape": [-1], "datatype": "UINT8", "data": [1]}]}', "is not valid"),
+        ('{"inputs": [{"name": "x", "shape": [1], "datatype": "BOOL", "data": [1]}]}', "not supported"),
+    ],
+)
+def test_invalid_bodies_are_explained(site: Site, served: str, body: str, message: str):
+    answer = site.client.post(
+        served, data=body, content_type="application/json", headers={"Accept": "application/json"}
+    )
+    assert answer.status_code == 400
+    error = answer.get_json()["error"]
+    assert message in error["message"] + error.get("hint", "")
+
+
+def test_names_move_to_other_models_and_end(site: Site, model: str, dataset: str):
+    for name in ("", "../x", "a b", "metrics"):
+        assert site.post(f"/models/{model}/promote.json", name=name).status_code == 400
+    assert site.post(f"/models/{model}/promote", name="moving").status_code == 302
+    other = train(site, dataset, model_name="the other", train_epochs=1)
+    assert site.post(f"/models/{other}/promote.json", name="moving").status_code == 200
+    assert site.json("/serve/moving")["model"] == other
+    page = site.get("/serve").text
+    assert "the other" in page and "/serve/moving" in page
+    assert site.client.delete(f"/jobs/{other}").status_code == 200
+    answer = site.client.post(
+        "/serve/moving", json={"instances": [1]}, headers={"Accept": "application/json"}
+    )
+    assert answer.status_code == 404
+    assert "was deleted" in answer.get_json()["error"]["message"]
+    assert "model deleted" in site.get("/serve").text
+    assert site.client.delete("/serve/moving").status_code == 200
+    assert site.get("/serve/moving").status_code == 404
+    assert "moving" not in json.dumps(site.json("/serve.json"))
