@@ -35,6 +35,9 @@ TITLES = {
     "accuracy": "Accuracy",
     "best_accuracy": "Best accuracy",
     "pixel_accuracy": "Pixel accuracy",
+    "map": "mAP",
+    "map50": "mAP@50",
+    "miou": "mIoU",
 }
 IN_PERCENT = {*TITLES} - {"log_loss"}
 

@@ -68,13 +68,17 @@ Pairs = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its ``header``. ``shares`` are the shades, from 0 to 1, of the cells after the first of each row."""
+    """A table with its ``header``. The first ``text_columns`` contain words, and the others numbers.
+
+    ``shares`` are the shades, from 0 to 1, of the cells after the first of each row.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
     shares: Sequence[Sequence[float]] = ()
+    text_columns: int = 1
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ def build(job: ModelJob, name: str = "") -> Report:
         problem=job.failure.message if job.failure else "",
         notes=job.notes or "",
         settings=_settings(model),
-        snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots)
+        snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
         if snapshots
         else None,
         curves=in_thread(curves, state.metrics, views.charts),
@@ -242,7 +246,7 @@ def _environment(job: ModelJob, state: TaskState, devices: list[str]) -> Pairs:
     seed = result.get("seed", None if job.is_imported else job.recipe.seed)
     names = ["CPU" if device == "cpu" else f"GPU {device}" for device in devices]
     found = {
-        **{key[:1].upper() + key[1:]: str(value) for key, value in known.items()},
+        **{key: str(value) for key, value in known.items()},
         "Device": ", ".join(names),
         "Seed": "" if seed is None else str(seed),
         "Report": f"DIGITS {__version__}",
@@ -262,7 +266,7 @@ def _layers(layers: list[Any]) -> Table | None:
         )
         for layer in layers
     ]
-    return Table("Layers", ("Layer", "Type", "Output shape", "Parameters"), rows)
+    return Table("Layers", ("Layer", "Type", "Output shape", "Parameters"), rows, text_columns=3)
 
 
 def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluated:
@@ -285,7 +289,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         records = worst_records(job, result, dataset, manifest)
         indexes = services().record_indexes
         worst = in_thread(_worst, result, dataset, manifest, records, indexes, views.shows_images)
-        found_tables, points = in_thread(_numbers, job, result, manifest, views)
+        found_tables, points = in_thread(_numbers, job, result, manifest)
         tables += found_tables
         if points:
             plots = [*evaluation_charts.scatters(points, names), *plots]
@@ -304,7 +308,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
 
 
 def _numbers(
-    job: ModelJob, result: Evaluation, manifest: Manifest, views: Views[Any]
+    job: ModelJob, result: Evaluation, manifest: Manifest
 ) -> tuple[list[Table], list[list[tuple[float, float]]]]:
     """Return the tables of an evaluation, and the points of its scatter plots; reads files."""
     names = manifest.target.names
@@ -327,9 +331,11 @@ def _numbers(
         )
         if shown["confused"]:
             pairs = [(pair["true"], pair["predicted"], f"{pair['count']:,}") for pair in shown["confused"]]
-            tables.append(Table("Most frequent errors", ("True class", "Predicted", "Count"), pairs))
+            tables.append(
+                Table("Most frequent errors", ("True class", "Predicted", "Count"), pairs, text_columns=2)
+            )
     if result.details.get("classes"):
-        tables.append(_classes(result.details["classes"], names, views.group))
+        tables.append(_classes(result.details["classes"], names))
     if result.details.get("numbers"):
         rows = [
             (
@@ -345,7 +351,7 @@ def _numbers(
     return tables, load_points(job, result, manifest)
 
 
-def _classes(classes: list[dict[str, Any]], names: list[str], group: str) -> Table:
+def _classes(classes: list[dict[str, Any]], names: list[str]) -> Table:
     keys = [key for key in _CLASS_COLUMNS if key in classes[0]]
     rows = [
         (
@@ -356,10 +362,8 @@ def _classes(classes: list[dict[str, Any]], names: list[str], group: str) -> Tab
         for name, item in list(zip(names, classes, strict=False))[:MAX_CLASSES]
     ]
     hidden = len(classes) - len(rows)
-    header = (group.capitalize(), *(_CLASS_COLUMNS[key] for key in keys), "Support")
-    return Table(
-        "Classes", header, rows, f"{hidden:,} more {group} rows are not shown." if hidden > 0 else ""
-    )
+    header = ("Class", *(_CLASS_COLUMNS[key] for key in keys), "Support")
+    return Table("Classes", header, rows, f"{hidden:,} more classes are not shown." if hidden > 0 else "")
 
 
 def _worst(

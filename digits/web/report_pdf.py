@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 import reportlab
 from reportlab.graphics.shapes import Circle, Drawing, Line, PolyLine, Rect, String
 from reportlab.lib import colors
-from reportlab.lib.enums import TA_RIGHT
+from reportlab.lib.enums import TA_LEFT, TA_RIGHT
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.styles import ParagraphStyle
 from reportlab.lib.units import mm
@@ -40,7 +40,7 @@ MARGIN = 16 * mm
 WIDTH = A4[0] - 2 * MARGIN
 # With more, only the beginning of the source code is in the file.
 MAX_SOURCE_LINES = 1500
-SOURCE_COLUMNS = 104
+SOURCE_COLUMNS = 118
 _WORST_COLUMNS = 3
 _ROW_HEIGHT = 34 * mm
 _GRAY, _RULE, _SHADE = colors.HexColor("#5b6470"), colors.HexColor("#d5d9e0"), (31, 95, 191)
@@ -98,6 +98,8 @@ def _story(report: Report) -> Iterator[Any]:
         yield from _table(report.layers)
     if report.network_problem:
         yield _paragraph(report.network_problem, "text")
+    if report.network:
+        yield _paragraph("Source code", "subheading")
     yield from _source(report.network)
 
 
@@ -140,7 +142,7 @@ def _table(table: Table) -> Iterator[Any]:
     first = WIDTH * (0.4 if columns <= 4 else 0.22 if columns <= 12 else 0.14)
     others = (WIDTH - first) / max(1, columns - 1)
     rows = [
-        [_cell(text, size, is_first=place == 0) for place, text in enumerate(row)]
+        [_cell(text, size, is_text=place < table.text_columns) for place, text in enumerate(row)]
         for row in (table.header, *table.rows)
     ]
     style: list[Any] = [
@@ -172,7 +174,9 @@ def _plots(plots: Sequence[Plot]) -> list[Any]:
     drawings = [_drawing(plot, width) for plot in plots]
     rows = [drawings[place : place + 2] for place in range(0, len(drawings), 2)]
     style = TableStyle([("VALIGN", (0, 0), (-1, -1), "TOP"), *_padding(1.5)])
-    return [LongTable([[*row, ""][:2]], colWidths=[WIDTH / 2] * 2, style=style) for row in rows]
+    return [
+        LongTable([[*row, ""][:2]], colWidths=[WIDTH / 2] * 2, style=style, hAlign="LEFT") for row in rows
+    ]
 
 
 def _drawing(plot: Plot, width: float) -> Any:
@@ -308,13 +312,13 @@ def _shade(share: float) -> Any:
     return colors.Color(*(1 - 0.55 * share * (1 - channel / 255) for channel in _SHADE))
 
 
-def _cell(text: str, size: float, *, is_first: bool) -> Any:
+def _cell(text: str, size: float, *, is_text: bool) -> Any:
     style = ParagraphStyle(
         "cell",
         fontName=_fonts()[0],
         fontSize=size,
         leading=size * 1.25,
-        alignment=0 if is_first else TA_RIGHT,
+        alignment=TA_LEFT if is_text else TA_RIGHT,
     )
     return Paragraph(escape(_plain(text)), style)
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import digits
 
-_PACKAGES = ("tensorflow", "keras", "numpy")
+_PACKAGES = ("TensorFlow", "Keras", "NumPy")
 
 
 def describe() -> dict[str, str]:
@@ -23,9 +23,9 @@ def describe() -> dict[str, str]:
     return {
         "DIGITS": digits.__version__,
         "Python": platform.python_version(),
-        **{name: version(name) for name in _PACKAGES},
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": machine(),
+        **{name: version(name.lower()) for name in _PACKAGES},
+        "System": f"{platform.system()} {platform.machine()}",
+        "Processor": machine(),
         **({"GPUs": ", ".join(gpus)} if gpus else {}),
     }
 

@@ -94,9 +94,10 @@ def test_the_report_shows_settings_curves_evaluation_and_environment(
     assert report["name"] == NAME and report["facts"]["Content hash"] == manifest.content_hash
     assert report["settings"]["Batch size"] == "6" and report["settings"]["Augmentation"] == "horizontal flip"
     assert report["environment"]["Seed"] == "7" and report["environment"]["Device"] == "CPU"
-    assert report["environment"]["Tensorflow"].startswith("2.")
+    assert report["environment"]["TensorFlow"].startswith("2.")
     (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
     assert report["evaluation"]["metrics"] == found["metrics"]
+    site.report(model)
     assert len(report["worst"]) == page.count("data:image/jpeg;base64,") == found["records"]
     for words in (
         "Bars &amp; &lt;b&gt;stripes",
