@@ -5,6 +5,7 @@ They are in one file in the jobs folder, written only by the server.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated
@@ -34,38 +35,47 @@ class _File(Struct):
     models: dict[str, Production] = field(default_factory=dict)
 
 
-def load(folder: Path) -> dict[str, Production]:
-    """Return the production models by name, alphabetically; raises UnreadableFile if the file is damaged."""
-    path = folder / FILE_NAME
-    if not path.exists():
-        return {}
-    return dict(sorted(read_json(path, _File).models.items()))
+class ProductionModels:
+    """The production models in the file in ``folder``. They are read again only when the file changes."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._path = folder, folder / FILE_NAME
+        self._read: tuple[tuple[int, int], dict[str, Production]] | None = None
 
-def promote(folder: Path, name: str, model: Production) -> None:
-    """Serve ``name`` with ``model``, instead of the present one if there is one.
+    def all(self) -> dict[str, Production]:
+        """Return the production models by name, alphabetically; raises UnreadableFile if the file is damaged."""
+        try:
+            found = os.stat(self._path, follow_symlinks=False)
+        except FileNotFoundError:
+            return {}
+        version = found.st_mtime_ns, found.st_size
+        if self._read is None or self._read[0] != version:
+            self._read = version, dict(sorted(read_json(self._path, _File).models.items()))
+        return self._read[1]
 
-    Raises ValueError for an invalid name or too many names, UnreadableFile for a damaged file, and OSError.
-    """
-    if not NAME.match(name):
-        raise ValueError(
-            "A name consists of at most 64 letters, digits, dots, hyphens and underscores, and starts with a "
-            "letter, a digit or an underscore."
-        )
-    models = load(folder)
-    if name not in models and len(models) >= MAX_NAMES:
-        raise ValueError(f"There are {MAX_NAMES:,} names already. Remove one first.")
-    _save(folder, {**models, name: model})
+    def promote(self, name: str, model: Production) -> None:
+        """Serve ``name`` with ``model``, instead of the present one if there is one.
 
+        Raises ValueError for an invalid name or too many names, UnreadableFile for a damaged file, and OSError.
+        """
+        if not NAME.match(name):
+            raise ValueError(
+                "A name consists of at most 64 letters, digits, dots, hyphens and underscores, and starts with a "
+                "letter, a digit or an underscore."
+            )
+        models = self.all()
+        if name not in models and len(models) >= MAX_NAMES:
+            raise ValueError(f"There are {MAX_NAMES:,} names already. Remove one first.")
+        self._save({**models, name: model})
 
-def remove(folder: Path, name: str) -> bool:
-    """Stop serving ``name``; return False if there is no such name. Raises UnreadableFile and OSError."""
-    models = load(folder)
-    if name not in models:
-        return False
-    _save(folder, {other: model for other, model in models.items() if other != name})
-    return True
+    def remove(self, name: str) -> bool:
+        """Stop serving ``name``; return False if there is no such name. Raises UnreadableFile and OSError."""
+        models = self.all()
+        if name not in models:
+            return False
+        self._save({other: model for other, model in models.items() if other != name})
+        return True
 
-
-def _save(folder: Path, models: dict[str, Production]) -> None:
-    write_json(folder / FILE_NAME, _File(models))
+    def _save(self, models: dict[str, Production]) -> None:
+        write_json(self._path, _File(models))
+        self._read = None

@@ -54,7 +54,8 @@ def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
 def predict(job_id: str) -> Response:
     """Predict from the images in the body with a snapshot of a model, by default the best one."""
     job = services().store.get(job_id, ModelJob)
-    return _answer(job.id, job, snapshot_of(job, request.args.get("snapshot_epoch")).name)
+    epoch = request.args.get("snapshot_epoch")
+    return _answer(job.id, job, snapshot_of(job, epoch).name if epoch else services().default_snapshot(job))
 
 
 @blueprint.post("/serve/<name>")
@@ -195,7 +196,7 @@ def promote(job_id: str) -> AnyResponse:
         raise BadRequest("The name “metrics” is reserved.", "Choose another name.")
     model = Production(model=job.id, snapshot=snapshot.name, epoch=snapshot.epoch, since=time.time())
     try:
-        in_thread(production.promote, services().store.folder, name, model)
+        in_thread(services().production.promote, name, model)
     except ValueError as error:
         raise BadRequest(str(error)) from error
     except UnreadableFile as error:
@@ -212,7 +213,7 @@ def remove(name: str) -> Response:
     job, _ = _production(name, is_needed=False)
     if job is not None:
         check_owner(job)
-    in_thread(production.remove, services().store.folder, name)
+    in_thread(services().production.remove, name)
     return jsonify(removed=name)
 
 
@@ -238,7 +239,7 @@ def _rows() -> list[dict[str, Any]]:
 
 def _all() -> dict[str, Production]:
     try:
-        return in_thread(production.load, services().store.folder)
+        return services().production.all()
     except UnreadableFile as error:
         raise _damaged(error) from error
 
