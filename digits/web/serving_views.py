@@ -30,6 +30,8 @@ from digits.web.serving import InferRequest
 blueprint = Blueprint("serving", __name__)
 
 OUTPUT, INPUT = "output", "images"
+# The endpoints that predict.
+PREDICTING = ("predict", "predict_json", "serve", "tensorflow", "infer")
 
 
 def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
