@@ -58,6 +58,8 @@ from digits.web.services import Services
 log = logging.getLogger(__name__)
 
 A_YEAR_SECONDS = 365 * 24 * 3600
+# These endpoints compute little themselves. Monitors watch the first one; the others wait for a model.
+WITHOUT_TURN = frozenset({"home.health", *(f"serving.{name}" for name in serving_views.PREDICTING)})
 
 
 class _Answer(Response):
@@ -171,7 +173,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 
     @app.before_request
     def wait_for_turn() -> None:
-        if request.endpoint != "home.health":  # short, and watched by monitors
+        if request.endpoint not in WITHOUT_TURN:
             next_turn()
 
     @app.after_request

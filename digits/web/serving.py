@@ -125,7 +125,7 @@ def uploads() -> list[Item]:
             "There are no images.", "Send JSON with the Content-Type application/json, or upload files."
         )
     _check_count(len(files))
-    return [{"image": base64.b64encode(file.read()).decode()} for file in files]
+    return [{"image": base64.b64encode(file.read()).decode(), "is_described": True} for file in files]
 
 
 def predict(job: ModelJob, snapshot: str, items: Sequence[Item]) -> list[dict[str, Any]]:
