@@ -89,7 +89,9 @@ def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
             given = serving.body_as(dict[str, Any])
             if _is_kserve(given):
                 return _infer(name, job, snapshot, manifest, msgspec.convert(given, InferRequest))
-            answers = serving.predict(job, snapshot, serving.instances_of(given, manifest.shape))
+            answers = serving.predict(
+                job, snapshot, serving.in_turn(serving.instances_of, given, manifest.shape)
+            )
             key = "predictions" if "instances" in given else "outputs"
             body = {key: [answer["values"] for answer in answers]}
         metrics.predicted(name, len(answers))
@@ -116,7 +118,7 @@ def infer(name: str, model: str) -> Response:
 
 
 def _infer(name: str, job: ModelJob, snapshot: str, manifest: Manifest, body: InferRequest) -> Response:
-    answers = serving.predict(job, snapshot, serving.tensors_of(body, manifest.shape))
+    answers = serving.predict(job, snapshot, serving.in_turn(serving.tensors_of, body, manifest.shape))
     services().serving_metrics.predicted(name, len(answers))
     values = [answer["values"] for answer in answers]
     shape, flat = _flattened(values)
