@@ -32,6 +32,7 @@ PACKAGES = {
     "h5py": "tensorflow",
     "markupsafe": "jinja2",
     "pynvml": "nvidia-ml-py",
+    "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
     "socketio": "python-socketio",
     "tf_slim": "tf-slim",

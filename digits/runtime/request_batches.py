@@ -16,6 +16,8 @@ from digits.core.errors import TooBusy, TookTooLong
 MAX_BATCH = 64
 MAX_WAITING = 512
 WAIT_SECONDS = 30.0
+# With several clients, the next batch waits this long for the answers of the previous one to be followed by requests.
+GATHER_SECONDS = 0.005
 
 Item = dict[str, Any]
 # Sends a request to the inference server of the model in a folder, and returns its answer.
@@ -78,7 +80,10 @@ class RequestBatches:
     def _drain(self, model_folder: Path, snapshot: str, queue: _Queue) -> None:
         """Predict batches until no image is waiting."""
         try:
+            count = 1
             while queue.waiting:
+                if 1 < count > len(queue.waiting):
+                    gevent.sleep(GATHER_SECONDS)
                 count = min(self._max_batch, len(queue.waiting))
                 self._predict(model_folder, snapshot, [queue.waiting.popleft() for _ in range(count)])
         finally:

@@ -13,14 +13,12 @@ from digits.core.files import files_below
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Export, ExportFormat
 from digits.core.snapshot_list import Snapshot
-from digits.core.status import Status
 from digits.data import model_export as exports
 from digits.data.archive import MEDIA_TYPES, Entry, stream
 from digits.data.model_export import FORMATS, ModelExport
-from digits.kinds.jobs import DatasetJob
 from digits.web.job_views import check_owner
 from digits.web.model_export_panel import finished, state_of, url_of
-from digits.web.model_views import check_ending, snapshot_of
+from digits.web.model_views import check_ending, check_has_dataset, snapshot_of
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import require_tensorflow, services
 
@@ -40,13 +38,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     format_ = _format(request.form.get("format", ""))
-    dataset = services().store.find(job.dataset_id)
-    if not job.is_imported and (not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE):
-        reason = "was deleted" if dataset is None else f"is {dataset.status.title.lower()}"
-        raise BadRequest(
-            f"“{job.name}” cannot be exported: its dataset {reason}.",
-            "The dataset contains the mean image and the images for the verification.",
-        )
+    check_has_dataset(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch") or request.form.get("epoch"))
     is_made = in_thread(exports.find, job.folder, snapshot.name, format_) is not None
     if not is_made:

@@ -180,6 +180,7 @@ def show(job_id: str) -> str:
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
         batches=prediction_runs.recent(job),
+        production_names=services().production.names_of(job.id),
         export=model_export_panel.panel(job),
     )
 
@@ -286,9 +287,10 @@ def saved_model(job_id: str, ending: str) -> Response:
     require_tensorflow()
     check_ending(ending)
     job = _model(job_id)
-    dataset = services().store.get(job.dataset_id, DatasetJob)
+    check_has_dataset(job)
     snapshot = snapshot_of(job, request.values.get("epoch"))
-    made = services().short_tasks.export(job.folder, snapshot.name, dataset.folder)
+    dataset_folder = job.folder.with_name(job.dataset_id)
+    made = services().short_tasks.export(job.folder, snapshot.name, dataset_folder)
     if made.state.failure:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
@@ -301,6 +303,17 @@ def saved_model(job_id: str, ending: str) -> Response:
     )
     response.call_on_close(partial(services().short_tasks.forget, made))
     return response
+
+
+def check_has_dataset(job: ModelJob) -> None:
+    """Raise BadRequest if the dataset that the export of ``job`` reads is missing or not done."""
+    dataset = services().store.find(job.dataset_id)
+    if not job.is_imported and (not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE):
+        reason = "was deleted" if dataset is None else f"is {dataset.status.title.lower()}"
+        raise BadRequest(
+            f"“{job.name}” cannot be exported: its dataset {reason}.",
+            "The dataset contains the mean image and the images for the verification.",
+        )
 
 
 def check_ending(ending: str) -> None:

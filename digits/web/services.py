@@ -9,13 +9,15 @@ from typing import cast
 import msgspec
 from flask import current_app, request
 
-from digits.core.errors import OtherSite, Unavailable
+from digits.core import snapshot_list
+from digits.core.errors import BadRequest, OtherSite, Unavailable
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data.data_roots import Roots
+from digits.data.production import ProductionModels
 from digits.data.record_index import IndexCache
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime import inference_servers, short_tasks
@@ -82,6 +84,8 @@ class Services:
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
         self.serving_metrics = ServingMetrics()
+        self.production = ProductionModels(settings.jobs_dir)
+        self._default_snapshots: dict[str, tuple[tuple[int, ...], str]] = {}
         self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
@@ -132,6 +136,24 @@ class Services:
 
         if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
             self._evaluate(change.job)
+
+    def default_snapshot(self, job: ModelJob) -> str:
+        """Return the name of the snapshot that `digits.web.model_views.snapshot_of` selects by default.
+
+        It is looked up again when a snapshot was added, validated or removed. Raises BadRequest without one.
+        """
+        changed = tuple(
+            os.stat(path).st_mtime_ns
+            for path in (job.folder, job.folder / snapshot_list.FILE_NAME)
+            if path.exists()
+        )
+        found = self._default_snapshots.get(job.id)
+        if found is None or found[0] != changed:
+            snapshot = job.snapshots().default
+            if snapshot is None:
+                raise BadRequest(f"“{job.name}” has no snapshot yet.")
+            found = self._default_snapshots[job.id] = changed, snapshot.name
+        return found[1]
 
     def _evaluate(self, job: ModelJob) -> None:
         """Evaluate the best snapshot of a finished training on the validation split, if it has one."""

@@ -158,8 +158,56 @@ def test_an_export_of_replaced_weights_is_not_offered(site: Site, model: str) ->
 
 def test_a_model_of_a_deleted_dataset_is_not_exported(site: Site) -> None:
     orphan = site.finished_model("20200101-000000-abcdef")
-    answer = site.post(f"/models/{orphan}/export.json", format="onnx")
-    assert answer.status_code == 400 and "its dataset was deleted" in answer.get_json()["error"]["message"]
+    as_json = {"Accept": "application/json"}
+    for answer in (
+        site.post(f"/models/{orphan}/export.json", format="onnx"),
+        site.get(f"/models/{orphan}/savedmodel.zip", headers=as_json),
+    ):
+        assert answer.status_code == 400
+        assert "its dataset was deleted" in answer.get_json()["error"]["message"]
+    page = site.post(f"/models/{orphan}/export", format="onnx")
+    assert page.status_code == 400 and "its dataset was deleted" in page.text
+    assert site.get(f"/models/{orphan}").status_code == 200
+    assert site.get(f"/models/{orphan}/download.zip").status_code == 200, "the snapshot remains available"
+
+
+def test_a_deleted_snapshot_is_neither_exported_nor_downloaded(site: Site, dataset: str) -> None:
+    model = site.finished_model(dataset)
+    for path in folder_of(site, model).glob("snapshot_*"):
+        path.unlink()
+    as_json = {"Accept": "application/json"}
+    for name in ("download.zip", "savedmodel.zip", "export/onnx.zip"):
+        answer = site.get(f"/models/{model}/{name}", headers=as_json)
+        assert answer.status_code == 400 and "no snapshot" in answer.get_json()["error"]["message"]
+    page = site.post(f"/models/{model}/export", format="onnx")
+    assert page.status_code == 400 and "no snapshot" in page.text
+
+
+@pytest.mark.parametrize(
+    ("ending", "mode"),
+    [
+        ("", "r:gz"),
+        (".tar", "r:"),
+        (".tar.gz", "r:gz"),
+        (".tgz", "r:gz"),
+        (".tar.bz2", "r:bz2"),
+        (".zip", ""),
+    ],
+)
+def test_the_archive_of_digits_6_has_all_endings(site: Site, model: str, ending: str, mode: Any) -> None:
+    answer = site.get(f"/models/{model}/download{ending}?epoch=1")
+    assert answer.status_code == 200
+    name = f"{model}_epoch_1{ending or '.tar.gz'}"
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{name}"'
+    content = io.BytesIO(answer.data)
+    if mode:
+        with tarfile.open(fileobj=content, mode=mode) as archive:
+            names = archive.getnames()
+    else:
+        names = zipfile.ZipFile(content).namelist()
+    assert {"info.json", "network.py", "snapshot_1.ckpt.index", "snapshot_1.ckpt.data-00000-of-00001"} <= set(
+        names
+    )
 
 
 def test_the_archive_of_digits_6_is_downloaded(site: Site, model: str) -> None:

@@ -144,6 +144,8 @@ def test_an_imported_model_is_exported(site: Site, archive: bytes):
     assert body["error"] is None
     assert body["exports"][0]["format"] == "onnx"
     assert "no training images" in exported("litert-int8")["error"]["message"]
+    saved = zipfile.ZipFile(io.BytesIO(site.get(f"/models/{job_id}/savedmodel.zip").data))
+    assert "saved_model.pb" in saved.namelist()
 
 
 def test_a_kept_snapshot_outlives_its_training(site: Site, model: str):

@@ -63,7 +63,7 @@ def example(found: Trained, format_: ExportFormat, batch: int, has_labels: bool)
     imports = ["import numpy as np", statement]
     lines = []
     if has_labels:
-        lines.append('labels = Path(__file__).with_name("labels.txt").read_text().splitlines()')
+        lines.append('labels = Path(__file__).with_name("labels.txt").read_text("utf-8").splitlines()')
     shape = (1, *found.input_shape)
     if _takes_image(found):
         imports.append("from PIL import Image, ImageOps")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import shutil
 import time
@@ -135,11 +136,17 @@ class _Export:
             self._events.append(
                 Warned("The network draws random numbers, so the exported model could not be verified.")
             )
+        elif not math.isfinite(verified.difference):
+            raise UserFault(
+                f"The exported model does not work in {verified.runtime}: its output “{verified.worst_output}” "
+                "has another shape, or contains NaN or infinity where the network's has numbers.",
+                "Choose another format, such as one in float32.",
+            )
         elif self._recipe.format in EXACT and verified.difference > TOLERANCE:
             layer = self._differing_layer(found, used[2])
             where = f" The first layer that differs is “{layer}”." if layer else ""
             raise UserFault(
-                f"The exported model returns other values in {verified.runtime}: its output "
+                f"The exported model returns different values in {verified.runtime}: its output "
                 f"“{verified.worst_output}” differs by {verified.difference:.2g} of the largest value.{where}",
                 f"The network contains a computation that {self._format.title} cannot represent. "
                 "Choose another format.",
@@ -150,7 +157,7 @@ class _Export:
         runtime = example.runtime_of(self._recipe.format)
         if runtime not in ("litert", "onnx") or found.traced.latent:
             return ""
-        self._events.append(Progressed(0.8, doing="Searching the layer that differs"))
+        self._events.append(Progressed(0.8, doing="Searching for the layer that differs"))
         inputs, _ = images.verification_images(found, self._dataset, batch, batch)
         with contextlib.suppress(UserFault):  # such as an output of a layer that cannot be converted
             layers = LayerOutputs(found, batch if batch > 1 else None)

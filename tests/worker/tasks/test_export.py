@@ -34,10 +34,10 @@ def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome
         task.mkdir(parents=True)
         (snapshot,) = training.job_folder.glob("snapshot_1.ckpt.index")
         target = tmp_path / "exported"
+        settings = {"dataset": str(gradients), **settings}
         recipe.Export(
             model=str(training.job_folder),
             snapshot=snapshot.with_suffix("").name,
-            dataset=str(gradients),
             target=str(target),
             format=format,  # type: ignore[arg-type]
             **settings,
@@ -416,3 +416,27 @@ def test_a_damaged_snapshot_is_refused(trained: Any, export: Any) -> None:
     data.write_bytes(content)
     outcome = export(training, "onnx")
     assert outcome.code == 1 and "snapshot_1.ckpt" in outcome.failure.message + outcome.failure.hint
+
+
+def test_a_dataset_deleted_meanwhile_is_reported(trained: Any, export: Any, tmp_path: Path) -> None:
+    outcome = export(trained(KERAS_ONLY, epochs=1), "onnx", dataset=str(tmp_path / "deleted"))
+    assert outcome.code == 1 and outcome.failure.message, outcome.output
+    assert "dataset" in outcome.failure.message and "Traceback" not in outcome.failure.message
+
+
+# In int8, the smallest of these divisors are rounded to zero, which LiteRT refuses.
+RECIPROCAL = networks.classifier(
+    """
+wide = tf.square(tf.square(self.x + 1.0))
+return keras.layers.Dense(self.nclasses, name="dense")(keras.layers.Flatten()(1.0 / wide))
+""",
+    "import keras",
+)
+
+
+def test_a_file_that_fails_in_its_runtime_is_refused(trained: Any, export: Any, tmp_path: Path) -> None:
+    outcome = export(trained(RECIPROCAL, epochs=1), "litert-int8")
+    assert outcome.code == 1
+    assert "does not run in its runtime" in outcome.failure.message and "DIV" in outcome.failure.message
+    assert "SavedModel" in outcome.failure.hint
+    assert not (tmp_path / "exported").exists()
