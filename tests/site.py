@@ -143,6 +143,13 @@ class Site:
         result: dict[str, Any] = body["evaluations"][0]
         return result, self.get(f"/models/{model}/evaluation").text
 
+    def report(self, model: str) -> str:
+        """Return the page of the report of a model, after checking that its PDF file can be made."""
+        answer = self.get(f"/models/{model}/report.pdf")
+        assert answer.status_code == 200 and answer.data.startswith(b"%PDF-"), answer.text
+        page: str = self.get(f"/models/{model}/report").text
+        return page
+
     def close(self) -> None:
         for job in self.services.store.all(Job):
             self.services.scheduler.abort(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,3 +67,18 @@ def in_words(fixed: int, broken: int) -> str:
     else:
         start = "The difference may be due to chance"
     return f"{start}: if both were equally good, a difference at least this large would have a probability of {chance}."
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Return for each point (quality, cost) whether no other has at least its quality at a lower cost, or a higher
+    quality at no higher cost.
+    """
+    order = sorted(range(len(points)), key=lambda place: (points[place][1], -points[place][0]))
+    front, best = [False] * len(points), -math.inf
+    best_cost = math.inf
+    for place in order:
+        quality, cost = points[place]
+        if quality > best or (quality == best and cost == best_cost):
+            front[place] = True
+            best, best_cost = quality, cost
+    return front

@@ -364,6 +364,14 @@ def data_uri(file: bytes, media_type: str = "image/png") -> str:
     return f"data:{media_type};base64,{base64.b64encode(file).decode()}"
 
 
+def from_data_uri(uri: str) -> bytes:
+    """Return the contents of a data URI in Base64; raises ValueError."""
+    head, separator, data = uri.partition(";base64,")
+    if not separator or not head.startswith("data:"):
+        raise ValueError("not a data URI in Base64")
+    return base64.b64decode(data, validate=True)
+
+
 def as_image(pixels: Pixels) -> Image.Image:
     """Convert uint8 [height, width, 1 or 3] to a Pillow image of mode L or RGB."""
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)

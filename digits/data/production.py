@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from digits.core.files import read_json, write_json
+from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.job import ID
 from digits.core.recipe import FileName
 from digits.core.schema import UnixTime
@@ -52,6 +52,21 @@ class ProductionModels:
         if self._read is None or self._read[0] != version:
             self._read = version, dict(sorted(read_json(self._path, _File).models.items()))
         return self._read[1]
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are production models, or a damaged file of them."""
+        try:
+            return bool(self.all())
+        except UnreadableFile:
+            return True
+
+    def names_of(self, model: str) -> list[str]:
+        """Return the names that a model serves; none if the file is damaged."""
+        try:
+            return [name for name, found in self.all().items() if found.model == model]
+        except UnreadableFile:
+            return []
 
     def promote(self, name: str, model: Production) -> None:
         """Serve ``name`` with ``model``, instead of the present one if there is one.

@@ -42,6 +42,8 @@ from digits.web import (
     prediction_views,
     pretrained_views,
     record_views,
+    report_views,
+    results_views,
     serving_views,
     template_filters,
     tensorboard_views,
@@ -58,6 +60,8 @@ from digits.web.services import Services
 log = logging.getLogger(__name__)
 
 A_YEAR_SECONDS = 365 * 24 * 3600
+# These endpoints compute little themselves. Monitors watch the first one; the others wait for a model.
+WITHOUT_TURN = frozenset({"home.health", *(f"serving.{name}" for name in serving_views.PREDICTING)})
 
 
 class _Answer(Response):
@@ -106,6 +110,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         version_views.blueprint,
         comparison_views.blueprint,
         evaluation_views.blueprint,
+        report_views.blueprint,
         model_export_views.blueprint,
         health_views.blueprint,
         export_views.blueprint,
@@ -113,6 +118,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         pretrained_views.blueprint,
         prediction_views.blueprint,
         serving_views.blueprint,
+        results_views.blueprint,
         augmentation_views.blueprint,
         inference_views.blueprint,
         generic_views.blueprint,
@@ -171,7 +177,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 
     @app.before_request
     def wait_for_turn() -> None:
-        if request.endpoint != "home.health":  # short, and watched by monitors
+        if request.endpoint not in WITHOUT_TURN:
             next_turn()
 
     @app.after_request

@@ -19,7 +19,7 @@ from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.evaluation_panel import title_of
-from digits.web.evaluation_views import describe_metric
+from digits.web.evaluation_parts import describe_metric
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import in_thread

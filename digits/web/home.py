@@ -57,6 +57,7 @@ def index() -> Response:
         samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
         devices=serializers.device_rows(),
         refused_plugins=refused_plugins(),
+        has_production=services().production.exists,
     )
     response = make_response(page)
     response.vary.add("X-Fragment")

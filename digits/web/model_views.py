@@ -180,6 +180,7 @@ def show(job_id: str) -> str:
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
         batches=prediction_runs.recent(job),
+        production_names=services().production.names_of(job.id),
         export=model_export_panel.panel(job),
     )
 

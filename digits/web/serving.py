@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -71,6 +71,12 @@ def body_as(type_: Any) -> Any:
         ) from error
 
 
+def in_turn(read: Callable[[Any, Sequence[int]], list[Item]], body: Any, shape: Sequence[int]) -> list[Item]:
+    """Return the images that ``read``, one of the next two functions, finds in a body; in a thread if it is large."""
+    is_quick = (request.content_length or 0) <= QUICK_BYTES
+    return read(body, shape) if is_quick else in_thread(read, body, shape)
+
+
 def instances_of(body: dict[str, Any], shape: Sequence[int]) -> list[Item]:
     """Return the images of a request of TensorFlow Serving: ``instances``, or ``inputs``. Raises BadRequest.
 
@@ -125,7 +131,7 @@ def uploads() -> list[Item]:
             "There are no images.", "Send JSON with the Content-Type application/json, or upload files."
         )
     _check_count(len(files))
-    return [{"image": base64.b64encode(file.read()).decode()} for file in files]
+    return [{"image": base64.b64encode(file.read()).decode(), "is_described": True} for file in files]
 
 
 def predict(job: ModelJob, snapshot: str, items: Sequence[Item]) -> list[dict[str, Any]]:

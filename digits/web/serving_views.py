@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from gevent.lock import BoundedSemaphore
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -30,6 +31,11 @@ from digits.web.serving import InferRequest
 blueprint = Blueprint("serving", __name__)
 
 OUTPUT, INPUT = "output", "images"
+# The endpoints that predict.
+PREDICTING = ("predict", "predict_json", "serve", "tensorflow", "infer")
+
+# The file of production models is read, changed and written by one request at a time.
+_changing = BoundedSemaphore()
 
 
 def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
@@ -83,7 +89,9 @@ def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
             given = serving.body_as(dict[str, Any])
             if _is_kserve(given):
                 return _infer(name, job, snapshot, manifest, msgspec.convert(given, InferRequest))
-            answers = serving.predict(job, snapshot, serving.instances_of(given, manifest.shape))
+            answers = serving.predict(
+                job, snapshot, serving.in_turn(serving.instances_of, given, manifest.shape)
+            )
             key = "predictions" if "instances" in given else "outputs"
             body = {key: [answer["values"] for answer in answers]}
         metrics.predicted(name, len(answers))
@@ -110,7 +118,7 @@ def infer(name: str, model: str) -> Response:
 
 
 def _infer(name: str, job: ModelJob, snapshot: str, manifest: Manifest, body: InferRequest) -> Response:
-    answers = serving.predict(job, snapshot, serving.tensors_of(body, manifest.shape))
+    answers = serving.predict(job, snapshot, serving.in_turn(serving.tensors_of, body, manifest.shape))
     services().serving_metrics.predicted(name, len(answers))
     values = [answer["values"] for answer in answers]
     shape, flat = _flattened(values)
@@ -196,7 +204,8 @@ def promote(job_id: str) -> AnyResponse:
         raise BadRequest("The name “metrics” is reserved.", "Choose another name.")
     model = Production(model=job.id, snapshot=snapshot.name, epoch=snapshot.epoch, since=time.time())
     try:
-        in_thread(services().production.promote, name, model)
+        with _changing:
+            in_thread(services().production.promote, name, model)
     except ValueError as error:
         raise BadRequest(str(error)) from error
     except UnreadableFile as error:
@@ -213,7 +222,8 @@ def remove(name: str) -> Response:
     job, _ = _production(name, is_needed=False)
     if job is not None:
         check_owner(job)
-    in_thread(services().production.remove, name)
+    with _changing:
+        in_thread(services().production.remove, name)
     return jsonify(removed=name)
 
 

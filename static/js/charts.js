@@ -2,6 +2,7 @@
 
 import uPlot from '../vendor/uplot.js';
 import { number, percent, tick } from './format.js';
+import { smoothed } from './smoothing.js';
 
 const COLORS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6'];
 const SMALLEST_LOG_VALUE = 1e-9;
@@ -47,6 +48,7 @@ export class Chart {
     this.series = [];
     this.isLog = false;
     this.isZoomed = false;
+    this.weight = 0; // of the smoothing
     this.plot = null;
     this.frame = 0;
     this.spoken = document.createElement('span');
@@ -90,8 +92,23 @@ export class Chart {
   }
 
   data() {
-    const columns = this.series.map(({ values }) => (this.isLog ? values.map(forLog) : values));
-    return [this.store.epochs, ...columns];
+    const columns = this.series.map(({ values }) => values);
+    this.smooth = new Map(this.series.filter((column) => this.isSmoothed(column)).map((column) => [column.key, smoothed(column.values, this.weight)]));
+    const drawn = [...columns, ...this.smooth.values()];
+    return [this.store.epochs, ...(this.isLog ? drawn.map((values) => values.map(forLog)) : drawn)];
+  }
+
+  // A validation is a mean over all records, and the learning rate is exact.
+  isSmoothed({ stage }) {
+    return this.weight > 0 && stage === 'train' && this.name !== 'rate';
+  }
+
+  /** Smooths the curves with a `weight` from 0 to 1 (exclusive); the measured values remain visible beneath. */
+  setSmoothing(weight) {
+    this.weight = weight;
+    if (!this.plot) return;
+    this.build();
+    this.showLegend();
   }
 
   /* Construction ------------------------------------------------------- */
@@ -99,7 +116,8 @@ export class Chart {
   build() {
     const zoom = this.plot && this.isZoomed ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
     this.plot?.destroy();
-    this.plot = new uPlot(this.options(), this.data(), this.area);
+    const data = this.data();
+    this.plot = new uPlot(this.options(), data, this.area);
     if (zoom) this.plot.setScale('x', zoom);
   }
 
@@ -118,7 +136,11 @@ export class Chart {
         { ...axis, size: 28, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => tick(value, distance)) },
         { ...axis, size: 52, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => this.label(value, distance)) },
       ],
-      series: [{ label: 'Epoch' }, ...this.series.map((column, index) => this.line(column, index, color))],
+      series: [
+        { label: 'Epoch' },
+        ...this.series.map((column, index) => ({ ...this.line(column, index, color), alpha: this.isSmoothed(column) ? 0.3 : 1 })),
+        ...this.series.flatMap((column, index) => (this.isSmoothed(column) ? [{ ...this.line(column, index, color), width: 2 }] : [])),
+      ],
       hooks: {
         setScale: [(plot, key) => key === 'x' && this.noticeZoom(plot)],
         setCursor: [() => this.showLegend()],
@@ -161,7 +183,10 @@ export class Chart {
   /** Each series with its value at the cursor, or its latest one. */
   showLegend() {
     const at = this.plot?.cursor.idx ?? null;
-    const values = this.series.map(({ values: column }) => nearestLeft(column, at ?? column.length - 1));
+    const values = this.series.map(({ key, values: measured }) => {
+      const column = this.smooth?.get(key) ?? measured;
+      return nearestLeft(column, at ?? column.length - 1);
+    });
     if (this.legend.childElementCount !== this.series.length) {
       this.legend.replaceChildren(...this.series.map((column, index) => this.legendItem(column, index)));
     }
@@ -240,6 +265,7 @@ export class Chart {
     this.area.addEventListener('keydown', (event) => this.moveCursor(event));
     this.area.addEventListener('blur', () => this.plot?.setCursor({ left: -10, top: -10 }));
     document.addEventListener('zoom-reset', () => this.resetZoom());
+    document.addEventListener('smoothing-changed', ({ detail }) => this.setSmoothing(detail));
     document.addEventListener('theme-changed', () => this.plot && this.build());
     new ResizeObserver(() => {
       if (this.plot && this.area.clientWidth) this.plot.setSize({ width: this.area.clientWidth, height: this.area.clientHeight });

@@ -12,6 +12,7 @@ import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts, refreshSoon } from './refresh.js';
+import { startSmoothing } from './smoothing.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
@@ -22,6 +23,8 @@ const RETRY_MILLISECONDS = 3000;
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
 const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
+const smoothing = startSmoothing(document.getElementById('smoothing'));
+for (const chart of charts) chart.setSmoothing(smoothing);
 for (const id of ['classify-panel', 'generate-panel']) startClassifying(document.getElementById(id));
 let cursor = null;
 let loading = null;

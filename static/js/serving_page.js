@@ -1,6 +1,6 @@
 // The list of production models: removes names.
 
-import { confirmed, toast } from './dialog.js';
+import { confirmed } from './dialog.js';
 import { request } from './http.js';
 import { refreshParts } from './refresh.js';
 
@@ -8,11 +8,7 @@ document.getElementById('production').addEventListener('click', async ({ target 
   const button = target.closest('[data-remove]');
   if (!button) return;
   const { remove, name } = button.dataset;
-  if (!(await confirmed({ title: `Stop serving “${name}”?`, text: 'Programs that use this address get errors.', yes: 'Remove' }))) return;
-  try {
-    await request(remove, { method: 'DELETE' });
-    await refreshParts();
-  } catch (error) {
-    toast(error.message);
-  }
+  const action = () => request(remove, { method: 'DELETE' });
+  const text = 'Programs that use this address get errors.';
+  if (await confirmed({ title: `Stop serving “${name}”?`, text, yes: 'Remove', action })) await refreshParts();
 });

@@ -65,3 +65,33 @@ def test_a_number_of_the_matrix_opens_its_images(
     page.locator("#filter-predicted").press("Enter")
     expect(page.locator("#filter-predicted")).to_have_count(0)
     check_accessibility(page)
+
+
+def test_the_report_is_one_page_with_all_results(
+    page: Page,
+    server: ServerProcess,
+    create: Callable[..., dict[str, Any]],
+    dataset: dict[str, Any],
+    check_accessibility: Callable[[Page], None],
+) -> None:
+    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu", "use_mean": "none"}
+    fields = {"model_name": "Reported", "dataset": dataset["id"], "train_epochs": 1, "batch_size": 6}
+    model = finished(server, create("models", **fields, **network, learning_rate=0.02, random_seed=1))
+    page.goto(f"/models/{model['id']}")
+    page.wait_for_load_state()
+    panel = page.locator("#evaluation")
+    panel.get_by_label("Split").select_option("Training")
+    panel.get_by_role("button", name="Evaluate").click()
+    expect(panel.get_by_role("link", name="Epoch 1, training")).to_be_visible(timeout=60_000)
+
+    page.get_by_role("link", name="Report", exact=True).click()
+    expect(page.get_by_role("heading", name="Reported", level=1)).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Loss: at the end: loss"))).to_be_visible()
+    expect(page.get_by_role("table", name="Confusion matrix")).to_be_visible()
+    picture = page.get_by_role("img", name=re.compile("^Image of ")).first
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    check_accessibility(page)
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Download PDF").click()
+    assert started.value.suggested_filename == "Reported-report.pdf"
+    assert started.value.path().read_bytes().startswith(b"%PDF-")

@@ -311,3 +311,43 @@ def test_repeated_and_late_rows_do_not_change_a_curve(page: Page):
     assert found["series"]["accuracy"][0]["values"] == [50, None, None, None]
     assert found["series"]["rate"][0]["values"] == [None, None, None, 0.1]
     assert found["last"] == 1.2
+
+
+def test_curves_are_smoothed_without_bias(page: Page):
+    page.goto("/")
+    result = page.evaluate(
+        """async () => {
+  const folder = document.querySelector('script[type=module]').src.replace(/[^/]*$/, '');
+  const { smoothed } = await import(`${folder}smoothing.js`);
+  return [smoothed([2, 2, 2], 0.9), smoothed([0, null, 4], 0.5), smoothed([1, 5], 0)];
+}"""
+    )
+    constant, gap, unchanged = result
+    assert constant == pytest.approx([2, 2, 2])
+    assert gap[1] is None
+    assert gap[2] == pytest.approx((0.5 * 0 + 4) * 0.5 / 0.75)
+    assert unchanged == [1, 5]
+
+
+@pytest.mark.tensorflow
+def test_smoothing_applies_to_all_charts_and_is_remembered(
+    page: Page, create, dataset, check_accessibility: Callable[[Page], None]
+):
+    fields = {"standard_networks": "lenet", "train_epochs": 1, "batch_size": 4, "select_gpu": "cpu"}
+    model = create("models", model_name="Smoothed", dataset=dataset["id"], method="standard", **fields)
+    page.goto(f"/models/{model['id']}")
+    expect(page.locator("#job-status")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
+    expect(page.locator("#chart-loss .legend b").first).not_to_have_text("–")
+    loss = page.locator("#chart-loss .legend b")
+    measured = loss.first.text_content()
+    slider = page.get_by_label("Smoothing")
+    slider.fill("90")
+    expect(loss.first).not_to_have_text(measured or "")
+    validation = loss.last.text_content()
+    check_accessibility(page)
+    page.reload()
+    expect(page.get_by_label("Smoothing")).to_have_value("90")
+    expect(loss.first).not_to_have_text(measured or "")
+    expect(loss.last).to_have_text(validation or "")
+    page.get_by_label("Smoothing").fill("0")
+    expect(loss.first).to_have_text(measured or "")

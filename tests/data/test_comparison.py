@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.comparison import MAX_EXACT, compare, in_words, mcnemar
+from digits.data.comparison import MAX_EXACT, compare, in_words, mcnemar, pareto_front
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -48,3 +48,12 @@ def test_every_record_has_one_outcome(rows: list[tuple[int, int, int]]) -> None:
 )
 def test_the_result_is_described_in_words(fixed: int, broken: int, words: str) -> None:
     assert words in in_words(fixed, broken)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
+def test_the_pareto_front_has_no_better_and_cheaper_points(points):
+    for (quality, cost), is_on_front in zip(points, pareto_front(points), strict=True):
+        dominating = [
+            other for other in points if other[0] >= quality and other[1] <= cost and other != (quality, cost)
+        ]
+        assert is_on_front == (not dominating)

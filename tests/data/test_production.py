@@ -18,11 +18,15 @@ MODEL = Production("20260101-000000-abcdef", "snapshot_1.ckpt", 1.0, 1e9)
 def test_a_name_is_promoted_replaced_and_removed(tmp_path: Path):
     models = ProductionModels(tmp_path)
     assert models.all() == {}
+    assert not models.exists
     models.promote("flowers", MODEL)
     later = Production("20260101-000001-abcdef", "snapshot_2.ckpt", 2.0, 2e9)
     models.promote("birds", later)
     models.promote("flowers", later)
     assert list(models.all().items()) == [("birds", later), ("flowers", later)]
+    assert models.names_of(later.model) == ["birds", "flowers"]
+    assert models.names_of(MODEL.model) == []
+    assert models.exists
     assert models.remove("birds")
     assert not models.remove("birds")
     assert models.all() == ProductionModels(tmp_path).all() == {"flowers": later}
@@ -45,4 +49,6 @@ def test_a_damaged_file_is_kept(tmp_path: Path):
     path.write_text('{"models": {"a": 1}}')
     with pytest.raises(UnreadableFile):
         ProductionModels(tmp_path).promote("flowers", MODEL)
+    assert ProductionModels(tmp_path).exists
+    assert ProductionModels(tmp_path).names_of(MODEL.model) == []
     assert path.read_text() == '{"models": {"a": 1}}'

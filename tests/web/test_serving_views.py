@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.web import serving
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 from tests.web.test_evaluation_views import WHOLE_BATCHES, train
@@ -107,6 +108,17 @@ def test_requests_of_kserve(site: Site, served: str):
     assert about["labels"] == list(CLASSES)
     assert site.get(f"{served}/v2/health/ready").status_code == 200
     assert site.get(f"{served}/v2/models/bars/ready").status_code == 200
+
+
+def test_a_large_body_is_read_in_a_thread(site: Site, served: str):
+    pixels = [pixels_of(site, name).tolist() for name in CLASSES] * 20
+    body = json.dumps({"instances": pixels})
+    assert len(body) > serving.QUICK_BYTES
+    answer = site.client.post(served, data=body, content_type="application/json")
+    assert best(answer.get_json()["predictions"]) == list(CLASSES) * 20
+    ragged = body.replace("]]]]}", "]]], 1]}")
+    answer = site.client.post(served, data=ragged, content_type="application/json")
+    assert answer.status_code == 400
 
 
 def test_uploaded_files(site: Site, served: str):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -195,18 +194,3 @@ def _agreement(found: Trained, expected: Outputs, given: Outputs) -> float | Non
 
     one, other = predict(expected), predict(given)
     return found.targets.agreement(one, other) if one.shape == other.shape else 0.0
-
-
-def machine() -> str:
-    """Return the name of this machine's processor and the number of its cores."""
-    name = ""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            name = value.strip()
-            break
-    return f"{name or 'unknown processor'}, {os.cpu_count()} cores"

@@ -26,6 +26,7 @@ from digits.core.events import EventLog, Progressed, Warned
 from digits.core.files import is_disk_full, sync_tree, write_json
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
+from digits.worker import environment
 from digits.worker.exporting import conversion, example, images, keras_model, model_card, verification
 from digits.worker.exporting.exported import (
     Exported,
@@ -211,7 +212,7 @@ class _Export:
             any_batch=verified.any_batch,
             milliseconds=verified.milliseconds,
             runtime=verified.runtime,
-            machine=verification.machine(),
+            machine=environment.machine(),
             seconds=round(time.monotonic() - began, 2),
             input=about["input"],
             outputs=about["outputs"],

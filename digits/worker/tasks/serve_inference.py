@@ -69,11 +69,15 @@ class Refused(Exception):
 
 
 class BatchItem(msgspec.Struct):
-    """An image of a batch: the base64 text of a file, or of float32 ``pixels`` of this ``shape``, 0 to 255."""
+    """An image of a batch: the base64 text of a file, or of float32 ``pixels`` of this ``shape``, 0 to 255.
+
+    The answer is the prediction as its kind describes it if it ``is_described``, otherwise its numbers.
+    """
 
     image: str | None = None
     pixels: str | None = None
     shape: list[int] = msgspec.field(default_factory=list)
+    is_described: bool = False
 
 
 class Predictor:
@@ -118,8 +122,8 @@ class Predictor:
     def predict_batch(self, items: list[BatchItem], top: int = 5) -> list[dict[str, Any]]:
         """The predictions for several images, computed together.
 
-        Each is a dict of the ``values`` and of the ``predictions`` as the kind describes them; for an item that
-        cannot be used, of the ``error``.
+        Each is a dict of the ``values``, or of the ``predictions`` as the kind describes them for an item that
+        ``is_described``; for an item that cannot be used, of the ``error``.
         """
         inputs = [self._input_of(item) for item in items]
         usable = [item for item in inputs if not isinstance(item, UserFault)]
@@ -127,8 +131,8 @@ class Predictor:
         return [
             {"error": " ".join(filter(None, (item.message, item.hint)))}
             if isinstance(item, UserFault)
-            else self._answer_of(next(found), item[1], top)
-            for item in inputs
+            else self._answer_of(next(found), item[1], top if asked.is_described else 0)
+            for asked, item in zip(items, inputs, strict=True)
         ]
 
     def _input_of(self, item: BatchItem) -> tuple[NDArray[Any], images.Geometry] | UserFault:
@@ -157,6 +161,8 @@ class Predictor:
         """The predictions for images of any dtype; raises Refused."""
         if self._repeats > 1:  # the network requires batches of another size
             return [self._run_as_float(pixels[None])[0] for pixels in inputs]
+        if all(pixels.dtype == np.uint8 for pixels in inputs):
+            return list(self._run(np.stack(inputs)))
         return list(self._run_as_float(np.stack([pixels.astype(np.float32) for pixels in inputs])))
 
     def _run_as_float(self, pixels: NDArray[Any]) -> NDArray[Any]:
@@ -172,10 +178,9 @@ class Predictor:
         return self._traced("float32")
 
     def _answer_of(self, values: NDArray[Any], geometry: images.Geometry, top: int) -> dict[str, Any]:
-        return {
-            "values": values.tolist(),
-            "predictions": self._targets.describe(values, top, geometry),
-        }
+        if top:
+            return {"predictions": self._targets.describe(values, top, geometry)}
+        return {"values": values.tolist()}
 
     def generate(self, grid: Grid) -> dict[str, Any]:
         """Generate a ``grid`` of images; raises Refused."""

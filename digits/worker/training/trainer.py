@@ -16,7 +16,7 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Measured, PhaseChanged, Progressed
 from digits.core.resume_point import ResumePoint
 from digits.kinds import kind_named
-from digits.worker import stopping
+from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.training import device_config, numerics, reporting, resume, usage
 from digits.worker.training.checkpoints import Checkpoints
@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Train as ``recipe`` describes; write snapshots and logs to the job's folder.
 
-    Returns the task's result: ``seed``, ``steps``, ``parameters``, and ``ended_early`` with the reason if the
-    training ended early. Raises UserFault, or whatever the user's network raises.
+    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``environment``, and ``ended_early`` with the reason
+    if the training ended early. Raises UserFault, or whatever the user's network raises.
     """
     job_folder = task_folder.parent
     point = resume.choose_point(recipe, job_folder, events)
@@ -71,7 +71,12 @@ def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
             setup.load_weights()
             trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
         ended_early = trainer.train()
-    result = {"seed": setup.seed, "steps": trainer.step, "parameters": setup.store.parameters}
+    result = {
+        "seed": setup.seed,
+        "steps": trainer.step,
+        "parameters": setup.store.parameters,
+        "environment": environment.describe(),
+    }
     return {**result, "ended_early": ended_early} if ended_early else result
 
 

@@ -82,6 +82,8 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     assert "Validation PSNR (dB)" in site.get(f"/models/{model}").text
 
     result, page = site.evaluate(model)
+    report = site.report(model)
+    assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["ssim"] > values["ssim"][0]
     assert 'src="data:image/png' in page and "PSNR (dB)" in page and "SSIM" in page
 

@@ -51,6 +51,8 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     }
     assert metrics["auc"] > 0.9 and metrics["best_accuracy"] > 0.8
     result, page = site.evaluate(model)
+    report = site.report(model)
+    assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["details"]["curves"][0]["auc"] == pytest.approx(result["metrics"]["auc"])
     assert 'id="curve-threshold"' in page and "Worst predictions" in page
     shown = site.get(

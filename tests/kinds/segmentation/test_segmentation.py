@@ -96,6 +96,8 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert f"Epoch {best} (best) · mIoU {100 * values['miou'][best]:.2f}%" in page
 
     result, page = site.evaluate(model)
+    report = site.report(model)
+    assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["miou"] == pytest.approx(values["miou"][best], abs=1e-4)
     assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
     assert "IoU" in page and f"evaluation={model}" in page

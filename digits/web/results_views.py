@@ -1,0 +1,173 @@
+"""The results of all models of a dataset on the same records, to select one of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from flask import Blueprint, Response, jsonify, request, url_for
+
+from digits.core.best_metric import lower_is_better
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Split
+from digits.data import evaluation as evaluations
+from digits.data.comparison import pareto_front
+from digits.data.evaluation import Evaluation
+from digits.kinds.jobs import DatasetJob
+from digits.web import serializers
+from digits.web.evaluation_charts import SIDE
+from digits.web.explore_views import SPLIT_TITLES
+from digits.web.kind_routes import views_of
+from digits.web.long_pages import render_in_turns
+from digits.web.offload import in_thread, in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("results", __name__)
+
+MAX_MODELS = 1000
+_NUMBER = re.compile(r"[-−]?\d[\d.,]*(?:e[+-]?\d+)?(?:%| dB)?$")
+OTHER_COLUMNS = ("name", "milliseconds", "parameters", "seconds")
+
+
+@blueprint.get("/datasets/<job_id>/results")
+def show(job_id: str) -> str:
+    """Show the evaluated models of a dataset: metrics, latency, size and training time, sorted by one of them."""
+    dataset, split, rows, metrics, main = _results(job_id)
+    sort = request.args.get("sort", main)
+    is_descending = request.args.get("direction", _first_direction(sort)) == "desc"
+    rows.sort(key=lambda row: _value(row, sort), reverse=is_descending)
+    views = views_of(dataset.data_kind)
+    return render_in_turns(
+        "results.html",
+        job=serializers.row(dataset),
+        views=views,
+        rows=rows,
+        metrics=metrics,
+        heads={
+            name: {
+                "order": ("descending" if is_descending else "ascending") if name == sort else "none",
+                "url": url_for(
+                    "results.show",
+                    job_id=job_id,
+                    split=split,
+                    sort=name,
+                    direction=("asc" if is_descending else "desc")
+                    if name == sort
+                    else _first_direction(name),
+                ),
+            }
+            for name in (*metrics, *OTHER_COLUMNS)
+        },
+        format=lambda name, value: _number_in(views.describe_metric(name, value)),
+        title=views.charts[0].word(main) if views.charts and main in views.charts[0].metrics else main,
+        plot=_plot(rows, main),
+        splits=[(name, SPLIT_TITLES[name]) for name in get_args(Split)],
+        split=split,
+    )
+
+
+@blueprint.get("/datasets/<job_id>/results.json")
+def show_json(job_id: str) -> Response:
+    """Return the evaluated models of a dataset, and which are on the Pareto front of the metric and the latency."""
+    _, split, rows, _, main = _results(job_id)
+    return jsonify(split=split, metric=main, models=rows)
+
+
+def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[str], str]:
+    """Return the dataset, the split, a row per model, the names of the metrics, and the most important one."""
+    dataset = services().store.get(job_id, DatasetJob)
+    split = request.args.get("split", "val")
+    manifest = dataset.manifest()
+    content_hash = manifest.content_hash if manifest else ""
+    children = services().store.children(dataset)
+    models = [job for job in children if isinstance(job, ModelJob)][:MAX_MODELS]
+    rows = []
+    for job in in_turns(iter(models)):
+        found = in_thread(_best, job, content_hash, split, dataset.data_kind.metric)
+        if found is not None:
+            rows.append(_row(job, found))
+    metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    main = next(
+        (name for name in (dataset.data_kind.metric, "loss") if name in metrics), *metrics[:1] or [""]
+    )
+    _mark_front(rows, main)
+    return dataset, split, rows, metrics, main
+
+
+def _best(job: ModelJob, content_hash: str, split: str, metric: str) -> Evaluation | None:
+    """Return the complete evaluation with the best ``metric`` on a split of the dataset; None without any."""
+    found = [
+        item
+        for item in evaluations.load_all(job.folder)
+        if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
+    ]
+    sign = -1 if lower_is_better(metric) else 1
+    return max(found, key=lambda item: sign * item.metrics.get(metric, 0.0), default=None)
+
+
+def _row(job: ModelJob, result: Evaluation) -> dict[str, Any]:
+    state = services().scheduler.task_state(job, job.tasks[0])
+    return {
+        "id": job.id,
+        "name": job.name,
+        "url": url_for("models.show", job_id=job.id),
+        "evaluation_url": url_for("evaluation.show", job_id=job.id, name=result.name),
+        "epoch": epoch_label(result.epoch),
+        "metrics": result.metrics,
+        "milliseconds": 1000 * result.predicting_seconds / max(1, result.records),
+        "parameters": state.parameters,
+        "seconds": job.elapsed,
+        "is_on_front": False,
+    }
+
+
+def _mark_front(rows: list[dict[str, Any]], metric: str) -> None:
+    measured = [row for row in rows if metric in row["metrics"]]
+    sign = -1 if lower_is_better(metric) else 1
+    points = [(sign * row["metrics"][metric], row["milliseconds"]) for row in measured]
+    for row, is_on_front in zip(measured, pareto_front(points), strict=True):
+        row["is_on_front"] = is_on_front
+
+
+def _value(row: dict[str, Any], column: str) -> Any:
+    if column in row["metrics"]:
+        return row["metrics"][column]
+    value = row.get(column) if column in OTHER_COLUMNS else None
+    return value.casefold() if isinstance(value, str) else -1 if value is None else value
+
+
+def _number_in(words: str) -> str:
+    """Return the number at the end of a metric in words, with its unit."""
+    found = _NUMBER.search(words)
+    return found[0] if found else words
+
+
+def _first_direction(column: str) -> str:
+    return "asc" if column in OTHER_COLUMNS or lower_is_better(column) else "desc"
+
+
+def _plot(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:
+    """Return the points of the metric over the latency; None if fewer than two models have both."""
+    shown = [row for row in rows if metric in row["metrics"]]
+    if len(shown) < 2:
+        return None
+    slowest = max(row["milliseconds"] for row in shown) or 1.0
+    values = [row["metrics"][metric] for row in shown]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    margin = 0.1  # of the height, above and below
+    return {
+        "slowest": f"{slowest:.3g} ms",
+        "low": low,
+        "high": high,
+        "points": [
+            {
+                "x": round(0.95 * SIDE * row["milliseconds"] / slowest, 1),
+                "y": round(SIDE * (1 - margin - (1 - 2 * margin) * (row["metrics"][metric] - low) / span), 1),
+                "name": row["name"],
+                "url": row["url"],
+                "is_on_front": row["is_on_front"],
+            }
+            for row in shown
+        ],
+    }

@@ -1,0 +1,189 @@
+"""Reports of models over HTTP: the page, the file, the PDF and the JSON, also of models with missing parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from digits.core.model_job import ModelJob
+from digits.kinds.jobs import DatasetJob
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+LINEAR = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
+        return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')  # <&> “quoted”
+
+    @model_property
+    def loss(self):
+        return digits.classification_loss(self.inference, self.y)
+"""
+NAME = "Bars & <b>stripes</b> “日本”"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("report")), executor)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    job_id = site.dataset(folder_pct_val=25, seed=1)
+    assert site.wait_for_end(job_id) == "Done"
+    return job_id
+
+
+@pytest.fixture(scope="module")
+def model(site: Site, dataset: str) -> str:
+    """A trained and evaluated model."""
+    answer = site.post(
+        "/models/images/classification.json",
+        model_name=NAME,
+        dataset=dataset,
+        method="custom",
+        custom_network=LINEAR,
+        train_epochs=2,
+        batch_size=6,
+        learning_rate=0.02,
+        random_seed=7,
+        use_mean="none",
+        select_gpu="cpu",
+        aug_flip="fliplr",
+    )
+    assert answer.status_code == 200, answer.get_json()
+    job_id = str(answer.get_json()["id"])
+    assert site.wait_for_end(job_id) == "Done", site.json(f"/models/{job_id}.json")
+    site.evaluate(job_id)
+    return job_id
+
+
+class References(HTMLParser):
+    """Collects what a page loads or links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.found += [value or "" for name, value in attributes if name in ("src", "href", "action")]
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"<[^>]*>", " ", page)
+
+
+def test_the_report_shows_settings_curves_evaluation_and_environment(
+    site: Site, dataset: str, model: str
+) -> None:
+    page = site.get(f"/models/{model}/report").text
+    manifest = site.services.store.get(dataset, DatasetJob).manifest()
+    assert manifest
+    report = site.json(f"/models/{model}/report.json")
+    assert report["name"] == NAME and report["facts"]["Content hash"] == manifest.content_hash
+    assert report["settings"]["Batch size"] == "6" and report["settings"]["Augmentation"] == "horizontal flip"
+    assert report["environment"]["Seed"] == "7" and report["environment"]["Device"] == "CPU"
+    assert report["environment"]["TensorFlow"].startswith("2.")
+    (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    assert report["evaluation"]["metrics"] == found["metrics"]
+    site.report(model)
+    assert len(report["worst"]) == page.count("data:image/jpeg;base64,") == found["records"]
+    for words in (
+        "Bars &amp; &lt;b&gt;stripes",
+        "Confusion matrix",
+        "Loss",
+        "Accuracy",
+        manifest.content_hash,
+    ):
+        assert words in page
+    assert "loss (training)" in page and "loss (validation)" in page and "# &lt;&amp;&gt;" in page
+    rows = re.findall(r'<tr><th scope="row"><bdi>(left|middle|right)</bdi></th>(.*?)</tr>', page)
+    matrix = [re.findall(r"<bdi>(\d*)</bdi>", cells) for _, cells in rows[:3]]
+    assert [[int(cell or 0) for cell in row[:3]] for row in matrix] == found["confusion_matrix"]
+
+
+def test_the_downloaded_page_needs_no_other_file(site: Site, model: str) -> None:
+    response = site.get(f"/models/{model}/report?download=1")
+    assert re.fullmatch(
+        r'attachment; filename="[A-Za-z0-9._-]+-report\.html"', response.headers["Content-Disposition"]
+    )
+    parser = References()
+    parser.feed(response.text)
+    assert all(address.startswith("data:image/") for address in parser.found)
+    assert not parser.tags & {"script", "link", "iframe", "object"}
+    assert "url(" not in response.text and "@import" not in response.text
+
+
+def test_the_pdf_contains_the_same(site: Site, model: str) -> None:
+    response = site.get(f"/models/{model}/report.pdf")
+    assert response.mimetype == "application/pdf" and response.data.startswith(b"%PDF-")
+    pages = response.data.count(b"/Type /Page\n")
+    assert pages >= 2 and response.data.rstrip().endswith(b"%%EOF")
+    images = response.data.count(b"/Subtype /Image")
+    assert images == len(site.json(f"/models/{model}/report.json")["worst"])
+
+
+def test_the_pages_of_the_model_and_of_the_evaluation_link_to_the_report(site: Site, model: str) -> None:
+    assert f'href="/models/{model}/report"' in site.get(f"/models/{model}").text
+    assert f'href="/models/{model}/report?name=' in site.get(f"/models/{model}/evaluation").text
+
+
+def every_form(site: Site, model: str) -> tuple[str, Any]:
+    """Return the page and the JSON of a report, after its PDF."""
+    assert site.get(f"/models/{model}/report.pdf").data.startswith(b"%PDF-")
+    page = site.get(f"/models/{model}/report")
+    assert page.status_code == 200
+    return text_of(page.text), site.json(f"/models/{model}/report.json")
+
+
+def test_a_model_without_an_evaluation(site: Site, dataset: str) -> None:
+    page, report = every_form(site, site.finished_model(dataset))
+    assert "The model has not been evaluated." in page and "Learning rate" in page
+    assert report["evaluation"] is None and report["worst"] == []
+
+
+def test_a_model_that_has_not_been_trained(site: Site, dataset: str) -> None:
+    model = site.finished_model(dataset, rows=0)
+    folder = site.services.store.get(model, ModelJob).folder
+    for path in [*folder.glob("snapshot_*"), folder / "network.py"]:
+        path.unlink()
+    page, report = every_form(site, model)
+    assert "The network cannot be shown" in page and "Content hash" in report["facts"]
+
+
+def test_a_deleted_dataset(site: Site, model: str) -> None:
+    job = site.services.store.get(model, ModelJob)
+    original = job.dataset_id
+    job.dataset_id = "20200101-000000-dead"
+    try:
+        page, report = every_form(site, model)
+    finally:
+        job.dataset_id = original
+    assert report["facts"]["Dataset"] == "Deleted (20200101-000000-dead)"
+    assert "Evaluation" in page and "Settings" in page
+
+
+def test_an_evaluation_of_a_dataset_that_changed(
+    site: Site, dataset: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DatasetJob, "manifest", lambda job: None)
+    page, report = every_form(site, model)
+    assert "was deleted or changed" in page and "Confusion matrix" not in page
+    assert report["worst"] == [] and report["evaluation"]["metrics"]["accuracy"] is not None
+
+
+@pytest.mark.parametrize("ending", ["", ".pdf", ".json"])
+def test_an_unknown_evaluation_or_model(site: Site, model: str, ending: str) -> None:
+    for path in (f"/models/{model}/report{ending}?name=other", f"/models/none/report{ending}"):
+        assert site.get(path).status_code == 404

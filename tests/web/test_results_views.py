@@ -1,0 +1,55 @@
+"""The results of all models of a dataset on the same records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+from tests.web.test_evaluation_views import train, wait_for_evaluation
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("results"), evaluations=True), executor)
+    yield opened
+    opened.close()
+
+
+def test_models_are_sorted_and_the_front_is_marked(site: Site):
+    dataset = site.dataset(folder_pct_val=25, seed=1)
+    assert site.wait_for_end(dataset) == "Done"
+    assert "No evaluated models" in site.get(f"/datasets/{dataset}/results").text
+    models = [
+        train(site, dataset, model_name=name, learning_rate=rate, train_epochs=epochs)
+        for name, rate, epochs in (("untrained", 1e-9, 1), ("trained", 0.02, 4))
+    ]
+    for model in models:
+        wait_for_evaluation(site, model)
+
+    body = site.json(f"/datasets/{dataset}/results.json")
+    by_name = {row["name"]: row for row in body["models"]}
+    assert (body["metric"], body["split"], len(by_name)) == ("accuracy", "val", 2)
+    assert by_name["trained"]["metrics"]["accuracy"] == 1.0 > by_name["untrained"]["metrics"]["accuracy"]
+    assert by_name["trained"]["is_on_front"]
+    assert by_name["trained"]["milliseconds"] > 0
+    assert by_name["trained"]["parameters"] == 16 * 16 * 3 * 3 + 3
+
+    def names(**arguments: str) -> list[str]:
+        page = site.client.get(f"/datasets/{dataset}/results", query_string=arguments).text
+        return re.findall(r'<th scope="row"><a href="[^"]+"><bdi[^>]*>(\w+)<', page)
+
+    assert names() == names(sort="accuracy", direction="desc") == ["trained", "untrained"]
+    assert names(sort="accuracy", direction="asc") == ["untrained", "trained"]
+    assert names(sort="loss") == ["trained", "untrained"]
+    assert names(sort="name", direction="desc") == ["untrained", "trained"]
+    assert len(names(sort="no such column")) == 2
+    page = site.get(f"/datasets/{dataset}/results").text
+    assert "Pareto front" in page and "100.00%" in page and 'class="plot-mark"' in page
+    assert f"/datasets/{dataset}/results" in site.get(f"/datasets/{dataset}").text
+    assert "No evaluated models" in site.get(f"/datasets/{dataset}/results?split=test").text
