@@ -319,7 +319,8 @@ def write_network(page: Page, text: str) -> None:
 
 # Waits until the page has the colors of the scheme. Collecting the elements without violations takes long.
 RUN_AXE = """async scheme => {
-  while (document.documentElement.dataset.theme !== scheme) await new Promise(requestAnimationFrame);
+  const isPaper = document.querySelector('meta[name="color-scheme"][content="light"]');
+  while (!isPaper && document.documentElement.dataset.theme !== scheme) await new Promise(requestAnimationFrame);
   await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
   return (await axe.run(document, { resultTypes: ['violations'] })).violations;
 }"""
