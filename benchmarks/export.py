@@ -4,8 +4,10 @@
 
 Prints a row for each export: the greatest difference to the network in TensorFlow, relative to the largest output, on
 50 validation images; the fraction of equal predictions; the time per image; and the size. The networks have their
-default input size. The images are real: handwritten digits of scikit-learn (LeNet), CIFAR-10 (ResNet-32, MobileNetV3),
-and the photos of scikit-learn, cut at random (U-Net: bright pixels are the second class; detector: digits on photos).
+default input size, except MobileNetV3, which learns too slowly at 224×224 on a CPU: until its predictions
+vary between images, the fraction of equal predictions means nothing. The images are real: handwritten digits of
+scikit-learn (LeNet), CIFAR-10 (ResNet-32, MobileNetV3), and the photos of scikit-learn, cut at random (U-Net: bright
+pixels are the second class; detector: digits on photos).
 Exports in ``--folder`` are not made again.
 """
 
@@ -51,7 +53,6 @@ class Case:
     side: int
     batch: int
     epochs: float
-    crop: int | None = None
     channels: int = 3
     mean: str = "pixel"
 
@@ -60,7 +61,7 @@ CASES = (
     Case("lenet", "LeNet", 1200, 28, 32, 3, channels=1, mean="image"),
     Case("resnet32", "ResNet-32", 1500, 32, 32, 2),
     Case("unet", "U-Net", 160, 256, 8, 3),
-    Case("mobilenetv3", "MobileNetV3", 320, 256, 16, 2, crop=224, mean="none"),
+    Case("mobilenetv3", "MobileNetV3", 1500, 96, 16, 4, mean="none"),
     Case("detector", "Detector", 240, 128, 16, 6),
 )
 
@@ -122,7 +123,6 @@ def _train(case: Case, dataset: Path, job: Path) -> None:
         batch_size=case.batch,
         solver=Solver(type="ADAM", learning_rate=0.002),
         mean=case.mean,  # type: ignore[arg-type]
-        crop_size=case.crop,
         seed=1,
     )
     failure = _run(recipe, job / "train")

@@ -50,7 +50,7 @@ class Source:
 def start(job: ModelJob, snapshot: Snapshot) -> BatchPrediction:
     """Start to predict from the images of this request; raises BadRequest and NotReady."""
     if services().predictions.state(job.id):
-        raise NotReady(f"“{job.name}” is predicting other images.", "Try again when it has finished.")
+        raise NotReady(f"“{job.name}” is already processing other images.", "Try again when it has finished.")
     labels = labels_of(job)
     parent = job.folder / predictions.FOLDER
     in_thread(make_folder, parent)
