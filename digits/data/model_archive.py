@@ -1,7 +1,7 @@
-"""Archives of models: what ``info.json`` says about the other files.
+"""Model archives: read ``info.json``, which describes the other files.
 
-An archive contains the source code of the network, a snapshot, the mean image and the names of the classes; those of
-this version also contain ``dataset.json``, the manifest of the dataset. The keys of ``info.json`` are those of
+An archive contains the source code of the network, a snapshot, the mean image and the class names. Archives written by
+this version also contain ``dataset.json``, the manifest of the dataset. ``info.json`` has the same keys as in
 DIGITS 6.
 """
 
@@ -20,7 +20,7 @@ from digits.core.recipe import Mean, ResizeMode
 INFO_FILE = "info.json"
 MAX_LABELS_BYTES = 4 * 1024 * 1024
 MAX_NETWORK_BYTES = 4 * 1024 * 1024
-# Files that a checkpoint of TensorFlow consists of, after its prefix.
+# The suffix of a TensorFlow checkpoint's index file, after its prefix.
 CHECKPOINT_SUFFIX = ".index"
 _FRAMEWORKS = {"caffe": "Caffe", "torch": "Torch"}
 _EPOCH = re.compile(r"snapshot_(\d{1,7}(?:\.\d{1,6})?)\.ckpt")
@@ -31,7 +31,7 @@ _Side = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 class ArchiveProblem(Exception):
-    """The archive cannot be imported; ``hint`` says what to do."""
+    """Raised if an archive cannot be imported. ``hint`` suggests a fix."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class ArchiveProblem(Exception):
 
 
 class Info(Struct, kw_only=True):
-    """The contents of ``info.json``. ``dimensions`` are height, width and channels of the images."""
+    """The contents of ``info.json``. ``dimensions`` are the height, width and channels of the images."""
 
     name: str
     framework: str
@@ -59,53 +59,59 @@ class Info(Struct, kw_only=True):
 
     @property
     def network(self) -> str | None:
-        """The name of the file with the source code of the network."""
+        """The name of the file that contains the source code of the network."""
         return self.model_file or self.network_file
 
 
 def find(folder: Path) -> Path:
-    """Return the folder of ``info.json``: ``folder``, or the only folder in it. Raises ArchiveProblem."""
+    """Return the folder that contains ``info.json``: ``folder`` or one of its subfolders.
+
+    Raises ArchiveProblem if there is none.
+    """
     candidates = [folder, *(entry for entry in sorted(folder.iterdir()) if entry.is_dir())]
     for candidate in candidates:
         if (candidate / INFO_FILE).is_file():
             return candidate
     raise ArchiveProblem(
         f"The archive contains no {INFO_FILE}.",
-        "Upload an archive that DIGITS exported with “Download”, or enter the files of the model one by one.",
+        "Upload an archive downloaded from DIGITS, or specify the files of the model individually.",
     )
 
 
 def read(folder: Path) -> Info:
-    """Read and check ``info.json`` in ``folder``. Raises ArchiveProblem, which names the key or file at fault."""
+    """Read and validate ``info.json`` in ``folder``. Raises ArchiveProblem, which names the invalid key or file."""
     try:
         info = read_json(folder / INFO_FILE, Info, below=folder)
     except UnreadableFile as error:
         raise ArchiveProblem(
-            f"The archive cannot be imported: {error}.", "Export the model again, or correct this file."
+            f"The archive cannot be imported: {error}.", "Download the model again, or correct the file."
         ) from error
     if info.framework.lower() != "tensorflow":
         framework = _FRAMEWORKS.get(info.framework.lower(), info.framework)
         raise ArchiveProblem(
-            f"“{info.name}” is a model for {framework}.", "Only TensorFlow models can be imported."
+            f"“{info.name}” is a {framework} model.", "Only TensorFlow models can be imported."
         )
     if not info.network:
-        raise ArchiveProblem(f"{INFO_FILE} has neither “model file” nor “network file”.")
+        raise ArchiveProblem(
+            f"{INFO_FILE} has neither “model file” nor “network file”.",
+            "Add the name of the file that contains the network.",
+        )
     for name in (info.network, f"{info.snapshot_file}{CHECKPOINT_SUFFIX}"):
         _check_exists(folder, name)
     return info
 
 
 def labels_in(folder: Path, name: str) -> list[str]:
-    """Return the names of the classes in a file of one name per line. Raises ArchiveProblem."""
+    """Return the class names in a file with one name per line. Raises ArchiveProblem if it cannot be read."""
     try:
         text = read_bytes(folder / name, MAX_LABELS_BYTES, below=folder).decode("utf-8-sig", errors="replace")
     except UnreadableFile as error:
-        raise ArchiveProblem(f"The names of the classes cannot be read: {error}.") from error
+        raise ArchiveProblem(f"The class names cannot be read: {error}.") from error
     return names_of(text.splitlines())
 
 
 def names_of(lines: Sequence[str]) -> list[str]:
-    """Return the names in ``lines``, of which the last ones may be empty."""
+    """Return the stripped names in ``lines``, without trailing empty lines."""
     names = [line.strip() for line in lines]
     while names and not names[-1]:
         names.pop()
@@ -113,7 +119,7 @@ def names_of(lines: Sequence[str]) -> list[str]:
 
 
 def epoch_of(snapshot: str) -> float:
-    """Return the epoch of a snapshot by its name; 0 if it has another name."""
+    """Return the epoch in the name of a snapshot, or 0 if the name contains none."""
     match = _EPOCH.fullmatch(snapshot)
     return float(match[1]) if match else 0.0
 
@@ -125,5 +131,6 @@ def _check_exists(folder: Path, name: str) -> None:
         raise ArchiveProblem(f"The archive cannot be imported: {error}.") from error
     if not found:
         raise ArchiveProblem(
-            f"The archive contains no {name}, which {INFO_FILE} names.", "Export the model again."
+            f"{INFO_FILE} refers to {name}, but the archive contains no such file.",
+            "Download the model again.",
         )

@@ -1,12 +1,12 @@
-"""Batch predictions: the predictions of a snapshot for a list of the user's images.
+"""Batch predictions: the results of a snapshot for a list of images supplied by the user.
 
-Each is a folder below `FOLDER` in the folder of its model. It contains:
+Each batch prediction is a subfolder of `FOLDER` in the folder of its model, which contains:
 
 - `FILE_NAME`: a `BatchPrediction`;
-- `LIST_FILE`: the images, a `ListedImage` per line;
-- `ROWS_FILE`: the results, a `Row` per line in the order of the list, appended while the task runs;
-- `PROBABILITIES_FILE`: the probability of each class, float32 [images, classes], NaN for images that cannot be read;
-  written at the end by models that predict classes;
+- `LIST_FILE`: the images, one `ListedImage` per line;
+- `ROWS_FILE`: the results, one `Row` per line in list order, appended while the task runs;
+- `PROBABILITIES_FILE`: class probabilities, float32 [images, classes], NaN for images that cannot be read; written at
+  the end by classifiers;
 - `IMAGES_FOLDER`: uploaded images.
 """
 
@@ -37,13 +37,13 @@ PROBABILITIES_FILE = "probabilities.npy"
 IMAGES_FOLDER = "images"
 MAX_IMAGES = 100_000
 MAX_FILE_BYTES = 1 << 30
-# Problems of a list that are reported one by one.
+# The maximum number of list problems that are stored; further ones are only counted.
 MAX_PROBLEMS = 100
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}\Z", re.ASCII)
 
 
 class ListedImage(Struct, frozen=True):
-    """An image at ``path``, called ``name`` by the user. ``truth`` is the number of its class, if it is known."""
+    """An image at ``path``, displayed as ``name``. ``truth`` is the index of its true class, if known."""
 
     path: str
     name: str
@@ -51,9 +51,9 @@ class ListedImage(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """The result for one image: ``predictions`` as its kind describes them, or the ``error``.
+    """The result for one image: ``predictions`` in the format of the model's kind, or an ``error``.
 
-    ``width`` and ``height`` are those of the image.
+    ``width`` and ``height`` are those of the original image, in pixels.
     """
 
     name: str
@@ -65,16 +65,16 @@ class Row(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """A line of the list that cannot be used, or only without its number."""
+    """A problem with a line of the list: it is skipped, or used without its class number."""
 
     line: Count
     message: str
 
 
 class BatchPrediction(Struct, frozen=True, kw_only=True):
-    """What was predicted: ``total`` images of the source ``title``, with a ``snapshot``, from the Unix time ``at``.
+    """Metadata of a batch prediction: ``total`` images from the source ``title``, started at the Unix time ``at``.
 
-    ``problems`` are the first ones of the list, and ``problem_count`` is their number.
+    ``problems`` has the first `MAX_PROBLEMS` problems in the list; ``problem_count`` counts all of them.
     """
 
     id: str
@@ -88,32 +88,32 @@ class BatchPrediction(Struct, frozen=True, kw_only=True):
 
 
 def new_id() -> str:
-    """Return the id of a new batch prediction: local time and 24 random bits."""
+    """Return a new batch prediction ID: local time and 24 random bits."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def folder_of(model_folder: Path, prediction_id: str) -> Path:
-    """Return the folder of a batch prediction; raises UnreadableFile for an invalid id."""
+    """Return the folder of a batch prediction. Raises UnreadableFile if the ID is invalid."""
     if not _ID.match(prediction_id):
-        raise UnreadableFile(f"There is no batch prediction called {prediction_id[:40]!r}")
+        raise UnreadableFile(f"There is no batch prediction with the ID {prediction_id[:40]!r}")
     return model_folder / FOLDER / prediction_id
 
 
 def write(folder: Path, about: BatchPrediction, images: Iterable[ListedImage]) -> None:
-    """Write the list and the description of a batch prediction into its ``folder``; raises OSError."""
+    """Write the image list and metadata of a batch prediction to its ``folder``. Raises OSError."""
     with open(folder / LIST_FILE, "wb") as file:
         file.writelines(msgspec.json.encode(image) + b"\n" for image in images)
     write_json(folder / FILE_NAME, about)
 
 
 def load(model_folder: Path, prediction_id: str) -> BatchPrediction:
-    """Load the description of a batch prediction; raises UnreadableFile."""
+    """Load the metadata of a batch prediction. Raises UnreadableFile."""
     folder = folder_of(model_folder, prediction_id)
     return read_json(folder / FILE_NAME, BatchPrediction, below=model_folder)
 
 
 def load_all(model_folder: Path) -> list[BatchPrediction]:
-    """Load the descriptions of all batch predictions of a model, newest first; damaged ones are left out."""
+    """Load the metadata of all batch predictions of a model, newest first, skipping damaged ones."""
 
     def readable() -> Iterator[BatchPrediction]:
         folder = model_folder / FOLDER
@@ -127,19 +127,19 @@ def load_all(model_folder: Path) -> list[BatchPrediction]:
 
 
 def load_list(folder: Path) -> list[ListedImage]:
-    """Load the images of a batch prediction; raises UnreadableFile."""
+    """Load the image list of a batch prediction. Raises UnreadableFile."""
     return list(_lines(folder / LIST_FILE, ListedImage, folder))
 
 
 def load_rows(folder: Path) -> list[Row]:
-    """Load the results so far; an incomplete last line is ignored. Raises UnreadableFile."""
+    """Load the results so far, ignoring an incomplete last line. Raises UnreadableFile."""
     if not (folder / ROWS_FILE).exists():
         return []
     return list(_lines(folder / ROWS_FILE, Row, folder))
 
 
 def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
-    """Load the probabilities of the classes; None if there are none yet, or the model predicts no classes."""
+    """Load the class probabilities, float32 [images, classes], or None if they are not available."""
     try:
         with open_plain(folder / PROBABILITIES_FILE, below=folder) as file:
             found: NDArray[np.float32] = np.load(file, allow_pickle=False)
@@ -149,10 +149,10 @@ def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
 
 
 def parse_list(text: str, class_count: int) -> tuple[list[tuple[str, int | None]], list[Problem]]:
-    """Return the paths and the class numbers of a list, and the problems of its lines.
+    """Parse a list of images; return pairs of path and class index, and the problems found.
 
-    Each line is a path, optionally followed by a space and the number of the class from 0 to ``class_count`` - 1. Empty
-    lines are ignored. A number out of this range is a problem; the image is predicted without it.
+    Each line is a path, optionally followed by a space and a class index from 0 to ``class_count`` - 1. Empty lines are
+    ignored. An index out of range is reported as a problem, and the image is kept without it.
     """
     found: list[tuple[str, int | None]] = []
     problems: list[Problem] = []

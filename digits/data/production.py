@@ -1,6 +1,6 @@
-"""Production models: names with a stable address, each served by a snapshot of a model.
+"""Production models: stable names that map to snapshots of models.
 
-They are in one file in the jobs folder, written only by the server.
+They are stored in one file in the jobs folder, which only the server writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = re.compile(r"(?a:[\w][\w.-]{0,63})\Z")
 
 
 class Production(Struct, frozen=True):
-    """The ``snapshot`` of ``model``, a job id, that serves a name; ``epoch`` is its epoch, ``since`` the promotion."""
+    """The ``snapshot`` of the job ``model`` that serves a name, its ``epoch``, and the Unix time of its promotion."""
 
     model: Annotated[str, Meta(pattern=rf"^(?a:{ID})\Z")]
     snapshot: FileName
@@ -36,14 +36,14 @@ class _File(Struct):
 
 
 class ProductionModels:
-    """The production models in the file in ``folder``. They are read again only when the file changes."""
+    """The production models stored in ``folder``, reloaded only when the file changes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / FILE_NAME
         self._read: tuple[tuple[int, int], dict[str, Production]] | None = None
 
     def all(self) -> dict[str, Production]:
-        """Return the production models by name, alphabetically; raises UnreadableFile if the file is damaged."""
+        """Return the production models by name, in alphabetical order. Raises UnreadableFile if the file is damaged."""
         try:
             found = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
@@ -55,36 +55,37 @@ class ProductionModels:
 
     @property
     def exists(self) -> bool:
-        """Whether there are production models, or a damaged file of them."""
+        """Whether there are any production models; true if the file is damaged."""
         try:
             return bool(self.all())
         except UnreadableFile:
             return True
 
     def names_of(self, model: str) -> list[str]:
-        """Return the names that a model serves; none if the file is damaged."""
+        """Return the production names of a model; empty if the file is damaged."""
         try:
             return [name for name, found in self.all().items() if found.model == model]
         except UnreadableFile:
             return []
 
     def promote(self, name: str, model: Production) -> None:
-        """Serve ``name`` with ``model``, instead of the present one if there is one.
+        """Serve ``name`` with ``model``, replacing any previous model.
 
-        Raises ValueError for an invalid name or too many names, UnreadableFile for a damaged file, and OSError.
+        Raises ValueError if the name is invalid or there are too many names, UnreadableFile if the file is damaged, and
+        OSError.
         """
         if not NAME.match(name):
             raise ValueError(
-                "A name consists of at most 64 letters, digits, dots, hyphens and underscores, and starts with a "
-                "letter, a digit or an underscore."
+                "The name is invalid. Use up to 64 letters, digits, dots, hyphens and underscores, starting with a "
+                "letter, digit or underscore."
             )
         models = self.all()
         if name not in models and len(models) >= MAX_NAMES:
-            raise ValueError(f"There are {MAX_NAMES:,} names already. Remove one first.")
+            raise ValueError(f"There are already {MAX_NAMES:,} production models. Remove one first.")
         self._save({**models, name: model})
 
     def remove(self, name: str) -> bool:
-        """Stop serving ``name``; return False if there is no such name. Raises UnreadableFile and OSError."""
+        """Remove ``name``; return False if it does not exist. Raises UnreadableFile and OSError."""
         models = self.all()
         if name not in models:
             return False

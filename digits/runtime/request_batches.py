@@ -1,4 +1,4 @@
-"""Batches of requests: images that arrive while a model computes are predicted together afterward."""
+"""Dynamic batching: images that arrive while the model is busy are predicted together in the next batch."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from digits.core.errors import TooBusy, TookTooLong
 MAX_BATCH = 64
 MAX_WAITING = 512
 WAIT_SECONDS = 30.0
-# With several clients, the next batch waits this long for the answers of the previous one to be followed by requests.
+# After a batch, wait this long for clients to send their next requests, so that the following batch is full.
 GATHER_SECONDS = 0.005
 
 Item = dict[str, Any]
-# Sends a request to the inference server of the model in a folder, and returns its answer.
+# Sends a request to the inference server of the model in a folder, and returns the response.
 Ask = Callable[[Path, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass
 class _Queue:
-    """The images waiting for one snapshot, each with the result that its request waits for."""
+    """The images waiting for one snapshot, each with its pending result."""
 
     waiting: deque[tuple[Item, AsyncResult]] = field(default_factory=deque)
     is_draining: bool = False
 
 
 class RequestBatches:
-    """Predicts images from concurrent requests in common batches, without waiting for a batch to fill up.
+    """Batches images from concurrent requests, without waiting for a batch to fill up.
 
     ``sizes`` is called with the size of each batch.
     """
@@ -52,15 +52,14 @@ class RequestBatches:
         self._queues: dict[tuple[Path, str], _Queue] = {}
 
     def predict(self, model_folder: Path, snapshot: str, items: Sequence[Item]) -> list[dict[str, Any]]:
-        """Return the answer for each of the ``items``, in order.
+        """Return the prediction for each of the ``items``, in order.
 
-        Raises TooBusy if too many are waiting already, TookTooLong if they are not predicted in time, and the errors
-        of the inference server.
+        Raises TooBusy if too many images are waiting, TookTooLong on timeout, and any error of the inference server.
         """
         queue = self._queues.setdefault((model_folder, snapshot), _Queue())
         if queue.waiting and len(queue.waiting) + len(items) > self._max_waiting:
             raise TooBusy(
-                f"{len(queue.waiting):,} images are waiting for this model already.", "Try again in a second."
+                f"{len(queue.waiting):,} images are waiting for this model.", "Try again in a second."
             )
         results = [AsyncResult() for _ in items]
         queue.waiting.extend(zip(items, results, strict=True))
@@ -74,11 +73,12 @@ class RequestBatches:
             unanswered = {id(result) for result in results if not result.ready()}
             queue.waiting = deque(entry for entry in queue.waiting if id(entry[1]) not in unanswered)
             raise TookTooLong(
-                f"The model did not answer within {self._wait_seconds:g} seconds.", "Try again later."
+                f"The model did not respond within {self._wait_seconds:g} seconds.",
+                "Try again later, or send fewer images per request.",
             ) from error
 
     def _drain(self, model_folder: Path, snapshot: str, queue: _Queue) -> None:
-        """Predict batches until no image is waiting."""
+        """Predict batches until the queue is empty."""
         try:
             count = 1
             while queue.waiting:
@@ -96,7 +96,9 @@ class RequestBatches:
         try:
             answers = self._ask(model_folder, request)["answers"]
             if len(answers) != len(batch):
-                raise ValueError("the inference server returned another number of answers")
+                raise ValueError(
+                    f"the inference server returned {len(answers)} answers for {len(batch)} images"
+                )
         except Exception as error:
             for _, result in batch:
                 result.set_exception(error)

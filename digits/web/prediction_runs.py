@@ -1,4 +1,4 @@
-"""Start batch predictions from lists, folders and uploads of images, and read their results."""
+"""Start batch predictions from lists, folders and uploaded images, and read their results."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from digits.web.offload import in_thread
 from digits.web.services import services
 
 MAX_LIST_BYTES = 20_000_000
-# Older batch predictions of a model are deleted.
+# The maximum number of batch predictions kept per model; older ones are deleted.
 KEPT = 20
-# Predictions of the classes of at most this many images are compared with their true ones in a matrix.
+# The confusion matrix is omitted for models with more classes.
 MAX_MATRIX_CLASSES = 50
 
 
 @dataclass(frozen=True)
 class Source:
-    """The images of a request, the problems of its list, and a title."""
+    """The images of a request, the problems found in its list, and a title."""
 
     title: str
     images: list[ListedImage]
@@ -48,7 +48,10 @@ class Source:
 
 
 def start(job: ModelJob, snapshot: Snapshot) -> BatchPrediction:
-    """Start to predict from the images of this request; raises BadRequest and NotReady."""
+    """Start a batch prediction for the images of this request.
+
+    Raises BadRequest if there are no usable images, and NotReady if the model is already running a batch prediction.
+    """
     if services().predictions.state(job.id):
         raise NotReady(f"“{job.name}” is already processing other images.", "Try again when it has finished.")
     labels = labels_of(job)
@@ -91,7 +94,7 @@ def start(job: ModelJob, snapshot: Snapshot) -> BatchPrediction:
 
 
 def recent(job: ModelJob) -> list[dict[str, str]]:
-    """Return the batch predictions of a model for its page, newest first."""
+    """Return the batch predictions shown on the page of a model, newest first."""
     return [
         {
             "title": item.title,
@@ -103,14 +106,14 @@ def recent(job: ModelJob) -> list[dict[str, str]]:
 
 
 def labels_of(job: ModelJob) -> list[str]:
-    """Return the names of the classes; empty for models that do not predict one class."""
+    """Return the class names; empty for models that are not classifiers."""
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
     return list(manifest.target.labels) if manifest else []
 
 
 def _source(folder: Path, labels: list[str]) -> Source:
-    """Return the images of this request: uploads, the paths of a list, or those in a folder on the server."""
+    """Return the images of this request: uploads, paths from a list, or a folder on the server."""
     limit = _limit()
     uploads = [file for file in request.files.getlist("image_files") if file.filename]
     if uploads:
@@ -128,8 +131,8 @@ def _source(folder: Path, labels: list[str]) -> Source:
         return Source(listed.filename, images, problems)
     if not text:
         raise BadRequest(
-            "There are no images.",
-            "Send a list of paths (image_list), images (image_files), or a folder on the server (image_folder).",
+            "The request contains no images.",
+            "Send image files (image_files), a list of paths (image_list), or a folder on the server (image_folder).",
         )
     below = roots.resolve(text, "folder")
     return Source(below.name or str(below), in_thread(_in_folder, below, labels, limit), [])
@@ -160,10 +163,10 @@ def _listed(
     for name, truth in islice(lines, limit):
         path = Path(name if os.path.isabs(name) or not folder else os.path.join(folder, name))
         if "://" in name:
-            problems.append(Problem(0, f"{name[:200]}: images are not fetched from other servers."))
+            problems.append(Problem(0, f"{name[:200]}: URLs are not supported. Use a path on this server."))
         elif not path.is_absolute():
             problems.append(
-                Problem(0, f"{name[:200]}: the path is relative. Enter the folder of the images.")
+                Problem(0, f"{name[:200]}: the path is relative. Set “image_folder”, or use absolute paths.")
             )
         elif not roots.contain(path):
             problems.append(Problem(0, f"{name[:200]} is outside the folders this server may read."))
@@ -173,7 +176,7 @@ def _listed(
 
 
 def _in_folder(folder: Path, labels: list[str], limit: int) -> list[ListedImage]:
-    """Return the images below ``folder``; those in a folder with the name of a class belong to it."""
+    """Return the images below ``folder``, labeled by the name of their parent folder if it is a class name."""
     numbers = {label: number for number, label in enumerate(labels)}
     images = (
         ListedImage(str(path), str(path.relative_to(folder)), numbers.get(path.parent.name))
@@ -192,7 +195,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Results:
-    """The rows of a batch prediction so far, and what they say about the images whose classes are known."""
+    """The results of a batch prediction so far, with metrics for images whose true class is known."""
 
     rows: list[Row]
 
@@ -202,18 +205,21 @@ class Results:
 
     @property
     def judged(self) -> list[Row]:
-        """The rows with a true class and a prediction."""
+        """The rows that have both a true class and a prediction."""
         return [row for row in self.rows if row.truth is not None and not row.error]
 
     def accuracy(self, labels: list[str], top: int = 1) -> float | None:
-        """Return the fraction of the judged images whose class is among the ``top`` predictions; None without any."""
+        """Return the top-k accuracy of the judged rows for k = ``top``, or None if there are none."""
         judged = self.judged
         if not judged:
             return None
         return sum(is_among(row, labels, top) for row in judged) / len(judged)
 
     def matrix(self, labels: list[str]) -> NDArray[np.int64] | None:
-        """Return the number of judged images by true and predicted class, [classes, classes]; None without any."""
+        """Return the confusion matrix of the judged rows, int64 [true class, predicted class].
+
+        Returns None if there are no such rows, or more than `MAX_MATRIX_CLASSES` classes.
+        """
         judged = self.judged
         if not judged or len(labels) > MAX_MATRIX_CLASSES:
             return None
@@ -225,12 +231,12 @@ class Results:
 
 
 def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
-    """Return whether the true class of a judged row is among its ``top`` predictions."""
+    """Return whether the true class of a row is among its ``top`` predictions."""
     return row.truth is not None and labels[row.truth] in [name for name, _ in row.predictions[:top]]
 
 
 def results_of(job: ModelJob, prediction_id: str) -> Results:
-    """Load the results of a batch prediction so far; raises BadRequest if they are damaged."""
+    """Load the results of a batch prediction so far. Raises BadRequest if the file is damaged."""
     try:
         folder = predictions.folder_of(job.folder, prediction_id)
         return Results(in_thread(predictions.load_rows, folder))
@@ -241,7 +247,7 @@ def results_of(job: ModelJob, prediction_id: str) -> Results:
 def best_of_classes(
     folder: Path, rows: list[Row], labels: list[str], count: int
 ) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return for each class the numbers of the ``count`` images with its highest probability, in percent."""
+    """Return the ``count`` most probable images for each class, as pairs of image index and percentage."""
     found = predictions.load_probabilities(folder)
     if found is None or found.shape != (len(rows), len(labels)):
         return []
@@ -263,7 +269,7 @@ def best_of_classes(
 
 
 def as_csv(rows: Iterable[Row], labels: list[str]) -> Iterator[str]:
-    """Yield the results as CSV: the image, its true class, and up to five predictions, or the error."""
+    """Yield the results as CSV rows: image, true class, predictions (up to five for classifiers) and error."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     numbered = [text for place in range(1, 6) for text in (f"prediction_{place}", f"percent_{place}")]
@@ -295,5 +301,5 @@ def _without_pictures(value: Any) -> Any:
 
 
 def _harmless(value: Any) -> Any:
-    """Keep spreadsheets from evaluating a name that starts like a formula."""
+    """Escape values that a spreadsheet would evaluate as a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value

@@ -1,4 +1,4 @@
-"""Predictions for many images: the task, its page, and the routes of DIGITS 6."""
+"""Batch predictions: the task, the results page, and the DIGITS 6 routes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHOWN = ("all", "wrong", "unreadable")
 @blueprint.post("/models/<job_id>/predictions")
 @blueprint.post("/models/<job_id>/predictions.json", endpoint="create_json")
 def create(job_id: str) -> AnyResponse | tuple[Response, int]:
-    """Start to predict from many images, and open the page of the results."""
+    """Start a batch prediction, and redirect to the results page."""
     require_tensorflow()
     refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
@@ -59,7 +59,7 @@ def create(job_id: str) -> AnyResponse | tuple[Response, int]:
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>")
 def show(job_id: str, prediction_id: str) -> str:
-    """Show the results so far: accuracy, confusion matrix, and the images with their predictions."""
+    """Show the results so far: accuracy, confusion matrix, and images with their predictions."""
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about.id), labels_of(job)
     shown = request.args.get("show", "all")
@@ -90,7 +90,7 @@ def show(job_id: str, prediction_id: str) -> str:
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.json")
 def show_json(job_id: str, prediction_id: str) -> Response:
-    """Return the state, the accuracy, and all results so far."""
+    """Return the state, metrics and results so far as JSON."""
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about.id), labels_of(job)
     matrix = results.matrix(labels)
@@ -124,14 +124,14 @@ def table(job_id: str, prediction_id: str) -> Response:
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>/images/<int:number>")
 def image(job_id: str, prediction_id: str, number: int) -> Response:
-    """Return an image of the list as a small PNG without metadata."""
+    """Return a PNG thumbnail of an image in the list, without metadata."""
     job, about = _find(job_id, prediction_id)
     folder = predictions.folder_of(job.folder, about.id)
 
     def read() -> bytes:
         listed = predictions.load_list(folder)
         if number >= len(listed):
-            raise NotFound("There is no such image.")
+            raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
         path = listed[number].path
         own = path.startswith(f"{folder}/")
         return as_small_png(folder.joinpath(path) if own else roots.resolve(path, "file"))
@@ -156,7 +156,7 @@ def delete(job_id: str, prediction_id: str) -> Response:
 
 @blueprint.post("/models/images/classification/classify_many.json")
 def classify_many_json() -> Response:
-    """Predict from many images, wait for the results, and return up to five classes of each image."""
+    """Run a batch prediction to completion, and return up to five classes per image."""
     return _all_at_once(
         lambda results, labels: {
             "classifications": {row.name: row.predictions for row in results.rows if not row.error}
@@ -167,19 +167,19 @@ def classify_many_json() -> Response:
 @blueprint.post("/models/images/classification/classify_many")
 @blueprint.post("/models/images/generic/infer_many")
 def many() -> AnyResponse | tuple[Response, int]:
-    """Start to predict from many images, and open the page of the results."""
+    """Start a batch prediction, and redirect to the results page."""
     return create(request.values.get("job_id", ""))
 
 
 @blueprint.post("/models/images/classification/top_n")
 @blueprint.post("/models/images/classification/top_n.json", endpoint="top_n_json")
 def top_n() -> AnyResponse | str:
-    """Predict from many images, and show those with the highest probability of each class."""
+    """Run a batch prediction to completion, and show the most probable images for each class."""
     count = _top_n()
     job, about, results = _predicted()
     labels = labels_of(job)
     if not labels:
-        raise BadRequest(f"“{job.name}” does not predict classes.")
+        raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
     folder = predictions.folder_of(job.folder, about.id)
     best = in_thread(best_of_classes, folder, results.rows, labels, count)
     if request.path.endswith(".json"):
@@ -234,7 +234,7 @@ def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Respon
 
 
 def _predicted() -> tuple[ModelJob, BatchPrediction, Results]:
-    """Predict from the images of this request; return the results when all are complete."""
+    """Run a batch prediction for the images of this request, and return its results when it has finished."""
     require_tensorflow()
     refuse_other_sites()
     job = services().store.get(request.values.get("job_id", ""), ModelJob)
@@ -256,11 +256,13 @@ def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
     try:
         return job, in_thread(predictions.load, job.folder, prediction_id)
     except UnreadableFile as error:
-        raise NotFound("There are no such predictions.", "They may have been deleted.") from error
+        raise NotFound(
+            "These predictions do not exist.", "They may have been deleted. Run them again."
+        ) from error
 
 
 def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str, Any]:
-    """Return ``state``: running, done, failed or incomplete, with the progress in percent, or the error."""
+    """Return the ``state`` (running, done, failed or incomplete), the ``progress`` in percent, and any ``error``."""
     running, failure = services().predictions.state(job.id), services().predictions.failure(job.id)
     newest = in_thread(predictions.load_all, job.folder)[:1]
     is_newest = bool(newest) and newest[0].id == about.id
@@ -293,7 +295,7 @@ def _tiles(about: BatchPrediction, results: Results, labels: list[str]) -> list[
 
 
 def _choices(results: Results, labels: list[str]) -> list[tuple[str, str, int]]:
-    """Return the choices of the images to show: value, title and number of images."""
+    """Return the filters of the image list as tuples of value, title and number of images."""
     counts = {shown: sum(_is_shown(row, labels, shown) for row in results.rows) for shown in SHOWN}
     titles = {"all": "All", "wrong": "Wrong", "unreadable": "Unreadable"}
     return [(name, titles[name], count) for name, count in counts.items() if count]

@@ -1,4 +1,4 @@
-"""Import models that were trained elsewhere, or keep a snapshot of a model as a model of its own."""
+"""Import models trained elsewhere, and copy snapshots to new models."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MAX_UPLOADED_FILES = 20
 
 
 class PretrainedForm(JobForm):
-    """A model in files on the server."""
+    """The form that imports a model from files on the server."""
 
     LONG_FIELDS = frozenset({"labels"})
 
@@ -60,7 +60,7 @@ class PretrainedForm(JobForm):
         "Name", validators=[DataRequired("Enter a name."), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
     )
     source = StringField(
-        "Model", validators=[DataRequired("Upload the model, or enter its path."), AllowedPath("any")]
+        "Model", validators=[DataRequired("Upload a model, or enter its path."), AllowedPath("any")]
     )
     network = StringField("Network definition", default="", validators=[Optional(), AllowedPath("file")])
     labels = TextAreaField("Classes", default="")
@@ -80,10 +80,10 @@ def new() -> str:
 @blueprint.post("/pretrained_models/new")
 @blueprint.post("/pretrained_models/new.json", endpoint="create_json")
 def create() -> AnyResponse | tuple[str | Response, int]:
-    """Import a model from files on the server, or from files in this request.
+    """Import a model from files on the server or from uploaded files.
 
-    The files are ``weights_file`` (several for a checkpoint), ``model_def_file`` with the source code of the network,
-    and ``labels_file`` with the names of the classes.
+    Uploads are ``weights_file`` (repeated for a checkpoint), ``model_def_file`` with the source code of the network,
+    and ``labels_file`` with the class names.
     """
     require_tensorflow()
     as_json = request.path.endswith(".json")
@@ -111,10 +111,10 @@ def create() -> AnyResponse | tuple[str | Response, int]:
 
 @blueprint.post("/pretrained_models/upload_archive")
 def upload_archive() -> Response:
-    """Import the model in the uploaded ``archive``, as “Download” creates it."""
+    """Import a model from an uploaded ``archive`` in the format of “Download”."""
     require_tensorflow()
     if not request.files.get("archive"):
-        raise BadRequest("Upload the archive of a model.", "The field is “archive”: a tar or zip file.")
+        raise BadRequest("No archive was uploaded.", "Send a tar or zip file in the field “archive”.")
     with _uploaded("archive") as folder:
         assert folder is not None
         (archive,) = folder.iterdir()
@@ -125,7 +125,7 @@ def upload_archive() -> Response:
 @blueprint.post("/models/<job_id>/to_pretrained")
 @blueprint.post("/models/<job_id>/to_pretrained.json", endpoint="keep_json")
 def keep(job_id: str) -> AnyResponse:
-    """Copy a snapshot to a model of its own, which remains if the model and its dataset are deleted."""
+    """Copy a snapshot to a new model that does not depend on the original model or its dataset."""
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
@@ -178,7 +178,7 @@ def _recipe_for(source: Path) -> ImportModel:
 
 
 def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
-    """Import the model of ``recipe`` into a new job; raises BadRequest if it cannot be used."""
+    """Import the model of ``recipe`` into a new job. Raises BadRequest if it cannot be imported."""
     began = time.time()
     with services().store.creation() as new_folder:
         folder = new_folder()
@@ -191,8 +191,8 @@ def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
         kind = kind_named(in_thread(manifests.load, folder).kind)
         if views_of(kind).has_input:
             raise BadRequest(
-                f"This is a model for {kind.title.lower()}.",
-                "Only models that predict from a single image can be imported.",
+                f"Models for {kind.title.lower()} cannot be imported.",
+                "Import a model that predicts from a single image.",
             )
         history = [
             (Status.INIT, began),
@@ -217,7 +217,7 @@ def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
 
 @contextmanager
 def _uploaded(*fields: str) -> Iterator[Path | None]:
-    """Yield a folder with the uploaded files of this request, or None if there are none."""
+    """Yield a folder that contains the uploaded files, or None if there are no uploads."""
     names = fields or ("weights_file", "model_def_file", "labels_file")
     uploads = [upload for name in names for upload in request.files.getlist(name) if upload.filename]
     if not uploads:
@@ -225,7 +225,8 @@ def _uploaded(*fields: str) -> Iterator[Path | None]:
         return
     if len(uploads) > MAX_UPLOADED_FILES:
         raise BadRequest(
-            f"A model consists of at most {MAX_UPLOADED_FILES} files.", "Upload an archive instead."
+            f"Too many files: {len(uploads)}; the maximum is {MAX_UPLOADED_FILES}.",
+            "Upload an archive instead.",
         )
     with _scratch() as folder:
         for upload in uploads:
@@ -239,7 +240,7 @@ def _file_name(upload: FileStorage) -> str:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """Yield a new folder on the file system of the jobs, and discard it at the end of the block."""
+    """Yield a temporary folder on the same file system as the jobs, and discard it on exit."""
     folder = services().folder / "uploads" / secrets.token_hex(8)
     folder.mkdir(mode=0o700, parents=True)
     try:

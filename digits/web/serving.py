@@ -1,4 +1,4 @@
-"""Predictions for client programs: bodies of TensorFlow Serving and KServe, and multipart images."""
+"""Parse prediction requests of client programs: TensorFlow Serving, KServe and multipart uploads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from digits.web.services import services
 MAX_IMAGES = 512
 # Larger bodies are parsed in a thread.
 QUICK_BYTES = 64_000
-# Data types of KServe for the pixels of images.
+# KServe data types for pixel values.
 DATATYPES = {
     "UINT8": np.uint8, "INT8": np.int8, "UINT16": np.uint16, "INT16": np.int16, "INT32": np.int32,
     "INT64": np.int64, "FP16": np.float16, "FP32": np.float32, "FP64": np.float64,
@@ -31,7 +31,7 @@ DATATYPES = {
 
 
 class _Tensor(msgspec.Struct):
-    """An input of a KServe request."""
+    """An input tensor of a KServe request."""
 
     name: str
     shape: list[int]
@@ -40,47 +40,49 @@ class _Tensor(msgspec.Struct):
 
 
 class InferRequest(msgspec.Struct):
-    """The body of a KServe request, version 2."""
+    """The body of a KServe V2 inference request."""
 
     inputs: list[_Tensor]
     id: str = ""
 
 
 def manifest_of(job: ModelJob) -> Manifest:
-    """Return the description of the model's images; raises BadRequest if its dataset was deleted."""
+    """Return the manifest of the model's dataset.
+
+    Raises BadRequest if the dataset was deleted or the model does not take single images.
+    """
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
     if manifest is None:
-        raise BadRequest(
-            f"The dataset of “{job.name}” no longer exists.", "Import the model from its archive."
-        )
+        raise BadRequest(f"The dataset of “{job.name}” was deleted.", "Import the model from its archive.")
     if manifest.channels not in (1, 3) and manifest.dtype == "uint8":
-        raise BadRequest(f"“{job.name}” does not predict from single images.")
+        raise BadRequest(f"“{job.name}” does not predict from single images.", "Choose another model.")
     return manifest
 
 
 def body_as(type_: Any) -> Any:
-    """Return the JSON body of this request as ``type_``; raises BadRequest."""
+    """Decode the JSON body of this request as ``type_``. Raises BadRequest if it is invalid."""
     data = request.get_data()
     decode = msgspec.json.Decoder(type_).decode
     try:
         return decode(data) if len(data) <= QUICK_BYTES else in_thread(decode, data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest(
-            f"The body is not a valid request: {error}.", "See “Serving” in the documentation."
+            f"The request body is invalid: {error}.", "See “Serving” in the documentation."
         ) from error
 
 
 def in_turn(read: Callable[[Any, Sequence[int]], list[Item]], body: Any, shape: Sequence[int]) -> list[Item]:
-    """Return the images that ``read``, one of the next two functions, finds in a body; in a thread if it is large."""
+    """Call ``read`` with ``body`` and ``shape``, in a thread if the body is large."""
     is_quick = (request.content_length or 0) <= QUICK_BYTES
     return read(body, shape) if is_quick else in_thread(read, body, shape)
 
 
 def instances_of(body: dict[str, Any], shape: Sequence[int]) -> list[Item]:
-    """Return the images of a request of TensorFlow Serving: ``instances``, or ``inputs``. Raises BadRequest.
+    """Return the images in the ``instances`` or ``inputs`` of a TensorFlow Serving request.
 
-    An image is a nested list of numbers, or ``{"b64": …}`` with a file; both may be the only value of an object.
+    An image is a nested list of numbers or ``{"b64": …}`` with an encoded file, optionally wrapped in an object with a
+    single key. Raises BadRequest if the body contains no valid images.
     """
     found = body.get("instances", body.get("inputs"))
     if isinstance(found, dict) and len(found) == 1 and "b64" not in found:
@@ -89,22 +91,29 @@ def instances_of(body: dict[str, Any], shape: Sequence[int]) -> list[Item]:
         found = [found]
     if not isinstance(found, list) or not found:
         raise BadRequest(
-            "The body has neither “instances” nor “inputs”, a list of images.",
-            'Send {"instances": [{"b64": "…"}]} with files, or nested lists of pixels from 0 to 255.',
+            "The request body has no images in “instances” or “inputs”.",
+            'Send {"instances": [{"b64": "…"}]} with base64-encoded files, or nested lists of pixels from 0 to 255.',
         )
     _check_count(len(found))
     return [_instance(number, item, shape) for number, item in enumerate(found)]
 
 
 def tensors_of(body: InferRequest, shape: Sequence[int]) -> list[Item]:
-    """Return the images of a KServe request: one tensor of pixels, or of files as base64. Raises BadRequest."""
+    """Return the images in the tensor of a KServe request: pixel values or base64-encoded files.
+
+    Raises BadRequest if the tensor is invalid.
+    """
     if len(body.inputs) != 1:
-        raise BadRequest(f"The request has {len(body.inputs)} inputs; the model has one, “images”.")
+        raise BadRequest(
+            f"The request has {len(body.inputs)} inputs, but the model has one.", "Send one input, “images”."
+        )
     tensor = body.inputs[0]
     if tensor.datatype == "BYTES":
         files = tensor.data if isinstance(tensor.data, list) else []
         if not files or not all(isinstance(file, str) for file in files):
-            raise BadRequest("The data of BYTES must be a list of files as base64.")
+            raise BadRequest(
+                "The data of an input of type BYTES is invalid.", "Send a list of base64-encoded files."
+            )
         _check_count(len(files))
         return [{"image": file} for file in files]
     if tensor.datatype not in DATATYPES:
@@ -112,30 +121,31 @@ def tensors_of(body: InferRequest, shape: Sequence[int]) -> list[Item]:
             f"The datatype {tensor.datatype[:20]} is not supported.", f"Use {', '.join(DATATYPES)} or BYTES."
         )
     if not tensor.shape or min(tensor.shape) < 1 or math.prod(tensor.shape) > 2**31:
-        raise BadRequest(f"The shape {tensor.shape[:8]} is not valid.")
+        raise BadRequest(f"The shape {tensor.shape[:8]} is invalid.", "Use [N, H, W, C] with positive sizes.")
     _check_count(tensor.shape[0])
     values = _array(tensor.data, "data").ravel()
     if values.size != math.prod(tensor.shape):
         raise BadRequest(
-            f"The data has {values.size:,} numbers, but the shape {tensor.shape} needs another number."
+            f"The data has {values.size:,} values, but the shape {tensor.shape} requires {math.prod(tensor.shape):,}."
         )
     images = values.reshape(tensor.shape)
     return [_pixels(number, image, shape) for number, image in enumerate(images)]
 
 
 def uploads() -> list[Item]:
-    """Return the uploaded images of this request; raises BadRequest."""
+    """Return the uploaded images of this request. Raises BadRequest if there are none."""
     files = [file for field in request.files for file in request.files.getlist(field) if file.filename]
     if not files:
         raise BadRequest(
-            "There are no images.", "Send JSON with the Content-Type application/json, or upload files."
+            "The request contains no images.",
+            "Upload image files, or send JSON with the Content-Type application/json.",
         )
     _check_count(len(files))
     return [{"image": base64.b64encode(file.read()).decode(), "is_described": True} for file in files]
 
 
 def predict(job: ModelJob, snapshot: str, items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Return the answers of the model for the images; raises BadRequest with the number of an unusable one."""
+    """Return the model's answer for each image. Raises BadRequest with the index of an image that cannot be used."""
     answers = services().batches.predict(job.folder, snapshot, items)
     for number, answer in enumerate(answers):
         if "error" in answer:
@@ -149,7 +159,9 @@ def _instance(number: int, item: Any, shape: Sequence[int]) -> Item:
     if isinstance(item, dict):
         text = item.get("b64")
         if not isinstance(text, str):
-            raise BadRequest(f"Image {number}: expected a list of pixels or an object with “b64”.")
+            raise BadRequest(
+                f"Image {number}: expected nested lists of pixel values, or an object with the key “b64”."
+            )
         return {"image": text}
     return _pixels(number, _array(item, f"Image {number}"), shape)
 
@@ -159,9 +171,8 @@ def _pixels(number: int, image: NDArray[Any], shape: Sequence[int]) -> Item:
         image = image[..., None]
     if list(image.shape) != list(shape):
         raise BadRequest(
-            f"Image {number} has the shape {list(image.shape)}; the model expects pixels from 0 to 255 of the shape "
-            f"{list(shape)}.",
-            "Send a file instead, which is resized as in the training.",
+            f"Image {number} has the shape {list(image.shape)}, but the model requires {list(shape)}.",
+            "Resize the image, or send it as a file, which is resized as during training.",
         )
     values = np.ascontiguousarray(image, np.float32)
     return {"pixels": base64.b64encode(values.tobytes()).decode(), "shape": list(shape)}
@@ -171,10 +182,13 @@ def _array(value: Any, name: str) -> NDArray[np.float32]:
     try:
         found = np.asarray(value, np.float32)
     except (ValueError, TypeError, OverflowError) as error:
-        raise BadRequest(f"{name}: expected nested lists of numbers of equal lengths.") from error
+        raise BadRequest(f"{name}: expected nested lists of numbers with equal lengths.") from error
     return found
 
 
 def _check_count(count: int) -> None:
     if count > MAX_IMAGES:
-        raise BadRequest(f"A request has at most {MAX_IMAGES} images, not {count:,}.")
+        raise BadRequest(
+            f"The request contains {count:,} images; the maximum is {MAX_IMAGES}.",
+            "Split it into several requests.",
+        )

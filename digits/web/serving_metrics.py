@@ -1,4 +1,4 @@
-"""Counters of predictions for client programs, in the format of Prometheus."""
+"""Prometheus metrics of the prediction endpoints."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class ServingMetrics:
-    """The metrics of one server. ``model`` is the name of a production model, or the id of a model."""
+    """The serving metrics of one server. ``model`` is a production name or a job ID."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "digits_serve_requests",
-            "Requests by model and HTTP status",
+            "Prediction requests by model and HTTP status",
             ["model", "status"],
             registry=self._registry,
         )
@@ -31,14 +31,14 @@ class ServingMetrics:
         )
         self._latency = Histogram(
             "digits_serve_seconds",
-            "Time per request by model",
+            "Request latency in seconds, by model",
             ["model"],
             buckets=LATENCIES,
             registry=self._registry,
         )
         self._batches = Histogram(
             "digits_serve_batch_images",
-            "Images per batch, over all models",
+            "Images per batch, across all models",
             buckets=BATCH_SIZES,
             registry=self._registry,
         )
@@ -46,7 +46,7 @@ class ServingMetrics:
 
     @contextmanager
     def request(self, model: str) -> Iterator[None]:
-        """Count the request that the block answers, with its duration and status."""
+        """Record the status and duration of the request handled by the block."""
         began, status = time.perf_counter(), 500
         self._active.inc()
         try:
@@ -61,13 +61,13 @@ class ServingMetrics:
             self._latency.labels(model).observe(time.perf_counter() - began)
 
     def predicted(self, model: str, images: int) -> None:
-        """Count predicted images."""
+        """Record the number of ``images`` predicted."""
         self._images.labels(model).inc(images)
 
     def batch(self, size: int) -> None:
-        """Count a batch of ``size`` images."""
+        """Record a batch of ``size`` images."""
         self._batches.observe(size)
 
     def as_text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Serve models to client programs: by id, or by the stable name of a production model."""
+"""Serve models to client programs by job ID or production name."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from digits.web.serving import InferRequest
 blueprint = Blueprint("serving", __name__)
 
 OUTPUT, INPUT = "output", "images"
-# The endpoints that predict.
+# The endpoints that return predictions.
 PREDICTING = ("predict", "predict_json", "serve", "tensorflow", "infer")
 
-# The file of production models is read, changed and written by one request at a time.
+# Only one request at a time may modify the file of production models.
 _changing = BoundedSemaphore()
 
 
 def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
-    """Add the time after which to retry to responses about too many requests."""
+    """Add a Retry-After header to responses with status 429."""
 
     @functools.wraps(view)
     def wrapped(*arguments: Any, **keywords: Any) -> Response:
@@ -58,7 +58,7 @@ def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
 @blueprint.post("/models/<job_id>/predict.json", endpoint="predict_json")
 @answers_busy
 def predict(job_id: str) -> Response:
-    """Predict from the images in the body with a snapshot of a model, by default the best one."""
+    """Predict from the images in the body with a snapshot of a model (default: the best one)."""
     job = services().store.get(job_id, ModelJob)
     epoch = request.args.get("snapshot_epoch")
     return _answer(job.id, job, snapshot_of(job, epoch).name if epoch else services().default_snapshot(job))
@@ -109,7 +109,7 @@ def _is_kserve(body: dict[str, Any]) -> bool:
 @blueprint.post("/serve/<name>/v2/models/<model>/infer")
 @answers_busy
 def infer(name: str, model: str) -> Response:
-    """Answer a request of version 2 of the KServe protocol."""
+    """Handle a KServe V2 inference request."""
     job, found = _production(name)
     refuse_other_sites()
     require_tensorflow()
@@ -132,7 +132,7 @@ def _infer(name: str, job: ModelJob, snapshot: str, manifest: Manifest, body: In
 
 
 def _flattened(values: list[Any]) -> tuple[list[int], list[float]]:
-    """Return the shape of nested lists of equal lengths, and their numbers in one list."""
+    """Return the shape of nested lists of equal lengths, and their values as a flat list."""
     found = np.asarray(values, np.float32)
     return list(found.shape), found.ravel().tolist()
 
@@ -141,7 +141,7 @@ def _flattened(values: list[Any]) -> tuple[list[int], list[float]]:
 @blueprint.get("/serve/<name>", endpoint="about")
 @blueprint.get("/serve/<name>.json", endpoint="about_json")
 def describe(name: str, model: str = "") -> Response:
-    """Return the inputs and outputs of a production model, as KServe describes them."""
+    """Return the inputs, outputs and labels of a production model as KServe model metadata."""
     job, found = _production(name)
     manifest = serving.manifest_of(job)
     height, width, channels = manifest.shape
@@ -160,14 +160,14 @@ def describe(name: str, model: str = "") -> Response:
 @blueprint.get("/serve/<name>/v2/health/<any(live, ready):what>")
 @blueprint.get("/serve/<name>/v2/models/<model>/ready", endpoint="model_ready")
 def ready(name: str, what: str = "", model: str = "") -> Response:
-    """Answer with status 200 if the name is served."""
+    """Return status 200 if the production model exists."""
     _production(name)
     return jsonify(name=name, ready=True, live=True)
 
 
 @blueprint.get("/serve/<name>/v1/models/<model>")
 def status(name: str, model: str) -> Response:
-    """Return the state of a production model as TensorFlow Serving does."""
+    """Return the status of a production model in the format of TensorFlow Serving."""
     _, found = _production(name)
     version = {"version": epoch_label(found.epoch), "state": "AVAILABLE"}
     return jsonify(model_version_status=[{**version, "status": {"error_code": "OK", "error_message": ""}}])
@@ -175,7 +175,7 @@ def status(name: str, model: str) -> Response:
 
 @blueprint.get("/serve")
 def index() -> str:
-    """Show the production models."""
+    """List the production models."""
     return render_in_turns("serving.html", models=_rows())
 
 
@@ -186,14 +186,14 @@ def index_json() -> Response:
 
 @blueprint.get("/serve/metrics")
 def metrics() -> Response:
-    """Return the counters of all served models in the text format of Prometheus."""
+    """Return the metrics of all served models in the Prometheus text format."""
     return Response(services().serving_metrics.as_text(), content_type=CONTENT_TYPE_LATEST)
 
 
 @blueprint.post("/models/<job_id>/promote")
 @blueprint.post("/models/<job_id>/promote.json", endpoint="promote_json")
 def promote(job_id: str) -> AnyResponse:
-    """Serve a ``name`` with a snapshot of this model, instead of the model that serves it now."""
+    """Promote a snapshot to the production name ``name``, replacing any model promoted to it before."""
     refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
@@ -217,7 +217,7 @@ def promote(job_id: str) -> AnyResponse:
 
 @blueprint.delete("/serve/<name>")
 def remove(name: str) -> Response:
-    """Stop serving a name."""
+    """Remove a production name."""
     refuse_other_sites()
     job, _ = _production(name, is_needed=False)
     if job is not None:
@@ -262,16 +262,22 @@ def _damaged(error: UnreadableFile) -> Unavailable:
 
 
 def _production(name: str, *, is_needed: bool = True) -> tuple[Any, Production]:
-    """Return the model that serves ``name``, None if it was deleted unless it ``is_needed``; raises NotFound."""
+    """Return the model job and the entry of a production name.
+
+    If the model was deleted, returns None for the job, or raises NotFound if it ``is_needed``. Also raises NotFound if
+    the name does not exist.
+    """
     found = _all().get(name)
     if found is None:
-        raise NotFound(f"There is no production model called “{name[:64]}”.", "Promote one on its page.")
+        raise NotFound(
+            f"There is no production model named “{name[:64]}”.", "Promote a snapshot on the page of a model."
+        )
     job = services().store.find(found.model)
     if is_needed and not isinstance(job, ModelJob):
-        raise NotFound(f"The model that serves “{name}” was deleted.", "Promote another model to this name.")
+        raise NotFound(f"The model behind “{name}” was deleted.", "Promote another model to this name.")
     return job, found
 
 
 def _json(body: dict[str, Any]) -> Response:
-    # For many numbers, much faster than Flask's JSON provider.
+    # Much faster than Flask's JSON provider for long lists of numbers.
     return Response(msgspec.json.encode(body), mimetype="application/json")

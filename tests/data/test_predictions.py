@@ -1,4 +1,4 @@
-"""Lists of images, and the files of batch predictions."""
+"""Image lists and batch prediction files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from digits.data.predictions import BatchPrediction, ListedImage, Problem
 
 
 @given(st.text(max_size=300), st.integers(0, 5))
-def test_any_text_is_a_list(text: str, classes: int):
+def test_any_text_can_be_parsed_as_a_list(text: str, classes: int):
     found, problems = predictions.parse_list(text, classes)
     lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip()]
     assert len(found) + sum("null" in problem.message for problem in problems) == len(lines)
@@ -24,21 +24,21 @@ def test_any_text_is_a_list(text: str, classes: int):
 
 
 @given(st.lists(st.tuples(st.from_regex(r"[\w./ -]*[\w/]", fullmatch=True), st.integers(0, 9)), max_size=20))
-def test_paths_and_classes_are_separated_by_the_last_space(lines: list[tuple[str, int]]):
+def test_the_last_space_separates_path_and_class(lines: list[tuple[str, int]]):
     text = "\r\n".join(f"{path} {number}" for path, number in lines)
     found, problems = predictions.parse_list(text, 10)
     assert not problems
     assert found == [(path.strip(), number) for path, number in lines]
 
 
-def test_a_class_out_of_range_is_a_problem_with_its_line():
+def test_a_class_out_of_range_is_reported_with_its_line():
     found, problems = predictions.parse_list("\ufeffa.png 1\n\nb c.png -1\nd.png 3\n7\ne\0.png\n", 3)
     assert found == [("a.png", 1), ("b c.png", None), ("d.png", None), ("7", None)]
     assert [problem.line for problem in problems] == [3, 4, 6]
     assert problems[1] == Problem(4, "The class 3 is not between 0 and 2.")
 
 
-def test_results_are_read_while_they_are_written(tmp_path: Path):
+def test_results_can_be_read_while_they_are_written(tmp_path: Path):
     about = BatchPrediction(
         id=predictions.new_id(), title="two", snapshot="snapshot_1.ckpt", epoch=1, at=0, total=2
     )

@@ -1,4 +1,4 @@
-"""Production models: names served by snapshots."""
+"""Production models: stable names for snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from digits.data.production import Production, ProductionModels
 MODEL = Production("20260101-000000-abcdef", "snapshot_1.ckpt", 1.0, 1e9)
 
 
-def test_a_name_is_promoted_replaced_and_removed(tmp_path: Path):
+def test_names_can_be_promoted_replaced_and_removed(tmp_path: Path):
     models = ProductionModels(tmp_path)
     assert models.all() == {}
     assert not models.exists
@@ -33,7 +33,7 @@ def test_a_name_is_promoted_replaced_and_removed(tmp_path: Path):
 
 
 @given(st.text(max_size=70))
-def test_names_are_single_segments_of_a_path(tmp_path_factory: pytest.TempPathFactory, name: str):
+def test_names_are_single_path_segments(tmp_path_factory: pytest.TempPathFactory, name: str):
     models = ProductionModels(tmp_path_factory.mktemp("names"))
     try:
         models.promote(name, MODEL)
@@ -44,7 +44,7 @@ def test_names_are_single_segments_of_a_path(tmp_path_factory: pytest.TempPathFa
         assert "/" not in name and not name.startswith(".")
 
 
-def test_a_damaged_file_is_kept(tmp_path: Path):
+def test_a_damaged_file_is_not_overwritten(tmp_path: Path):
     path = tmp_path / production.FILE_NAME
     path.write_text('{"models": {"a": 1}}')
     with pytest.raises(UnreadableFile):

@@ -1,4 +1,4 @@
-"""Batches of concurrent requests."""
+"""Dynamic batching of concurrent requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def items(*numbers: int) -> list[dict[str, int]]:
     return [{"number": number} for number in numbers]
 
 
-def test_images_that_arrive_meanwhile_are_predicted_together():
+def test_images_that_arrive_during_a_batch_are_predicted_together():
     server = Server()
     sizes: list[int] = []
     batches = RequestBatches(server.ask, max_batch=3, sizes=sizes.append)
@@ -54,7 +54,7 @@ def test_images_that_arrive_meanwhile_are_predicted_together():
     assert sizes == [1, 3, 1]
 
 
-def test_an_error_reaches_only_the_requests_of_its_batch():
+def test_an_error_affects_only_requests_in_the_same_batch():
     server = Server()
     server.go.set()
     batches = RequestBatches(server.ask)
@@ -63,7 +63,7 @@ def test_an_error_reaches_only_the_requests_of_its_batch():
     assert batches.predict(MODEL, "a", items(7)) == [{"values": 7}]
 
 
-def test_a_full_queue_refuses_more():
+def test_a_full_queue_rejects_requests():
     server = Server()
     batches = RequestBatches(server.ask, max_waiting=2)
     first = gevent.spawn(batches.predict, MODEL, "a", items(1))
@@ -78,7 +78,7 @@ def test_a_full_queue_refuses_more():
     assert second.value == [{"values": 2}, {"values": 3}]
 
 
-def test_a_request_that_waits_too_long_is_withdrawn():
+def test_a_request_that_times_out_is_removed_from_the_queue():
     server = Server()
     batches = RequestBatches(server.ask, wait_seconds=0.02)
     first = gevent.spawn(batches.predict, MODEL, "a", items(1))

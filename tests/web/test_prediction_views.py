@@ -1,4 +1,4 @@
-"""Predictions for many images over HTTP: lists, folders, uploads, and bad input."""
+"""Batch predictions over HTTP: lists, folders, uploads and invalid input."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def predicted(site: Site, address: str) -> Any:
     )
 
 
-def test_a_list_is_predicted_with_the_names_of_digits_6(site: Site, model: str):
+def test_classify_many_returns_the_digits_6_keys(site: Site, model: str):
     lines = "left/00.png 0\nmiddle/01.png 1\nright/02.png 7\nbroken.png 0\nmissing.png\n"
     answer = site.post(
         f"{CLASSIFY_MANY}.json", job_id=model, image_list=upload(lines), image_folder=str(site.data / "new")
@@ -71,7 +71,7 @@ def test_a_list_is_predicted_with_the_names_of_digits_6(site: Site, model: str):
     assert body["accuracy"] == 1.0
 
 
-def test_the_subfolders_of_a_folder_are_the_true_classes(site: Site, model: str):
+def test_subfolder_names_are_the_true_classes(site: Site, model: str):
     answer = site.post(f"/models/{model}/predictions", image_folder=str(site.data / "new"))
     assert answer.status_code == 302
     address = answer.location
@@ -114,7 +114,7 @@ def test_uploaded_images_are_predicted(site: Site, model: str):
     assert body["accuracy"] is None
 
 
-def test_the_top_images_of_each_class(site: Site, model: str):
+def test_top_n_returns_the_most_probable_images_per_class(site: Site, model: str):
     fields = {"job_id": model, "image_folder": str(site.data / "new"), "top_n": 2}
     answer = site.post("/models/images/classification/top_n.json", **fields)
     body = answer.get_json()
@@ -128,7 +128,7 @@ def test_the_top_images_of_each_class(site: Site, model: str):
     assert page.text.count("<img") == 6
 
 
-def test_a_network_for_whole_batches_predicts_any_number(site: Site, dataset: str):
+def test_a_network_with_a_fixed_batch_size_predicts_any_number_of_images(site: Site, dataset: str):
     model = train(site, dataset, WHOLE_BATCHES, train_epochs=4)
     answer = site.post(f"{CLASSIFY_MANY}.json", job_id=model, image_folder=str(site.data / "new"))
     assert answer.status_code == 200, answer.get_json()
@@ -138,9 +138,9 @@ def test_a_network_for_whole_batches_predicts_any_number(site: Site, dataset: st
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [
-        ({}, 400, "There are no images"),
+        ({}, 400, "The request contains no images"),
         ({"image_list": upload("\n\n")}, 400, "contains no images"),
-        ({"image_list": upload("http://host/a.png")}, 400, "not fetched from other servers"),
+        ({"image_list": upload("http://host/a.png")}, 400, "URLs are not supported"),
         ({"image_list": upload("/etc/passwd 1")}, 400, "outside the folders"),
         ({"image_list": upload("a.png")}, 400, "the path is relative"),
         ({"image_folder": "/etc"}, 403, "outside the folders"),
@@ -148,7 +148,7 @@ def test_a_network_for_whole_batches_predicts_any_number(site: Site, dataset: st
         ({"image_list": upload("a.png"), "snapshot_epoch": "9"}, 404, "no snapshot of epoch 9"),
     ],
 )
-def test_requests_without_usable_images_are_refused(
+def test_requests_without_usable_images_are_rejected(
     site: Site, model: str, fields: dict[str, Any], status: int, message: str
 ):
     fields = {
@@ -162,7 +162,7 @@ def test_requests_without_usable_images_are_refused(
     assert not site.services.predictions.state(model)
 
 
-def test_a_list_without_any_readable_image_is_refused(site: Site, model: str):
+def test_a_list_of_unreadable_images_is_rejected(site: Site, model: str):
     answer = site.post(
         f"{CLASSIFY_MANY}.json",
         job_id=model,
@@ -173,7 +173,7 @@ def test_a_list_without_any_readable_image_is_refused(site: Site, model: str):
     assert "None of the 1 images" in answer.get_json()["error"]["message"]
 
 
-def test_a_deleted_dataset_is_named(site: Site, dataset: str, model: str):
+def test_a_deleted_dataset_is_reported(site: Site, dataset: str, model: str):
     folder = site.services.store.folder / dataset
     moved = folder.with_name("moved")
     folder.rename(moved)
@@ -185,7 +185,7 @@ def test_a_deleted_dataset_is_named(site: Site, dataset: str, model: str):
         moved.rename(folder)
 
 
-def test_a_model_of_another_kind_shows_its_own_predictions(site: Site):
+def test_a_regression_model_shows_its_own_predictions(site: Site):
     table = site.data / "numbers.csv"
     images = sorted((site.data / "new").rglob("0*.png"))
     table.write_text("path,size\n" + "".join(f"{path},{number}\n" for number, path in enumerate(images)))

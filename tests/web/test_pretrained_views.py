@@ -1,4 +1,4 @@
-"""Importing models that were trained elsewhere: archives, checkpoints, Keras models and SavedModels."""
+"""Importing models trained elsewhere: archives, checkpoints, Keras models and SavedModels."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def jobs(site: Site) -> int:
     return len(list(site.services.store.folder.glob("2*")))
 
 
-def test_an_archive_becomes_a_model_with_the_same_predictions(site: Site, model: str, archive: bytes):
+def test_an_imported_archive_returns_the_same_predictions(site: Site, model: str, archive: bytes):
     answer = upload(site, archive, "model.tar.gz")
     assert answer.status_code == 200, answer.get_json()
     assert answer.get_json()["status"] == "success"
@@ -103,7 +103,7 @@ def test_an_archive_becomes_a_model_with_the_same_predictions(site: Site, model:
     assert "Imported" in site.get("/").text
 
 
-def test_an_archive_of_digits_6_has_no_manifest(site: Site, model: str, archive: bytes):
+def test_a_digits_6_archive_without_a_manifest_is_imported(site: Site, model: str, archive: bytes):
     files = files_in(archive)
     del files["dataset.json"]
     answer = upload(site, as_zip({f"job/{name}": data for name, data in files.items()}))
@@ -115,7 +115,7 @@ def test_an_archive_of_digits_6_has_no_manifest(site: Site, model: str, archive:
         assert percent == pytest.approx(other, abs=0.01)
 
 
-def test_an_imported_model_is_evaluated_and_starts_a_training(site: Site, model: str, archive: bytes):
+def test_an_imported_model_can_be_evaluated_and_trained(site: Site, model: str, archive: bytes):
     job_id = upload(site, archive, "model.tar.gz").get_json()["id"]
     dataset = site.json(f"/models/{model}.json")["dataset_id"]
     page = site.get(f"/models/{job_id}").text
@@ -131,7 +131,7 @@ def test_an_imported_model_is_evaluated_and_starts_a_training(site: Site, model:
     assert site.json(f"/models/{following}.json")["snapshots"] == [1]
 
 
-def test_an_imported_model_is_exported(site: Site, archive: bytes):
+def test_an_imported_model_can_be_exported(site: Site, archive: bytes):
     job_id = upload(site, archive, "model.tar.gz").get_json()["id"]
 
     def exported(name: str) -> Any:
@@ -148,7 +148,7 @@ def test_an_imported_model_is_exported(site: Site, archive: bytes):
     assert "saved_model.pb" in saved.namelist()
 
 
-def test_a_kept_snapshot_outlives_its_training(site: Site, model: str):
+def test_a_copied_snapshot_works_without_the_original_model(site: Site, model: str):
     answer = site.post(f"/models/{model}/to_pretrained.json", snapshot_epoch="1")
     assert answer.status_code == 200, answer.get_json()
     kept = answer.get_json()["id"]
@@ -164,16 +164,16 @@ def test_a_kept_snapshot_outlives_its_training(site: Site, model: str):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"framework": "caffe"}, "is a model for Caffe"),
+        ({"framework": "caffe"}, "is a Caffe model"),
         ({"snapshot_file": None}, "snapshot file"),
         ({"snapshot_file": "../snapshot_1.ckpt"}, "snapshot file"),
-        ({"snapshot_file": "snapshot_7.ckpt"}, "contains no snapshot_7.ckpt.index"),
+        ({"snapshot_file": "snapshot_7.ckpt"}, "refers to snapshot_7.ckpt.index"),
         ({"model_file": None}, "neither “model file” nor “network file”"),
         ({"name": None}, "name"),
         ({"mean_file": "other.npy"}, "other.npy"),
     ],
 )
-def test_an_incomplete_archive_is_refused(site: Site, archive: bytes, change: dict[str, Any], message: str):
+def test_an_invalid_archive_is_rejected(site: Site, archive: bytes, change: dict[str, Any], message: str):
     before = jobs(site)
     answer = upload(site, as_zip(changed_info(files_in(archive), **change)))
     assert answer.status_code == 400
@@ -191,7 +191,7 @@ def test_an_incomplete_archive_is_refused(site: Site, archive: bytes, change: di
         (as_zip({"info.json": b"[1, 2"}), "info.json"),
     ],
 )
-def test_another_file_is_refused(site: Site, data: bytes, message: str):
+def test_a_file_that_is_not_a_model_archive_is_rejected(site: Site, data: bytes, message: str):
     before = jobs(site)
     answer = upload(site, data)
     assert answer.status_code == 400
@@ -199,16 +199,16 @@ def test_another_file_is_refused(site: Site, data: bytes, message: str):
     assert jobs(site) == before
 
 
-def test_weights_of_another_shape_are_refused(site: Site, archive: bytes):
+def test_weights_with_a_different_shape_are_rejected(site: Site, archive: bytes):
     files = files_in(archive)
     files["network.py"] = LINEAR.replace("self.nclasses", "self.nclasses + 1").encode()
     answer = upload(site, as_zip(files))
     assert answer.status_code == 400
-    assert "do not fit the network" in answer.get_json()["error"]["message"]
+    assert "do not match the network" in answer.get_json()["error"]["message"]
     assert "model/out/weights" in answer.get_json()["error"]["message"]
 
 
-def test_a_fault_of_the_network_names_its_line(site: Site, archive: bytes):
+def test_an_error_in_the_network_is_reported(site: Site, archive: bytes):
     files = files_in(archive)
     files["network.py"] = LINEAR.replace("slim.fully_connected", "slim.no_such_layer").encode()
     answer = upload(site, as_zip(files))
@@ -231,7 +231,7 @@ def test_a_checkpoint_is_imported_with_its_network(site: Site, model: str, archi
     assert next(name for name, _ in predict(site, answer.get_json()["id"])) in LABELS
 
 
-def test_files_of_a_request_are_imported(site: Site, archive: bytes):
+def test_uploaded_files_are_imported(site: Site, archive: bytes):
     files = files_in(archive)
     sent = [(io.BytesIO(files[name]), name) for name in files if name.startswith("snapshot_1")]
     answer = site.post(
@@ -266,7 +266,7 @@ def save_keras(path: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", ["model.keras", "saved"])
-def test_a_complete_model_needs_no_network(
+def test_a_complete_model_does_not_need_a_network_file(
     site: Site, in_child: Callable[..., Any], tmp_path: Path, name: str
 ):
     from PIL import Image
@@ -293,7 +293,7 @@ def test_a_complete_model_needs_no_network(
     )
 
 
-def test_the_form_shows_its_errors(site: Site):
+def test_the_form_shows_validation_errors(site: Site):
     assert "Import a model" in site.get("/pretrained_models/new").text
     answer = site.post("/pretrained_models/new", job_name="", source="/elsewhere/model.keras")
     assert answer.status_code == 400

@@ -1,4 +1,4 @@
-"""Models served to client programs: the bodies of TensorFlow Serving and KServe, uploads, and production names."""
+"""Serving models to client programs: TensorFlow Serving and KServe requests, uploads, and production names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def best(rows: Any) -> list[str]:
     return [CLASSES[int(np.argmax(row))] for row in rows]
 
 
-def test_instances_of_tensorflow_serving(site: Site, model: str, served: str):
+def test_tensorflow_serving_requests(site: Site, model: str, served: str):
     files = [{"b64": text(file_of(site, name))} for name in CLASSES]
     pixels = [pixels_of(site, name).tolist() for name in CLASSES]
     for address in (f"/models/{model}/predict", served, f"{served}/v1/models/bars:predict"):
@@ -81,7 +81,7 @@ def test_instances_of_tensorflow_serving(site: Site, model: str, served: str):
     assert site.json(f"{served}/v1/models/bars")["model_version_status"][0]["state"] == "AVAILABLE"
 
 
-def test_requests_of_kserve(site: Site, served: str):
+def test_kserve_requests(site: Site, served: str):
     images = np.stack([pixels_of(site, name) for name in CLASSES])
     tensor = {
         "name": "images",
@@ -121,14 +121,14 @@ def test_a_large_body_is_read_in_a_thread(site: Site, served: str):
     assert answer.status_code == 400
 
 
-def test_uploaded_files(site: Site, served: str):
+def test_uploaded_files_are_predicted(site: Site, served: str):
     files = [(io.BytesIO(file_of(site, name)), f"{name}.png") for name in CLASSES]
     answer = site.post(served, image=files)
     assert answer.status_code == 200, answer.get_json()
     assert [found[0][0] for found in answer.get_json()["predictions"]] == list(CLASSES)
 
 
-def test_concurrent_requests_get_their_own_answers(site: Site, served: str):
+def test_concurrent_requests_get_their_own_predictions(site: Site, served: str):
     def ask(number: int) -> str:
         client = site.app.test_client()
         name = CLASSES[number % 3]
@@ -148,7 +148,7 @@ def test_concurrent_requests_get_their_own_answers(site: Site, served: str):
     assert max(sizes) > 24
 
 
-def test_a_network_for_whole_batches_is_served(site: Site, dataset: str):
+def test_a_network_with_a_fixed_batch_size_is_served(site: Site, dataset: str):
     model = train(site, dataset, WHOLE_BATCHES, train_epochs=4)
     files = [{"b64": text(file_of(site, name))} for name in CLASSES]
     answer = site.client.post(f"/models/{model}/predict", json={"instances": files})
@@ -158,24 +158,24 @@ def test_a_network_for_whole_batches_is_served(site: Site, dataset: str):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("[1", "not a valid request"),
-        ("[]", "not a valid request"),
-        ("{}", "neither “instances” nor “inputs”"),
-        ('{"instances": []}', "neither “instances” nor “inputs”"),
-        ('{"instances": [[1, 2], [3]]}', "the model expects pixels from 0 to 255 of the shape [16, 16, 3]"),
+        ("[1", "request body is invalid"),
+        ("[]", "request body is invalid"),
+        ("{}", "no images in “instances” or “inputs”"),
+        ('{"instances": []}', "no images in “instances” or “inputs”"),
+        ('{"instances": [[1, 2], [3]]}', "the model requires [16, 16, 3]"),
         ('{"instances": [[[1], [1, 2]]]}', "equal lengths"),
         ('{"instances": [{"b64": "bm8gaW1hZ2U="}]}', "Image 0: The image cannot be read"),
         ('{"instances": [{"b64": "?"}]}', "Image 0:"),
-        ('{"instances": [{"file": 1, "b": 2}]}', "expected a list of pixels"),
+        ('{"instances": [{"file": 1, "b": 2}]}', "expected nested lists of pixel values"),
         (
             '{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "UINT8", "data": [1]}]}',
-            "needs another number",
+            "requires 4",
         ),
-        ('{"inputs": [{"name": "x", "shape": [-1], "datatype": "UINT8", "data": [1]}]}', "is not valid"),
+        ('{"inputs": [{"name": "x", "shape": [-1], "datatype": "UINT8", "data": [1]}]}', "is invalid"),
         ('{"inputs": [{"name": "x", "shape": [1], "datatype": "BOOL", "data": [1]}]}', "not supported"),
     ],
 )
-def test_invalid_bodies_are_explained(site: Site, served: str, body: str, message: str):
+def test_invalid_request_bodies_are_rejected(site: Site, served: str, body: str, message: str):
     answer = site.client.post(
         served, data=body, content_type="application/json", headers={"Accept": "application/json"}
     )
@@ -184,7 +184,7 @@ def test_invalid_bodies_are_explained(site: Site, served: str, body: str, messag
     assert message in error["message"] + error.get("hint", "")
 
 
-def test_names_move_to_other_models_and_end(site: Site, model: str, dataset: str):
+def test_production_names_can_be_reassigned_and_removed(site: Site, model: str, dataset: str):
     for name in ("", "../x", "a b", "metrics"):
         assert site.post(f"/models/{model}/promote.json", name=name).status_code == 400
     assert site.post(f"/models/{model}/promote", name="moving").status_code == 302

@@ -1,4 +1,4 @@
-"""Writing a network as a SavedModel, a LiteRT file or an ONNX file."""
+"""Convert a network to a SavedModel, LiteRT or ONNX file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LITERT_OPERATION = re.compile(r"'tf\.(\w+)' op is neither a custom op nor a fle
 
 
 def write_saved_model(exported: Exported, folder: Path) -> None:
-    """Write a SavedModel; raises UserFault."""
+    """Write a SavedModel. Raises UserFault if TensorFlow cannot save the network."""
     # Custom gradients are not needed here, and may call Python.
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
@@ -38,10 +38,10 @@ def write_saved_model(exported: Exported, folder: Path) -> None:
 def write_litert(
     exported: Exported, found: Trained, file: Path, precision: str, calibration: NDArray[np.float32]
 ) -> None:
-    """Write a LiteRT file; raises UserFault for unsupported operations.
+    """Write a LiteRT file. Raises UserFault if it does not support an operation.
 
-    ``precision`` is ``float32``, ``float16`` (weights) or ``int8`` (weights and activations, whose ranges are those for
-    the images in ``calibration``, float32 [images, ...]). Input and outputs are float32.
+    ``precision`` is ``float32``, ``float16`` (weights only) or ``int8`` (weights and activations, calibrated on the
+    images in ``calibration``, float32 [images, ...]). The input and outputs are always float32.
     """
     converter = tf.lite.TFLiteConverter.from_concrete_functions([exported.signature], exported)
     if precision != "float32":
@@ -71,13 +71,13 @@ def write_litert(
 
 
 def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
-    """Write an ONNX file; raises UserFault for unsupported operations."""
+    """Write an ONNX file. Raises UserFault if it does not support an operation."""
     import onnx
     from tf2onnx import convert
 
     frozen = convert_variables_to_constants_v2(exported.signature)
     taken, outputs = frozen.inputs[0], frozen.outputs
-    # The outputs of a function are those of its dict, in the order of their names.
+    # A function returns the values of its dict sorted by key.
     names = dict(
         zip(
             (tensor.name for tensor in outputs),
@@ -112,7 +112,7 @@ def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
 
 
 class _unsupported_operations(logging.Handler):  # noqa: N801 - used as a function
-    """Collect the types of the operations that tf2onnx reports as unsupported, which it leaves in the file."""
+    """Collect the operation types that tf2onnx logs as unsupported; it leaves them in the file without raising."""
 
     def __enter__(self) -> set[str]:
         self.found: set[str] = set()

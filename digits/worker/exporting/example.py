@@ -1,4 +1,4 @@
-"""The example of an export: a program of at most 15 lines that needs NumPy, Pillow and the runtime of the format."""
+"""Generate the example program of an export: at most 15 lines, using NumPy, Pillow and the runtime."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def runtime_of(format_: ExportFormat) -> str:
 
 
 def example(found: Trained, format_: ExportFormat, batch: int, has_labels: bool) -> str:
-    """Return the text of the example, which predicts the image whose path is its argument."""
+    """Return the source code of the example, which predicts from the file given as its argument."""
     statement, run = _RUN[runtime_of(format_)]
     imports = ["import numpy as np", statement]
     lines = []
@@ -81,7 +81,7 @@ def example(found: Trained, format_: ExportFormat, batch: int, has_labels: bool)
 
 
 def main_output(found: Trained) -> str:
-    """Return the name of the output that contains the prediction: the one that changes it."""
+    """Return the name of the first output that the prediction depends on."""
     structure = found.traced.function.structured_outputs
     outputs = {name: tensor.shape for name, tensor in named(structure).items()}
     if len(outputs) == 1 or found.traced.latent:
@@ -103,7 +103,7 @@ def main_output(found: Trained) -> str:
 
 
 def _named_in_keras(found: Trained) -> str:
-    """Return the expression for the outputs by name of a Keras model, which returns ``found``."""
+    """Return an expression that maps ``found``, the result of a Keras model, to a dict of outputs by name."""
     structure = found.traced.function.structured_outputs
     if isinstance(structure, dict):
         return "found"
@@ -119,7 +119,7 @@ def _takes_image(found: Trained) -> bool:
 
 
 def _read_image(manifest: Manifest) -> list[str]:
-    """Return the lines that read and resize an image as the dataset does, except for rounding."""
+    """Return the lines that read and resize an image like the dataset, up to rounding."""
     width, height, mode = manifest.width, manifest.height, manifest.resize_mode
     colors, shape = ("RGB", (height, width, 3)) if manifest.channels == 3 else ("L", (height, width))
     read = f'image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert("{colors}")'

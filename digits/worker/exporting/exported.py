@@ -1,4 +1,4 @@
-"""A trained network as one TensorFlow function from pixels to named outputs."""
+"""A trained network as a single TensorFlow function from pixels to named outputs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 
 class Exported(tf.Module):
-    """The variables of a network and the function that uses them, from float32 [N, ...] to a dict of tensors.
+    """The variables of a network and a function that maps float32 [N, ...] to a dict of tensors.
 
-    ``batch`` is N for networks that require a fixed number of images; None for any. ``outputs`` returns the outputs by
-    name, by default those of the network.
+    ``batch`` fixes N; None allows any. ``outputs`` computes the outputs by name (default: those of the network).
     """
 
     def __init__(
@@ -42,17 +41,17 @@ class Exported(tf.Module):
 
 
 def input_name(found: Trained) -> str:
-    """Return the name of the input: ``vectors`` for networks that generate images, else ``images``."""
+    """Return the name of the input: ``vectors`` for networks that generate images, otherwise ``images``."""
     return "vectors" if found.traced.latent else "images"
 
 
 def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
-    """Return all tensors of a network's outputs by name: ``output``, ``output_0`` of a list, ``name`` of a dict."""
+    """Flatten a network's outputs to a dict: ``output``, ``output_0`` and so on for a list, or the keys of a dict."""
     return {whole: tf.convert_to_tensor(tensor) for whole, tensor in _flat(outputs, name)}
 
 
 def restore_structure(outputs: Any, values: dict[str, NDArray[Any]]) -> Any:
-    """Return ``values`` by name, as `named` returns them, in the structure of a network's ``outputs``."""
+    """Pack ``values``, a dict in the format of `named`, into the structure of ``outputs``."""
     return _restored(outputs, values, "output")
 
 
@@ -75,22 +74,22 @@ def _flat(outputs: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def _plain(name: str) -> str:
-    """Return ``name`` without the characters that names of outputs may not contain."""
+    """Replace characters that are not allowed in output names with underscores."""
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "output"
 
 
 def check_is_exportable(found: Trained) -> None:
-    """Raise UserFault if the network calls Python while it computes, with the line."""
+    """Raise UserFault, with the line, if the network calls Python code at run time."""
     if place := place_of(found, _OF_PYTHON):
         raise UserFault(
-            "The network calls Python while it computes (tf.py_func), which no exported file can contain.",
+            "The network calls Python code at run time (tf.py_func), which cannot be exported.",
             "Use TensorFlow functions instead.",
             place[1] or None,
         )
 
 
 def refuse_operations(found: Trained, title: str, op_types: Collection[str], advice: str = "") -> UserFault:
-    """Return the error for operations that a format does not support; it names one with its layer and line."""
+    """Return the error for unsupported operations, with the layer and line of the first one."""
     listed = ", ".join(sorted(op_types))
     place = place_of(found, op_types)
     where = f": {place[0]}" if place else ""
@@ -102,7 +101,7 @@ def refuse_operations(found: Trained, title: str, op_types: Collection[str], adv
 
 
 def place_of(found: Trained, op_types: Collection[str]) -> tuple[str, int] | None:
-    """Return the name of the first operation of these types, without its scope, and its line in the network, or 0."""
+    """Return the name and line of the first operation of these types, or None. The line is 0 if unknown."""
     graph = found.traced.function.graph
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
@@ -113,7 +112,7 @@ def place_of(found: Trained, op_types: Collection[str]) -> tuple[str, int] | Non
 
 
 class LayerOutputs(Exported):
-    """The function from images to the output of each layer, in order: ``layer_0000`` and so on, with ``names``."""
+    """A function that returns the output of each layer as ``layer_0000`` and so on; ``names`` maps them to layers."""
 
     def __init__(self, found: Trained, batch: int | None = None) -> None:
         self.names: dict[str, str] = {}
@@ -129,7 +128,7 @@ class LayerOutputs(Exported):
 
 
 def required_batch(found: Trained) -> int:
-    """Return 1, or the batch size of the training if the network does not accept a single image."""
+    """Return 1, or the training batch size if the network does not accept a single image."""
     try:
         found.outputs(tf.constant(np.zeros((1, *found.input_shape), np.float32)))
     except tf.errors.OpError:

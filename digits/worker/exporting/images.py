@@ -1,4 +1,4 @@
-"""The inputs that verify and calibrate an export: images of the model's dataset."""
+"""Select the inputs that verify and calibrate an export."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from digits.worker.input import feeds
 from digits.worker.training.trained import Trained
 
 RANDOM = "random"
-# At most this many bytes of images are held in memory.
+# The maximum size of the selected images in memory, in bytes.
 MAX_BYTES = 512 << 20
 
 
 def verification_images(
     found: Trained, dataset: Path, count: int, batch: int
 ) -> tuple[NDArray[np.float32], str]:
-    """Return about ``count`` inputs, float32 [images, ...], a multiple of ``batch``, and their source.
+    """Return about ``count`` inputs, float32 [images, ...], and their source. Their number is a multiple of ``batch``.
 
-    These are validation images, evenly distributed over the split; training images if there are none; random pixels
-    for an imported model, which has no records; and random vectors for networks that generate images.
+    The inputs are evenly spaced validation images; training images if there is no validation split; random pixels for
+    imported models, which have no records; or random vectors for networks that generate images.
     """
     splits = found.manifest.splits
     if found.traced.latent or not splits:
@@ -34,27 +34,27 @@ def verification_images(
 
 
 def calibration_images(found: Trained, dataset: Path, count: int, batch: int) -> NDArray[np.float32]:
-    """Return about ``count`` training images, float32 [images, ...], a multiple of ``batch``.
+    """Return about ``count`` training images, float32 [images, ...]. Their number is a multiple of ``batch``.
 
-    Raises UserFault if the model has none.
+    Raises UserFault if the model was imported and has no training images.
     """
     count = _batches(found, count, batch)
     if not found.traced.latent and not found.manifest.splits:
         raise UserFault(
-            "The ranges for int8 cannot be measured: an imported model has no training images.",
-            "Choose another format, or start a training from this model and export that one.",
+            "The int8 export cannot be calibrated: an imported model has no training images.",
+            "Choose another format, or train a model from this one and export it.",
         )
     return _random(found, count) if found.traced.latent else _records(found, dataset, "train", count)
 
 
 def _batches(found: Trained, count: int, batch: int) -> int:
-    """Return about ``count``, a multiple of ``batch``, if so many fit into `MAX_BYTES`."""
+    """Round ``count`` up to a multiple of ``batch``, limited by `MAX_BYTES`."""
     most = MAX_BYTES // (4 * math.prod(found.input_shape))
     return batch * max(1, math.ceil(min(count, most) / batch))
 
 
 def _random(found: Trained, count: int) -> NDArray[np.float32]:
-    """Return random vectors, or random pixels of 0 to 255 for a network that takes images."""
+    """Return normally distributed vectors for generators, otherwise random pixels from 0 to 255."""
     random, shape = np.random.default_rng(0), (count, *found.input_shape)
     values = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
     return values.astype(np.float32)

@@ -1,7 +1,6 @@
-"""Writing a network as a ``.keras`` file: the same network, built on a Keras input from the same variables.
+"""Write a network as a ``.keras`` file by building it again on a Keras input, with the same variables.
 
-This works for networks that consist of Keras layers and operators. Other TensorFlow functions cannot be part of a
-Keras model.
+The network must consist of Keras layers and operators. Other TensorFlow functions cannot be part of a Keras model.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.trained import Trained
 
 HINT = (
-    "A .keras file contains only Keras layers: use keras.layers and keras.ops in inference, "
+    "A .keras file can contain only Keras layers: use keras.layers and keras.ops in inference, "
     "or export the network as a SavedModel."
 )
 
 
 def write_keras(found: Trained, file: Path) -> None:
-    """Write a ``.keras`` file; raises UserFault, with the line, if the network does not consist of Keras layers."""
+    """Write a ``.keras`` file. Raises UserFault, with the line, if the network uses anything but Keras layers."""
     try:
         model = _build(found)
         for operation in model.operations:
@@ -68,7 +67,7 @@ def _build(found: Trained) -> Any:
 
 
 def outputs_of(values: Any) -> dict[str, Any]:
-    """Return the outputs of a loaded Keras model by name."""
+    """Return the outputs of a loaded Keras model as a dict."""
     return named(values)
 
 

@@ -1,6 +1,6 @@
-"""The model card of an export: data, settings, metrics, verification and environment, as Markdown.
+"""Write the model card of an export as Markdown: data, settings, metrics, verification and environment.
 
-The sections follow Mitchell et al., 2019, “Model Cards for Model Reporting”, as far as the job records them.
+The sections follow Mitchell et al., 2019, “Model Cards for Model Reporting”, limited to data recorded in the job.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Named(Struct):
 
 
 def name_of(job_folder: Path) -> str:
-    """Return the name of the job in ``job_folder``, or that of the folder if it was copied without it."""
+    """Return the name of the job in ``job_folder``, or the folder name if the job file is missing."""
     try:
         return read_json(job_folder / jobs.FILE_NAME, _Named, below=job_folder).name or job_folder.name
     except UnreadableFile:
@@ -41,7 +41,7 @@ def name_of(job_folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Sources:
-    """The folders of the ``model`` job and of the ``dataset`` job, and the exported ``snapshot``."""
+    """The folders of the ``model`` and ``dataset`` jobs, and the exported ``snapshot``."""
 
     model: Path
     dataset: Path
@@ -49,12 +49,12 @@ class Sources:
 
 
 def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
-    """Return the model card of ``export``."""
+    """Return the model card of ``export`` as Markdown."""
     manifest, title = found.manifest, FORMATS[export.format].title
     splits = ", ".join(f"{split.count:,} {name}" for name, split in manifest.splits.items() if split.count)
     channels = "color" if manifest.channels == 3 else f"{manifest.channels} channels"
     size = f"{manifest.width}×{manifest.height}, {channels.replace('1 channels', 'grayscale')}"
-    pixels = "0 to 255" if manifest.dtype == "uint8" and not found.traced.latent else "any numbers"
+    pixels = "0 to 255" if manifest.dtype == "uint8" and not found.traced.latent else "any values"
     sections = [
         f"# {name_of(sources.model)}\n\n"
         f"Snapshot of epoch {epoch_label(export.epoch)} (step {export.step:,}), exported as {title} "
@@ -73,7 +73,7 @@ def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
         _section(
             "Metrics",
             {name: f"{value:.6g}" for name, value in sources.snapshot.metrics.items()},
-            "On the validation split, at the step of the snapshot.",
+            "Measured on the validation split when the snapshot was saved.",
             "The snapshot was not validated.",
         ),
         _section(
@@ -126,9 +126,9 @@ def _settings(model: Path, found: Trained) -> dict[str, str]:
 
 def _verification(export: ModelExport) -> dict[str, str]:
     source = {"val": "validation images", "train": "training images"}.get(export.source, "random inputs")
-    difference = "not measured: the network draws random numbers"
+    difference = "not measured: the network uses random numbers"
     if export.difference is not None:
-        difference = f"{export.difference:.2g} of the largest value of the output"
+        difference = f"{export.difference:.2g}, relative to the largest output value"
     found = {"Compared with": f"the network in TensorFlow, on {export.images} {source}"}
     found["Greatest difference"] = difference
     if export.agreement is not None:
@@ -156,7 +156,7 @@ def _shape(sizes: Iterable[int | None] | None) -> str:
 
 
 def serving_config(name: str) -> str:
-    """Return the configuration file of TensorFlow Serving for a SavedModel in ``/models/NAME``."""
+    """Return a TensorFlow Serving configuration for a SavedModel in ``/models/NAME``."""
     return (
         "model_config_list {\n  config {\n"
         f'    name: "{name}"\n    base_path: "/models/{name}"\n    model_platform: "tensorflow"\n'

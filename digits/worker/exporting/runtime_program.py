@@ -1,8 +1,8 @@
-"""A program that runs an exported file in its own runtime, without TensorFlow and without DIGITS.
+"""Run an exported file in its own runtime, without TensorFlow or DIGITS.
 
-Usage: ``python runtime_program.py RUNTIME FILE INPUTS OUTPUTS BATCH``. RUNTIME is ``litert`` or ``onnx``. The outputs
-for INPUTS, a ``.npy`` file, float32 [images, ...], go to OUTPUTS, a ``.npz`` file. Prints JSON: the result of
-`measure` without the outputs, and the name of the runtime. Errors go to standard error, in one line.
+Usage: ``python runtime_program.py RUNTIME FILE INPUTS OUTPUTS BATCH``. RUNTIME is ``litert`` or ``onnx``. INPUTS is a
+``.npy`` file, float32 [images, ...]; OUTPUTS is the ``.npz`` file to write. Prints the measurements and the name of the
+runtime as JSON. On failure, prints the error to standard error on one line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ Call = Callable[[NDArray[np.float32]], dict[str, NDArray[Any]]]
 def measure(
     call: Call, inputs: NDArray[np.float32], batch: int
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Call a model with all ``inputs``, a multiple of ``batch``, and return its outputs and the measurements.
+    """Run a model on all ``inputs`` in batches of ``batch``; return its outputs and measurements.
 
-    These are ``milliseconds``, the median per image, and ``any_batch``, whether a larger batch gives the same outputs.
+    The measurements are ``milliseconds``, the median time per image, and ``any_batch``, whether a larger batch gives
+    the same outputs. The number of inputs must be a multiple of ``batch``.
     """
-    call(inputs[:batch])  # the first call prepares the model
+    call(inputs[:batch])  # warm-up
     seconds, parts = [], []
     for start in range(0, len(inputs), batch):
         began = time.perf_counter()
@@ -37,7 +38,7 @@ def measure(
     outputs = {
         name: np.concatenate([np.atleast_1d(np.array(part[name])) for part in parts]) for name in parts[0]
     }
-    # The median of 50 calls is not affected by another program that runs for a moment.
+    # The median is robust to brief interruptions by other programs.
     found = {
         "milliseconds": 1000 * float(np.median(seconds)) / batch,
         "any_batch": _accepts_more(call, inputs, batch, parts[0]),
@@ -74,7 +75,7 @@ def _litert(path: str) -> tuple[Call, str]:
 
 
 def _onnx(path: str) -> tuple[Call, str]:
-    # Otherwise, it sends data about the model's use to its developers.
+    # ONNX Runtime sends usage data to its developers by default.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 

@@ -1,4 +1,4 @@
-"""Verifying an export: it is loaded in its own runtime, and its outputs are compared with those of the network."""
+"""Verify an export: run it in its own runtime, and compare its outputs with those of the network."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from digits.worker.exporting.exported import (
 from digits.worker.failure import UserFault
 from digits.worker.training.trained import Trained
 
-# Relative differences up to this size are due to another order of summation.
+# Relative differences up to this size result from a different order of summation.
 TOLERANCE = 1e-4
-# A runtime that does not return is stopped after this number of seconds.
+# Timeout for a runtime, in seconds.
 MAX_SECONDS = 1800.0
 
 
 class RuntimeRefusal(UserFault):
-    """An exported file that its runtime cannot run."""
+    """Raised if an exported file fails in its own runtime."""
 
 
 Outputs = Mapping[str, NDArray[Any]]
@@ -53,9 +53,9 @@ class Verified:
 
 
 def verify(found: Trained, target: Path, runtime: str, inputs: NDArray[np.float32], batch: int) -> Verified:
-    """Run the export ``target`` on ``inputs``, float32 [images, ...], in batches, and compare it with the network.
+    """Run the export ``target`` on ``inputs``, float32 [images, ...], and compare its outputs with the network's.
 
-    ``runtime`` is ``savedmodel``, ``keras``, ``litert`` or ``onnx``. Raises UserFault if it fails in its runtime.
+    ``runtime`` is ``savedmodel``, ``keras``, ``litert`` or ``onnx``. Raises UserFault if its runtime cannot run it.
     """
     expected, again = _expected(found, inputs, batch), _expected(found, inputs[:batch], batch)
     if runtime == "savedmodel":
@@ -117,7 +117,7 @@ def _run_keras(target: Path, inputs: NDArray[np.float32], batch: int) -> tuple[O
     except Exception as error:  # layers raise anything
         reason = " ".join(str(error).split())[:300]
         raise UserFault(
-            f"The Keras model cannot be loaded again: {reason}",
+            f"The exported Keras model cannot be loaded: {reason}",
             "The network contains a layer that Keras cannot save, such as one defined in the network itself. "
             "Export it as a SavedModel.",
         ) from error
@@ -131,7 +131,7 @@ def _run_keras(target: Path, inputs: NDArray[np.float32], batch: int) -> tuple[O
 def _run_program(
     runtime: str, target: Path, inputs: NDArray[np.float32], batch: int
 ) -> tuple[Outputs, dict[str, Any]]:
-    """Run `runtime_program` in a process of its own, which has not loaded TensorFlow."""
+    """Run `runtime_program` in a separate process that does not import TensorFlow."""
     before, after = target.parent / ".inputs.npy", target.parent / ".outputs.npz"
     try:
         np.save(before, inputs)
@@ -144,7 +144,7 @@ def _run_program(
         )
         if done.returncode:
             lines = done.stderr.strip().splitlines()
-            reason = lines[-1][:600] if lines else f"it ended with the exit status {done.returncode}."
+            reason = lines[-1][:600] if lines else f"the process ended with exit status {done.returncode}."
             raise RuntimeRefusal(
                 f"The exported file does not run in its runtime: {reason}",
                 "Export the network as a SavedModel, or replace the operation that the error names.",
@@ -153,7 +153,7 @@ def _run_program(
             return dict(loaded), json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired as error:
         raise UserFault(
-            f"The exported file took longer than {MAX_SECONDS:.0f} seconds for {len(inputs)} images.",
+            f"The exported file took longer than {MAX_SECONDS:.0f} seconds to process {len(inputs)} images.",
             "Use smaller images or a smaller network.",
         ) from error
     finally:
@@ -162,7 +162,7 @@ def _run_program(
 
 
 def _largest(expected: Outputs, given: Outputs, targets: Targets | None = None) -> tuple[float, str]:
-    """Return the largest relative difference, and the name of the output."""
+    """Return the largest relative difference and the name of that output."""
     if set(given) != set(expected):
         return float("inf"), ", ".join(sorted(set(given) ^ set(expected)))
     apart = [

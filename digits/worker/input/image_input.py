@@ -1,4 +1,4 @@
-"""Single images of users as inputs of a trained network."""
+"""Read single images as inputs of a trained network."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from digits.worker.failure import UserFault
 
 
 def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], images.Geometry]:
-    """Return the network's input for an image file or its contents, uint8 [H, W, C], and how it was resized.
+    """Read an image file or its contents; return uint8 [H, W, C] pixels and the geometry of the resize.
 
-    ``manifest`` is that of the model's dataset. Raises UserFault if the file cannot be used.
+    ``manifest`` describes the model's dataset. Raises UserFault if the image cannot be used.
     """
     height, width, channels = manifest.shape
     if channels not in (1, 3) or manifest.dtype != "uint8":
-        raise UserFault("The model does not predict from a single image.", "Send the fields of its page.")
+        raise UserFault(
+            "The model does not predict from single images.", "Use the input fields on the page of the model."
+        )
     try:
         picture = images.open_picture(image, channels).image
         geometry = images.Geometry(picture.size, width, height, manifest.resize_mode)

@@ -1,9 +1,9 @@
-"""Exports a trained network as a SavedModel, a Keras model, a LiteRT file or an ONNX file.
+"""Export a trained network as a SavedModel, Keras model, LiteRT file or ONNX file.
 
-The input is ``images``, float32 [N, H, W, C], pixels of 0 to 255 in the dataset's size; preprocessing such as mean
-subtraction is part of the model. A network that generates images takes ``vectors``, float32 [N, size]. All outputs of
-the network are included: ``output``, or ``output_0`` and so on for a list, or the names of a dict. The file is loaded
-in its own runtime and compared with the network on images of the dataset; an export that differs is refused.
+The input is ``images``, float32 [N, H, W, C], with values from 0 to 255 and the size of the dataset; preprocessing such
+as mean subtraction is part of the model. A network that generates images takes ``vectors``, float32 [N, size]. All
+outputs are exported: ``output``, ``output_0`` and so on for a list, or the keys of a dict. The file is loaded in its
+own runtime and compared with the network on images of the dataset; the task fails if they differ.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ ABOUT_FILE = "model.json"
 LOWEST_PRIORITY = 19
 VERIFIED_IMAGES = 50
 CALIBRATION_IMAGES = 100
-# float16 and int8 are reported instead.
+# Formats that must match the network; for float16 and int8, the difference is only reported.
 EXACT = ("savedmodel", "keras", "litert", "onnx")
 
 
 def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Export the model of ``recipe``, and return a description. Raises UserFault, or whatever the network raises."""
+    """Export the model of ``recipe``; return its description. Raises UserFault and exceptions of the network."""
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     tf.config.set_visible_devices([], "GPU")
     target = Path(recipe.target)
     if target.exists() and not recipe.replace:
         raise UserFault(f"The folder {target} is not empty.", "Choose another folder.")
-    # The export appears complete, by one rename.
+    # Write to a temporary folder and rename it, so that incomplete exports are never visible.
     folder = target.with_name(f".{target.name}.partial")
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -95,7 +95,7 @@ class _Export:
         try:
             exported, verified, used = self._convert_and_verify(found, batch)
         except RuntimeRefusal:
-            # TensorFlow accepts some batches that other runtimes refuse, by removing operations.
+            # TensorFlow accepts some batch sizes that other runtimes reject, because it prunes operations.
             if batch == found.batch_size:
                 raise
             exported, verified, used = self._convert_and_verify(found, found.batch_size)
@@ -134,12 +134,12 @@ class _Export:
     def _check(self, found: Trained, verified: Verified, used: tuple[int, str, int]) -> None:
         if verified.difference is None:
             self._events.append(
-                Warned("The network draws random numbers, so the exported model could not be verified.")
+                Warned("The network uses random numbers, so the exported model could not be verified.")
             )
         elif not math.isfinite(verified.difference):
             raise UserFault(
                 f"The exported model does not work in {verified.runtime}: its output “{verified.worst_output}” "
-                "has another shape, or contains NaN or infinity where the network's has numbers.",
+                "has a different shape, or contains NaN or infinity where the network returns finite values.",
                 "Choose another format, such as one in float32.",
             )
         elif self._recipe.format in EXACT and verified.difference > TOLERANCE:
@@ -147,13 +147,13 @@ class _Export:
             where = f" The first layer that differs is “{layer}”." if layer else ""
             raise UserFault(
                 f"The exported model returns different values in {verified.runtime}: its output "
-                f"“{verified.worst_output}” differs by {verified.difference:.2g} of the largest value.{where}",
-                f"The network contains a computation that {self._format.title} cannot represent. "
+                f"“{verified.worst_output}” differs by {verified.difference:.2g} relative to the largest value.{where}",
+                f"The network contains a computation that {self._format.title} does not reproduce. "
                 "Choose another format.",
             )
 
     def _differing_layer(self, found: Trained, batch: int) -> str:
-        """Return the name of the first layer that differs in LiteRT or ONNX; empty if it is not known."""
+        """Return the name of the first layer that differs in LiteRT or ONNX; empty if unknown."""
         runtime = example.runtime_of(self._recipe.format)
         if runtime not in ("litert", "onnx") or found.traced.latent:
             return ""
@@ -252,7 +252,7 @@ def _about(found: Trained, exported: Exported) -> dict[str, Any]:
 
 
 def _write_extra(network: Path, extra: Path, about: dict[str, Any]) -> None:
-    """Write the folder of a SavedModel for other files."""
+    """Write the network, labels and description to the ``assets.extra`` folder of a SavedModel."""
     extra.mkdir()
     shutil.copyfile(network, extra / NETWORK_FILE)
     if about["labels"]:

@@ -1,7 +1,7 @@
-"""Imports a model that was trained elsewhere: builds its network, restores its weights and saves them as a snapshot.
+"""Import a model trained elsewhere: build its network, restore its weights and save them as a snapshot.
 
-The result is the folder of a model job without a training: the network, a snapshot, and the manifest and mean image of
-a dataset without records.
+The result is the folder of a finished model job, with the network, a snapshot, the mean image, and the manifest of an
+empty dataset.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from digits.worker.training.trained import TRAIN_FOLDER
 
 KERAS_FILE = "pretrained.keras"
 SAVED_MODEL_FOLDER = "pretrained"
-# Probabilities of a batch of noise sum to 1 within this tolerance.
+# Outputs are considered probabilities if they sum to 1 within this tolerance.
 SUM_TOLERANCE = 1e-3
 MAX_ARCHIVE_RATIO = 1000.0
 
-# The network of a model that is complete in a file: its source code contains no architecture.
+# The network that wraps a complete model, such as a SavedModel, whose architecture is part of the file.
 _WRAPPER = '''class UserModel(Tower):
-    """The model in {source}, which was imported with its architecture."""
+    """Wraps the imported model {source}."""
 
     @model_property
     def inference(self):
@@ -62,13 +62,13 @@ _WRAPPER = '''class UserModel(Tower):
 '''
 _ANSWERS = {
     False: "return model(self.x)",
-    True: "return tf.math.log(model(self.x) + 1e-9)  # the model returns probabilities, a network logits",
+    True: "return tf.math.log(model(self.x) + 1e-9)  # probabilities to logits",
 }
 
 
 @dataclass(frozen=True)
 class _Description:
-    """What is to be imported: the source code, the weights if the network needs them, and the images."""
+    """The model to import: source code, weights if they are separate, and the expected images."""
 
     network: str
     weights: Path | None
@@ -84,7 +84,7 @@ class _Description:
 def run(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Import the model of ``recipe``.
 
-    Raises UserFault if something is missing or does not fit, and whatever the network raises.
+    Raises UserFault if files are missing or do not match, and any exception that the network raises.
     """
     tf.config.set_visible_devices([], "GPU")
     target = Path(recipe.target)
@@ -107,7 +107,7 @@ def run(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> dic
 
 @contextlib.contextmanager
 def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> Iterator[Path]:
-    """Yield the folder or file of weights; an archive is unpacked in the meantime."""
+    """Yield the folder or file that contains the weights, unpacking archives to a temporary folder."""
     source = Path(recipe.source)
     if source.is_dir() or not source.name.lower().endswith(tuple(f".{ending}" for ending in ENDINGS)):
         yield source
@@ -125,7 +125,7 @@ def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) ->
 
 
 def _is_archive(folder: Path) -> bool:
-    """Return whether ``folder`` contains the files of an archive, and not those of a SavedModel or checkpoint."""
+    """Return whether ``folder`` is an unpacked archive, rather than a SavedModel or checkpoint."""
     try:
         model_archive.find(folder)
     except ArchiveProblem:
@@ -157,20 +157,22 @@ def _from_archive(source: Path) -> _Description:
 
 
 def _manifest_in(folder: Path, info: model_archive.Info) -> Manifest:
-    """Return the manifest of the archive without its records, or one that describes what ``info`` says."""
+    """Return the manifest in the archive without its records, or one built from ``info``."""
     if (folder / manifests.FILE_NAME).is_file():
         manifest = manifests.load(folder)
         manifest.splits = {}
         return manifest
     if info.dimensions is None:
-        raise ArchiveProblem(f"{model_archive.INFO_FILE} has no “image dimensions”.")
+        raise ArchiveProblem(
+            f"{model_archive.INFO_FILE} has no “image dimensions”.", "Add the height, width and channels."
+        )
     labels = model_archive.labels_in(folder, info.labels_file) if info.labels_file else []
     height, width, channels = info.dimensions
     return _describe(labels, height, width, channels, info.resize_mode or "squash")
 
 
 def _mean_in(folder: Path, info: model_archive.Info, manifest: Manifest) -> NDArray[np.float32]:
-    """Return the mean image of the archive, float32 [height, width, channels] of 0 to 255."""
+    """Return the mean image of the archive, float32 [H, W, C], with values from 0 to 255."""
     name = info.mean_file or MEAN_ARRAY_FILE
     path = folder / name
     if path.suffix == ".npy":
@@ -178,7 +180,9 @@ def _mean_in(folder: Path, info: model_archive.Info, manifest: Manifest) -> NDAr
             try:
                 mean = np.load(file, allow_pickle=False)
             except (ValueError, EOFError) as error:
-                raise ArchiveProblem(f"{name} is damaged: it is not a NumPy array.") from error
+                raise ArchiveProblem(
+                    f"{name} is not a valid NumPy array.", "Download the model again."
+                ) from error
     elif path.suffix == ".binaryproto":
         mean = caffe.read_mean(path, below=folder)
     else:
@@ -186,24 +190,24 @@ def _mean_in(folder: Path, info: model_archive.Info, manifest: Manifest) -> NDAr
         mean = mean.reshape(*mean.shape[:2], manifest.channels)
     if mean.shape != manifest.shape or mean.dtype.kind not in "fui":
         raise ArchiveProblem(
-            f"The mean image {name} has the shape {list(mean.shape)}; the images have {list(manifest.shape)}.",
-            "Export the model again.",
+            f"The mean image {name} has the shape {list(mean.shape)}, but the images have {list(manifest.shape)}.",
+            "Download the model again.",
         )
     return mean.astype(np.float32)
 
 
 def _from_files(recipe: recipes.ImportModel, source: Path) -> _Description:
-    """Return what the weights in ``source`` and the fields of ``recipe`` describe.
+    """Describe the model in ``source`` with the settings of ``recipe``.
 
-    If it is a folder, it may also contain the source code of the network, and the names of the classes in labels.txt.
+    If ``source`` is a folder, it may also contain the source code of the network and the class names (labels.txt).
     """
     weights = _weights_in(source)
     path = Path(recipe.network) if recipe.network else _network_in(source)
     whole = None if path else _whole_model(weights)
     if path is None and whole is None:
         raise UserFault(
-            f"{weights.name} contains weights, but not the network.",
-            "Add a file with the source code of the network, such as network.py.",
+            f"{weights.name} contains weights but no network.",
+            "Add the source code of the network, such as network.py.",
         )
     labels = recipe.labels
     if not labels and (source / LABELS_FILE).is_file():
@@ -218,18 +222,18 @@ def _from_files(recipe: recipes.ImportModel, source: Path) -> _Description:
 
 
 def _network_in(source: Path) -> Path | None:
-    """Return the only file of Python source code in the folder ``source``, if there is one."""
+    """Return the Python file in the folder ``source``, or None. Raises UserFault if there are several."""
     found = sorted(source.glob("*.py")) if source.is_dir() else []
     if len(found) > 1:
         names = ", ".join(path.name for path in found[:5])
         raise UserFault(
-            f"The folder contains several Python files: {names}.", "Choose the one of the network."
+            f"The folder contains several Python files: {names}.", "Specify the one that defines the network."
         )
     return found[0] if found else None
 
 
 def _weights_in(source: Path) -> Path:
-    """Return the file, prefix or folder of the weights in ``source``: the only one, if it is a folder."""
+    """Return the file, checkpoint prefix or SavedModel folder at ``source``, or the only one inside it."""
     if source.is_file():
         return source.with_suffix("") if source.suffix in (CHECKPOINT_SUFFIX, ".meta") else source
     if (source / "saved_model.pb").is_file() or not source.is_dir():
@@ -243,14 +247,14 @@ def _weights_in(source: Path) -> Path:
     if not found:
         raise UserFault(
             f"The folder {source.name} contains no model.",
-            "It needs info.json of a DIGITS archive, a checkpoint (.index), a SavedModel, or a .keras or .h5 file.",
+            "Add a DIGITS archive (info.json), a checkpoint (.index), a SavedModel, or a .keras or .h5 file.",
         )
     names = ", ".join(path.name for path in found[:5])
-    raise UserFault(f"The folder {source.name} contains several models: {names}.", "Choose one of them.")
+    raise UserFault(f"The folder {source.name} contains several models: {names}.", "Specify one of them.")
 
 
 def _whole_model(weights: Path) -> Any:
-    """Return the model if the file contains its architecture, otherwise None."""
+    """Load the model if the file includes its architecture, otherwise return None."""
     if (weights / "saved_model.pb").is_file():
         try:
             return tf.saved_model.load(str(weights))
@@ -267,28 +271,28 @@ def _whole_model(weights: Path) -> Any:
         if weights.suffix != ".keras":  # an HDF5 file may contain weights alone
             return None
         reason = str(error).partition("\n")[0][:300]
-        raise UserFault(f"{weights.name} is not a Keras model: {reason}") from error
+        raise UserFault(f"The Keras model {weights.name} cannot be read: {reason}") from error
 
 
 def _shape_of(recipe: recipes.ImportModel, whole: Any) -> tuple[int, int, int]:
-    """Return the shape of the images: height, width, channels; from the model where the recipe has none."""
+    """Return the height, width and channels of the images, from the recipe or else from the model."""
     known = _input_shape(whole) if whole is not None else (None, None, None)
     height, width = recipe.height or known[0], recipe.width or known[1]
     if height is None or width is None:
         raise UserFault(
-            "The model does not determine the size of its images.", "Enter the width and the height."
+            "The model does not specify the size of its images.", "Enter the width and the height."
         )
     for name, given, own in (("height", recipe.height, known[0]), ("width", recipe.width, known[1])):
         if given and own and given != own:
             raise UserFault(
-                f"The model needs images with a {name} of {own} pixels, not {given}.",
-                f"Enter {own}, or nothing.",
+                f"The model requires images with a {name} of {own} pixels, not {given}.",
+                f"Enter {own}, or leave the field empty.",
             )
     return height, width, known[2] or recipe.channels
 
 
 def _input_shape(model: Any) -> tuple[int | None, int | None, int | None]:
-    """Return the shape of the input images of a Keras model or SavedModel, with None where any size is possible."""
+    """Return the height, width and channels of a model's input images, with None for variable sizes."""
     shape: Any = getattr(model, "input_shape", None)
     if shape is None and getattr(model, "signatures", None):
         signature = model.signatures.get("serving_default")
@@ -296,14 +300,14 @@ def _input_shape(model: Any) -> tuple[int | None, int | None, int | None]:
         shape = next((tuple(spec.shape) for spec in inputs if spec.shape.rank == 4), None)
     if not isinstance(shape, tuple) or len(shape) != 4 or shape[3] not in (1, 3, None):
         raise UserFault(
-            "The model does not take a batch of images [N, height, width, 1 or 3].",
-            "Specify a network that prepares its input.",
+            "The input of the model is not a batch of images, [N, height, width, 1 or 3].",
+            "Add a network that converts the images to this input.",
         )
     return shape[1], shape[2], shape[3]
 
 
 def _wrap(weights: Path, target: Path, model: Any, manifest: Manifest) -> str:
-    """Copy a complete model into the job's folder ``target``; return the source code of a network that calls it."""
+    """Copy a complete model to the job folder ``target``; return the source code of a network that calls it."""
     if weights.is_dir():
         name = SAVED_MODEL_FOLDER
         shutil.copytree(weights, target / name, symlinks=True)
@@ -320,7 +324,7 @@ def _wrap(weights: Path, target: Path, model: Any, manifest: Manifest) -> str:
 
 
 def _gives_probabilities(model: Any, batch: tf.Tensor) -> bool:
-    """Return whether the outputs of ``model`` are probabilities of classes: not negative, with the sum 1."""
+    """Return whether ``model`` returns class probabilities: nonnegative values that sum to 1."""
     if callable(model):
         output = model(batch)
     else:
@@ -336,11 +340,12 @@ def _gives_probabilities(model: Any, batch: tf.Tensor) -> bool:
 
 
 def _describe(labels: list[str], height: int, width: int, channels: int, resize_mode: ResizeMode) -> Manifest:
-    """Return the manifest of a dataset without records: of classes with ``labels``, otherwise of any outputs."""
+    """Return the manifest of an empty dataset: for classification if there are ``labels``, otherwise generic."""
     target: TargetSpec = class_index(labels) if labels else numbers(["output"], [], [])
     if channels not in (1, 3):
         raise UserFault(
-            f"The images have {channels} channels.", "Only images with 1 or 3 channels can be read."
+            f"The model takes images with {channels} channels.",
+            "Import a model for images with 1 or 3 channels.",
         )
     return Manifest(
         kind="image-classification" if labels else "generic",
@@ -361,7 +366,7 @@ def _text(path: Path, below: Path | None = None) -> str:
 
 
 def _write(description: _Description, target: Path) -> dict[str, Any]:
-    """Write the files of the job into ``target``, with the log of a finished task."""
+    """Write the job files to ``target``, including the event log of a finished task."""
     manifest = description.manifest
     write_bytes(target / NETWORK_FILE, description.network.encode())
     file = io.BytesIO()
@@ -386,8 +391,8 @@ def _write(description: _Description, target: Path) -> dict[str, Any]:
         restored = restore.restore(description.weights, store.variables)
         if restored.missing or restored.other_shape:
             raise UserFault(
-                f"The weights do not fit the network. {restored.remark}",
-                "Import the network with which they were trained, for images of the same size.",
+                f"The weights do not match the network. {restored.remark}",
+                "Use the network and the image size that the weights were trained with.",
             )
         if Path(f"{description.weights}{CHECKPOINT_SUFFIX}").is_file():
             step = snapshots.step_of(description.weights)

@@ -1,4 +1,4 @@
-"""Predict from a list of the user's images, and append the results to a file while the task runs."""
+"""Predict a list of images, appending the results to a file as they are computed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from digits.worker.training.trained import Trained
 PROGRESS_SECONDS = 0.25
 LOWEST_PRIORITY = 19
 TOP = 5
-# Probabilities that are kept for all images, in numbers.
+# The maximum number of probabilities to store: images times classes.
 MAX_KEPT = 100_000_000
 
 _Read = tuple[NDArray[np.uint8], Geometry] | UserFault
 
 
 def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Predict all images of the list. Images that cannot be read are reported in their rows.
+    """Predict all images in the list. Rows of images that cannot be read contain the error.
 
-    Raises UserFault if the model cannot be loaded, or does not predict from single images.
+    Raises UserFault if the model cannot be loaded or does not predict from single images.
     """
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     tf.config.set_visible_devices([], "GPU")  # only used in training
@@ -48,7 +48,7 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
     try:
         listed = predictions.load_list(target)
     except UnreadableFile as error:
-        raise UserFault(f"The list of images cannot be read: {error}.", "Send the images again.") from error
+        raise UserFault(f"The list of images cannot be read: {error}.", "Submit the images again.") from error
     model = trained.load(Path(recipe.model), recipe.snapshot, Path(recipe.trained_on))
     predictor = _Predictor(model)
     try:
@@ -63,7 +63,7 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
 
 
 def _predict_all(predictor: _Predictor, listed: list[ListedImage], target: Path, events: EventLog) -> int:
-    """Append the rows of all images; return how many could be read."""
+    """Append a row for each image; return the number of images that could be read."""
     interval, began, done, read = ReportInterval(PROGRESS_SECONDS), time.monotonic(), 0, 0
     classes = predictor.classes
     keeps = 0 < classes * len(listed) <= MAX_KEPT
@@ -95,7 +95,7 @@ def _predict_all(predictor: _Predictor, listed: list[ListedImage], target: Path,
 def _read_ahead(
     threads: ThreadPoolExecutor, predictor: _Predictor, listed: list[ListedImage]
 ) -> Iterator[tuple[list[ListedImage], list[_Read]]]:
-    """Yield chunks of the list with their inputs; the next chunk is read meanwhile."""
+    """Yield chunks of the list with their inputs, reading the next chunk in the background."""
 
     def start(chunk: list[ListedImage]) -> tuple[list[ListedImage], list[Any]]:
         return chunk, [threads.submit(predictor.read, image.path) for image in chunk]
@@ -110,16 +110,20 @@ def _read_ahead(
 
 
 class _Predictor:
-    """Predicts batches of images. ``size`` is that of the batches, ``classes`` the number of classes, or 0."""
+    """Predicts batches of at most ``size`` images. ``classes`` is 0 for models that are not classifiers."""
 
     def __init__(self, model: Trained) -> None:
         self._model, self._manifest, self._targets = model, model.manifest, model.targets
         if model.traced.latent:
             raise UserFault(
-                "This model generates images from random vectors, so there is nothing to predict."
+                "The model generates images from random vectors and does not predict from images.",
+                "Use the generator on the page of the model.",
             )
         if not self._targets.takes_image or self._manifest.dtype != "uint8":
-            raise UserFault("The model does not predict from single images.", "Send the fields of its page.")
+            raise UserFault(
+                "The model does not predict from single images.",
+                "Use the input fields on the page of the model.",
+            )
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
         self.size = self._usable_size()
@@ -129,22 +133,22 @@ class _Predictor:
         return self._targets.target.outputs if self._targets.target.classes else 0
 
     def read(self, path: str) -> _Read:
-        """Return the input for an image file, or the reason why it cannot be used."""
+        """Return the input for an image file, or the error if it cannot be used."""
         try:
             return image_input.read(Path(path), self._manifest)
         except UserFault as error:
             return error
 
     def predict(self, inputs: list[NDArray[np.uint8]]) -> NDArray[Any]:
-        """Return the predictions for at most ``size`` images; raises UserFault."""
+        """Return the predictions for at most ``size`` images. Raises UserFault if they contain NaN or infinity."""
         if not inputs:
             return np.zeros((0, 1), np.float32)
         pixels = np.stack(inputs)
-        # Some networks require whole batches.
+        # Some networks require a fixed batch size.
         whole = pixels if self._any_size else np.resize(pixels, (self.size, *pixels.shape[1:]))
         found: NDArray[Any] = self._function(tf.constant(whole)).numpy()[: len(inputs)]
         if not np.isfinite(found).all():
-            raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
+            raise UserFault("The predictions contain NaN or infinity.", "Choose another snapshot or model.")
         return found
 
     def probabilities(self, predicted: NDArray[Any]) -> NDArray[Any]:
@@ -164,7 +168,7 @@ class _Predictor:
         return self._targets.predict(self._model.outputs(pixels))
 
     def _usable_size(self) -> int:
-        """Return the batch size, after checking that the network accepts it; raises UserFault."""
+        """Return a batch size that the network accepts. Raises UserFault if its output is unsuitable."""
         record_bytes = int(np.prod(self._manifest.shape)) * 4
         large = max(1, min(LARGE_BATCH, MAX_BATCH_BYTES // record_bytes))
         self._any_size = True
