@@ -147,6 +147,11 @@ def visualizes(site: Site) -> Operation:
 
 def exports(site: Site) -> Operation:
     job = a_model(site)
+    dataset = site.services.store.get(job.needs()[0], Job)
+    for status in (Status.WAIT, Status.RUN, Status.DONE):
+        dataset.tasks[0].move(status)
+    dataset.update_status()
+    site.services.store.save(dataset)
     return lambda: site.get(f"/models/{job.id}/savedmodel.zip", headers=JSON)
 
 
