@@ -188,7 +188,10 @@ class Mark(Struct):
 
 
 class TaskState(Struct):
-    """The state of a task: its events folded up to ``cursor`` in the log."""
+    """The state of a task: its events folded up to ``cursor`` in the log.
+
+    ``peak_memory`` and ``peak_gpu_memory`` are the largest samples in bytes, the latter over all GPUs of the task.
+    """
 
     cursor: Count = 0
     fraction: Fraction = 0.0
@@ -205,6 +208,8 @@ class TaskState(Struct):
     loaded_weights: events.WeightsLoaded | None = None
     epochs: dict[str, float] = field(default_factory=dict)
     usage: events.UsageSampled | None = None
+    peak_memory: Count = 0
+    peak_gpu_memory: Count = 0
     failure: Failure | None = None
     result: JsonObject | None = None
     metrics: Metrics = field(default_factory=Metrics)
@@ -331,6 +336,9 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
     state.usage = structs.replace(_bounded(event), gpus=event.gpus[:MAX_GPUS])
+    state.peak_memory = max(state.peak_memory, event.memory_bytes)
+    used = sum(gpu.get("memory_used", 0) for gpu in state.usage.gpus)
+    state.peak_gpu_memory = max(state.peak_gpu_memory, used)
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:

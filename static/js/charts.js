@@ -108,8 +108,8 @@ export class Chart {
   }
 
   // A validation is a mean over all records, and the learning rate is exact.
-  isSmoothed({ stage }) {
-    return this.weight > 0 && stage === 'train' && this.name !== 'rate';
+  isSmoothed({ name, stage }) {
+    return this.weight > 0 && stage === 'train' && name !== 'learning_rate';
   }
 
   /** Smooths the curves with a `weight` from 0 to 1 (exclusive); the measured values remain visible beneath. */
@@ -201,18 +201,19 @@ export class Chart {
   line(column, index, color) {
     const stroke = color(this.colorOf(index));
     const validation = column.stage === 'val';
+    const isDashed = column.isDashed ?? validation;
     return {
       label: labelOf(column),
       stroke,
       width: validation ? 2 : 1.5,
-      dash: validation ? [6, 4] : undefined,
+      dash: isDashed ? [6, 4] : undefined,
       spanGaps: true,
       points: { show: validation || undefined, size: validation ? 5 : 4, fill: stroke },
     };
   }
 
   colorOf(index) {
-    return this.type.colors[index % this.type.colors.length];
+    return this.series[index].color ?? this.type.colors[index % this.type.colors.length];
   }
 
   noticeZoom(plot) {
@@ -254,7 +255,7 @@ export class Chart {
   legendItem(column, index) {
     const item = document.createElement('li');
     const swatch = document.createElement('span');
-    swatch.className = column.stage === 'val' ? 'swatch swatch-dashed' : 'swatch';
+    swatch.className = (column.isDashed ?? column.stage === 'val') ? 'swatch swatch-dashed' : 'swatch';
     swatch.style.setProperty('--color', `var(${this.colorOf(index)})`);
     item.append(swatch, `${labelOf(column)} `, document.createElement('b'));
     return item;

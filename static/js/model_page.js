@@ -84,7 +84,7 @@ function addOwnCharts() {
     const figure = document.getElementById('own-chart').content.firstElementChild.cloneNode(true);
     figure.id = `chart-${id}`;
     figure.dataset.chart = id;
-    figure.querySelector('h2').textContent = title.replaceAll('_', ' ');
+    figure.querySelector('h2').textContent = title[0].toUpperCase() + title.slice(1).replaceAll('_', ' ');
     for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
     for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
     box.append(figure);

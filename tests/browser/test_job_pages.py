@@ -417,3 +417,26 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     page.get_by_label("Markers").uncheck()
     page.reload()
     expect(page.get_by_label("Markers")).not_to_be_checked()
+
+    other = create(
+        "models",
+        model_name="Compared",
+        dataset=dataset["id"],
+        method="standard",
+        **fields | {"train_epochs": 1},
+    )
+    page.goto("/")
+    compare = page.locator("#compare-form button")
+    page.get_by_label("Compare Smoothed").check()
+    expect(compare).to_be_disabled()
+    page.get_by_label("Compare Compared").check()
+    expect(page.locator(f"#row-{other['id']}")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
+    expect(compare).to_have_text("Compare 2")  # kept while the list changed
+    compare.click()
+    expect(page.locator("#chart-accuracy .legend li")).to_have_text([re.compile("Smoothed|Compared")] * 2)
+    expect(page.get_by_label("X-axis")).to_have_value("time")
+    page.get_by_label("Stage").select_option("Both")
+    expect(page.locator("#chart-loss .legend li")).to_have_count(4)
+    expect(page.locator("#chart-learning_rate")).to_have_attribute("data-points", re.compile("[1-9]"))
+    expect(page.get_by_role("region", name="Settings of the models")).to_contain_text("epochs")
+    check_accessibility(page)

@@ -35,8 +35,9 @@ log = logging.getLogger(__name__)
 def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Train as ``recipe`` describes; write snapshots and logs to the job's folder.
 
-    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``environment``, and ``ended_early`` with the reason
-    if the training ended early. Raises UserFault, or whatever the user's network raises.
+    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known,
+    ``environment``, and ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the
+    user's network raises.
     """
     job_folder = task_folder.parent
     point = resume.choose_point(recipe, job_folder, events)
@@ -77,6 +78,9 @@ def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
         "parameters": setup.store.parameters,
         "environment": environment.describe(),
     }
+    flops = setup.count_flops()
+    if flops is not None:
+        result["flops"] = flops
     return {**result, "ended_early": ended_early} if ended_early else result
 
 
