@@ -6,7 +6,7 @@ import { drawMarks, marksNear, markWords } from './curve_marks.js';
 import { number, percent, tick } from './format.js';
 import { smoothed } from './smoothing.js';
 
-const COLORS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6'];
+const COLORS = Array.from({ length: 10 }, (_, index) => `--chart-${index + 1}`);
 const SMALLEST_LOG_VALUE = 1e-9;
 const TABLE_ROWS = 200;
 const WORDS_MILLISECONDS = 2000;

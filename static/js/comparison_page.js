@@ -69,8 +69,15 @@ startSmoothing(smoothing);
 stage.value = stored('localStorage', STAGE_KEY) ?? 'val';
 if (!stage.value) stage.value = 'val';
 
+// Without a validation, only the training has curves.
+function chooseStage() {
+  const validates = models.some(({ store }) => [...store.columns.values()].some((column) => column.stage === 'val'));
+  for (const option of stage.options) option.disabled = !validates && option.value !== 'train';
+  return validates ? stage.value : (stage.value = 'train');
+}
+
 function show() {
-  compared.stage = stage.value;
+  compared.stage = chooseStage();
   const axis = chooseAxis(compared);
   const names = compared.metrics.slice(0, MOST_CHARTS);
   for (const name of names) if (!charts.has(name)) charts.set(name, newChart(name));

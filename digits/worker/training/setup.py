@@ -98,6 +98,11 @@ class Setup:
         self._without_xla = ""
 
     @property
+    def measures_updates(self) -> bool:
+        """Whether some steps measure gradients and updates. Steps with checks of numerics are slow enough."""
+        return self.recipe.gradient_metrics and not self.recipe.numerics_checks
+
+    @property
     def max_steps_per_call(self) -> int:
         """The most steps that one call of `training` or `evaluation` may run."""
         if self.recipe.numerics_checks:
@@ -222,6 +227,7 @@ class Setup:
             self.config,
             self._measures_labels,
             phase,
+            self.measures_updates,
         )
 
     def _activations(self, shown: inference.Inference) -> Activations:
