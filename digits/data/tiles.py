@@ -122,9 +122,9 @@ def statistics(values: NDArray[Any]) -> dict[str, Any]:
         return found | dict.fromkeys(("min", "max", "mean", "std", "histogram"))
     low, high = float(finite.min()), float(finite.max())
     # `np.histogram` refuses ranges that are too narrow for float64.
-    counts = np.histogram(
-        finite, BINS, (low, high) if high - low > abs(high) * 1e-12 else (low - 0.5, low + 0.5)
-    )[0]
+    largest = max(abs(low), abs(high))
+    margin = 0.0 if high - low > 1e-12 * largest else max(0.5, 1e-6 * largest)
+    counts = np.histogram(finite, BINS, (low - margin, high + margin))[0]
     return found | {
         "min": low,
         "max": high,

@@ -148,6 +148,16 @@ def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> An
         return _ask(job, item, snapshot, values=True)["values"]
 
 
+def infer(job: ModelJob) -> dict[str, Any]:
+    """Return the ``values`` for the input of this request, and ``visualizations`` of the layers if requested."""
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
+        return {
+            "values": _ask(job, item, snapshot, values=True)["values"],
+            **_visualizations(job, item, snapshot),
+        }
+
+
 def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
     snapshot = chosen_snapshot(job)
@@ -155,10 +165,10 @@ def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     with input_of(job) as item:
         answer = _ask(job, item, snapshot)
         picture = in_thread(_as_picture, item) if draws else None
-        layers = _ask(job, item, snapshot, call="inspect")["layers"] if _shows_layers() else None
+        layers = _visualizations(job, item, snapshot)
     return {
         **({"picture": picture} if picture else {}),
-        **({"visualizations": layers} if layers is not None else {}),
+        **layers,
         "predictions": views.conclude(answer["predictions"], snapshot.metrics),
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
@@ -232,8 +242,11 @@ def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
     return snapshot_of(job, request.values.get("snapshot_epoch") or default)
 
 
-def _shows_layers() -> bool:
-    return request.values.get("show_visualizations", "") not in ("", "n", "false", "0")
+def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
+    if request.values.get("show_visualizations", "") in ("", "n", "false", "0"):
+        return {}
+    return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:

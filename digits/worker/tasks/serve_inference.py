@@ -165,12 +165,18 @@ class Predictor:
         }
 
     def inspect(self, asked: Inspect) -> dict[str, Any]:
-        """Return the ``layers`` for an image, and the ``image`` as the network receives it; raises Refused."""
+        """Return the ``layers`` for an image, and the ``image`` as the network receives it.
+
+        Raises UserFault or Refused.
+        """
         pixels = self._pixels(asked)
         return {"layers": self._inspector.describe(pixels, asked.layers), "image": _as_picture(pixels)}
 
     def explain(self, asked: Explain) -> dict[str, Any]:
-        """Return a ``heat_map`` for an image, and the ``image`` as the network receives it; raises Refused."""
+        """Return a ``heat_map`` for an image, and the ``image`` as the network receives it.
+
+        Raises UserFault or Refused.
+        """
         pixels = self._pixels(asked)
         if asked.method == "grad_cam":
             found = self._attribution.grad_cam(pixels, asked.output, asked.layer)
