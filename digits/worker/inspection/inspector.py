@@ -42,6 +42,7 @@ class Inspector:
         self._layers = layer_table.outputs(
             traced.function.graph, traced.built, trained.store.variables.values()
         )
+        self._weights: dict[int, dict[str, Any]] = {}
         self._kept: tuple[bytes, dict[str, NDArray[Any]]] = (b"", {})
 
     @property
@@ -62,10 +63,17 @@ class Inspector:
                 **layer.row,
                 "name": name,
                 "activation": describe_activation(activations[name]),
-                "weights": [describe_weights(item) for item in layer.weights],
+                "weights": [self._describe_weights(item) for item in layer.weights],
             }
             for name, layer in chosen.items()
         ]
+
+    def _describe_weights(self, variable: tf.Variable) -> dict[str, Any]:
+        # They never change, and those of a large network take seconds.
+        key = id(variable)
+        if key not in self._weights:
+            self._weights[key] = describe_weights(variable)
+        return self._weights[key]
 
     def find(self, name: str) -> LayerOutput:
         """Return the layer called ``name``; raises UserFault."""
