@@ -394,8 +394,11 @@ export class Chart {
   }
 }
 
-const labelOf = ({ label, name, stage }) =>
-  label ?? (['learning_rate', 'images_per_second'].includes(name) ? name.replaceAll('_', ' ') : `${name} (${stage})`);
+function labelOf({ label, name, stage }) {
+  if (label) return label;
+  if (name.includes('/')) return name.slice(name.indexOf('/') + 1); // its chart is called like the part before
+  return ['learning_rate', 'images_per_second'].includes(name) ? name.replaceAll('_', ' ') : `${name} (${stage})`;
+}
 
 const forLog = (value) => (value === null || value <= 0 ? null : Math.max(value, SMALLEST_LOG_VALUE));
 
