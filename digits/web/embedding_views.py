@@ -21,6 +21,7 @@ from digits.data.manifest import SPLITS, Manifest
 from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import Views
 from digits.web import serializers
 from digits.web.evaluation_panel import other_datasets, state_of_task, title_of
 from digits.web.evaluation_views import chosen_records
@@ -119,34 +120,35 @@ def show(job_id: str) -> str:
     own = data.manifest() if data else None
     others = other_datasets(own, job.dataset_id) if own else []
     offered = (own.splits if own else ()) if not job.is_imported else SPLITS if others else ()
+    shown_of = services().store.find(result.dataset_id) if result else None
+    kind = shown_of.data_kind if isinstance(shown_of, DatasetJob) else serializers.data_kind(job)
+    views = views_of(kind or default_kind())
     return render_in_turns(
         "embeddings.html",
         job=serializers.row(job),
         model=serializers.model(job),
-        views=views_of(serializers.data_kind(job) or default_kind()),
+        views=views,
         state=_state(job),
         results=[(item.name, _title(item, job)) for item in results],
         result=result,
         datasets=others,
         splits=[(split, SPLIT_TITLES[split]) for split in offered],
         limits=_limits(),
-        **(_shown(job, result) if result else {}),
+        **(_shown(job, result, views) if result else {}),
     )
 
 
-def _shown(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
+def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, Any]:
     """Return the parts of the page about a map."""
     dataset = services().store.find(result.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
     if manifest is not None and manifest.content_hash != result.content_hash:
         manifest = None
-    kind = dataset.data_kind if isinstance(dataset, DatasetJob) else serializers.data_kind(job)
     record = _asked_record() if request.args.get("record") else None
     neighbors = in_thread(_load_neighbors, job, result, record) if record is not None else []
     parts: dict[str, Any] = {
         "title": _title(result, job),
         "dataset": serializers.row(dataset) if dataset else None,
-        "views": views_of(kind or default_kind()),
         "methods": [(method, METHOD_TITLES[method]) for method in METHOD_TITLES if method in result.methods],
         "record": record,
         "neighbors": neighbors,
@@ -159,7 +161,7 @@ def _shown(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
         return parts
     images = RecordImages(dataset, manifest)
     parts["size"] = shown_size(dataset, manifest)
-    if parts["views"].shows_images:
+    if views.shows_images:
         # The scripts of the page replace the number.
         parts["thumbnails"] = images.thumbnail(result.split, 0)
     if record is not None:
@@ -173,7 +175,7 @@ def _load_items(
 ) -> list[GalleryItem]:
     try:
         return gallery_items(dataset, manifest, images, places, indexes)
-    except UnreadableFile:
+    except (UnreadableFile, IndexError):  # IndexError: a damaged map
         return []
 
 
