@@ -117,6 +117,7 @@ def test_a_map_has_points_neighbors_and_a_projector(site: Site, dataset: str, mo
     compute(site, model, layer="out", split="train", records="6")
     entries = site.json(f"{board}/info?run=.")["embeddings"]
     assert [each["tensorName"] for each in entries] == ["snapshot_1-train-out", "snapshot_1-val"]
+    site.services.tensorboards.stop(model)
 
 
 @pytest.mark.parametrize(
