@@ -90,7 +90,8 @@ def infer_page() -> Response:
 @blueprint.post("/models/images/generic/infer_one.json")
 def infer_one() -> Response:
     """Return the values of the output for one image: ``outputs``, by name, of a batch of one."""
-    return jsonify(outputs={"output": [inference_views.predict_values(_model())]})
+    found = inference_views.infer(_model())
+    return jsonify({"outputs": {"output": [found.pop("values")]}, **found})
 
 
 @blueprint.post("/models/images/generic/infer_extension.json")

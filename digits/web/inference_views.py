@@ -19,10 +19,11 @@ from digits.core.errors import BadRequest, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
+from digits.data.records import Record
 from digits.kinds import Kind, default_kind, prediction_views
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import InputRequest
-from digits.web import serializers
+from digits.web import record_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
@@ -142,20 +143,32 @@ def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> An
 
     This is the path of an image, an image file's contents, or an array.
     """
-    snapshot = _snapshot(job)
-    with _input(job) if isinstance(source, str) and not source else _other_input(source) as item:
+    snapshot = chosen_snapshot(job)
+    with input_of(job) if isinstance(source, str) and not source else _other_input(source) as item:
         return _ask(job, item, snapshot, values=True)["values"]
+
+
+def infer(job: ModelJob) -> dict[str, Any]:
+    """Return the ``values`` for the input of this request, and ``visualizations`` of the layers if requested."""
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
+        return {
+            "values": _ask(job, item, snapshot, values=True)["values"],
+            **_visualizations(job, item, snapshot),
+        }
 
 
 def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
     """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
-    snapshot = _snapshot(job)
+    snapshot = chosen_snapshot(job)
     views = views_of(serializers.data_kind(job) or default_kind())
-    with _input(job) as item:
+    with input_of(job) as item:
         answer = _ask(job, item, snapshot)
         picture = in_thread(_as_picture, item) if draws else None
+        layers = _visualizations(job, item, snapshot)
     return {
         **({"picture": picture} if picture else {}),
+        **layers,
         "predictions": views.conclude(answer["predictions"], snapshot.metrics),
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
@@ -173,7 +186,7 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
 
     The validation loss of a GAN does not measure the quality of its images.
     """
-    snapshot = _snapshot(job, "-1")
+    snapshot = chosen_snapshot(job, "-1")
     grid = _grid(request.values) | options
     asked = {"call": "generate", "snapshot": snapshot.name, "grid": grid}
     answer = services().inference.ask(job.folder, asked)
@@ -221,12 +234,19 @@ def _vector(line: str) -> list[float]:
     return numbers
 
 
-def _snapshot(job: ModelJob, default: str = "") -> Snapshot:
+def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
     """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
     refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
     return snapshot_of(job, request.values.get("snapshot_epoch") or default)
+
+
+def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
+    if request.values.get("show_visualizations", "") in ("", "n", "false", "0"):
+        return {}
+    return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
@@ -247,9 +267,17 @@ class _Input:
 
 
 @contextmanager
-def _input(job: ModelJob) -> Iterator[_Input]:
-    """Yield what this request contains: the input of the kind's own fields, or else an image."""
+def input_of(job: ModelJob) -> Iterator[_Input]:
+    """Yield what this request contains: an image, a record, or the input of the kind's own fields.
+
+    A ``record`` of the model's dataset is named like ``val/12``.
+    """
     dataset = services().store.find(job.dataset_id)
+    record = request.values.get("record", "").strip()
+    if record and not _has_image():
+        with _other_input(_record_pixels(job, record)) as item:
+            yield item
+        return
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         read = views_of(dataset.data_kind).read_input
         pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
@@ -259,6 +287,15 @@ def _input(job: ModelJob) -> Iterator[_Input]:
             return
     with _image() as path:
         yield _Input(path)
+
+
+def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
+    """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
+    split, _, number = text.rpartition("/")
+    if not number.isdecimal() or len(number) > 12:
+        raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
+    dataset = record_views.find_dataset(job.dataset_id)
+    return in_thread(record_views.open_record(dataset, split, int(number), Record.as_array))
 
 
 def _named_images() -> dict[str, bytes | Path]:
@@ -273,6 +310,12 @@ def _named_images() -> dict[str, bytes | Path]:
         if name not in (field, "image") and upload.filename:
             found[name] = upload.read()
     return found
+
+
+def _has_image() -> bool:
+    """Return whether this request contains an image or its path."""
+    upload = request.files.get("image_file")
+    return bool(upload and upload.filename) or bool(request.values.get("image_path", "").strip())
 
 
 @contextmanager
