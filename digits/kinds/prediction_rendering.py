@@ -73,7 +73,7 @@ def check_options(form: Form) -> None:
         return
     name, messages = next(iter(form.errors.items()))
     raise bad_option(
-        str(name), str(messages[0]), [label for label, _ in getattr(form[name], "choices", None) or []]
+        str(name), str(messages[0]), [choice.value for choice in getattr(form[name], "choices", None) or []]
     )
 
 
