@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=28)
     options = parser.parse_args()
     pictures = sorted(options.images.rglob("*.png"))[:: max(1, 10_000 // 200)]
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder), options.images) as address:
+    with tempfile.TemporaryDirectory() as folder, server(Path(folder), options.images) as address:
         model = _model(address, options)
         bodies = [
             json.dumps({"instances": [{"b64": base64.b64encode(path.read_bytes()).decode()}]}).encode()
@@ -56,11 +56,11 @@ def main() -> None:
         ]
         fields = [{"job_id": model, "image_path": str(path)} for path in pictures]
         classify = "/models/images/classification/classify_one.json"
-        _get(address, classify, fields[0])  # starts the inference server
+        get(address, classify, fields[0])  # starts the inference server
         seconds = []
         for number in range(SINGLE_REQUESTS):
             begun = time.perf_counter()
-            _get(address, classify, fields[number % len(fields)])
+            get(address, classify, fields[number % len(fields)])
             seconds.append(time.perf_counter() - begun)
         rates: dict[str, list[float]] = {"predict": [], "constant": []}
         predict, constant = (f"/models/{model}/predict", bodies), ("/health", [])
@@ -88,17 +88,17 @@ def _model(address: str, options: argparse.Namespace) -> str:
     sides = {"resize_width": options.side, "resize_height": options.side, "resize_channels": 1}
     limit = {"folder_train_max_per_class": MAX_TRAINING_IMAGES // 10}
     source = {"method": "folder", "folder_train": options.images, "dataset_name": "Serving"}
-    dataset = _get(address, "/datasets/images/classification.json", source | sides | limit)["id"]
-    _wait(address, dataset)
+    dataset = get(address, "/datasets/images/classification.json", source | sides | limit)["id"]
+    wait_for(address, dataset)
     settings = {"method": "standard", "standard_networks": options.network, "train_epochs": 1}
     fields = {"model_name": "Serving", "dataset": dataset, "select_gpu": "cpu"}
-    model = str(_get(address, "/models/images/classification.json", settings | fields)["id"])
-    _wait(address, model)
+    model = str(get(address, "/models/images/classification.json", settings | fields)["id"])
+    wait_for(address, model)
     return model
 
 
-def _wait(address: str, job: str) -> None:
-    while (status := _get(address, f"/jobs/{job}/status")["status"]) not in ("Done", "Error", "Aborted"):
+def wait_for(address: str, job: str) -> None:
+    while (status := get(address, f"/jobs/{job}/status")["status"]) not in ("Done", "Error", "Aborted"):
         time.sleep(0.2)
     assert status == "Done", status
 
@@ -154,7 +154,7 @@ async def _client(address: str, path: str, bodies: list[bytes], end: float) -> i
 
 
 @contextmanager
-def _server(folder: Path, images: Path) -> Iterator[str]:
+def server(folder: Path, images: Path) -> Iterator[str]:
     places = ["--jobs-dir", folder / "jobs", "--state-dir", folder / "state", "--log-file", folder / "log"]
     options = ["--port", "0", "--no-login", "--no-evaluations", "--data-root", images.resolve()]
     command = [sys.executable, "-m", "digits", *map(str, options + places)]
@@ -167,7 +167,7 @@ def _server(folder: Path, images: Path) -> Iterator[str]:
         process.wait()
 
 
-def _get(address: str, path: str, fields: dict[str, Any] | None = None) -> Any:
+def get(address: str, path: str, fields: dict[str, Any] | None = None) -> Any:
     body = urlencode(fields).encode() if fields else None
     request = urllib.request.Request(address + path, body, {"Accept": "application/json"})
     with urllib.request.urlopen(request, timeout=120) as answer:

@@ -191,11 +191,20 @@ def from_settings(policy: str, **settings: Any) -> AnySchedule:
     return schedule
 
 
-def preview(schedule: Schedule, bases: Sequence[float]) -> list[list[float]]:
-    """For each of ``bases``, the rate after 0, 1, … 100 percent of a training. Evaluates the policy once."""
-    rate = LearningRate(schedule, 1.0, PREVIEW_POINTS - 1)
-    factors = [rate.factors(percent) for percent in range(PREVIEW_POINTS)]
-    return [[base * factor * warmup for factor, warmup in factors] for base in bases]
+def preview(
+    schedule: Schedule, bases: Sequence[float], head_rate: float = 0.0, head_fraction: float = 0.0
+) -> list[list[float]]:
+    """For each of ``bases``, the rate after 0, 1, … 100 percent of a training. Evaluates the policy once.
+
+    The first ``head_fraction`` (0 to 1) of a fine-tuning is its head phase; see `TwoPhaseRate`.
+    """
+    steps = PREVIEW_POINTS - 1
+    head_steps = min(1.0, head_fraction) * steps
+    head = [percent for percent in range(PREVIEW_POINTS) if percent < head_steps]
+    rate = LearningRate(schedule, 1.0, steps - head_steps)
+    factors = [rate.factors(percent - head_steps) for percent in range(len(head), PREVIEW_POINTS)]
+    start = [_half_cosine(head_rate, 0.0, percent / head_steps) for percent in head]
+    return [[*start, *(base * factor * warmup for factor, warmup in factors)] for base in bases]
 
 
 def _half_cosine(begin: float, end: float, part: float) -> float:

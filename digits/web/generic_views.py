@@ -96,7 +96,8 @@ def infer_one() -> Response:
     """
     job = _model()
     chosen_view(_kind_of(job), request.values)
-    return jsonify(outputs={"output": [inference_views.predict_values(job)]})
+    found = inference_views.infer(job)
+    return jsonify({"outputs": {"output": [found.pop("values")]}, **found})
 
 
 @blueprint.post("/models/images/generic/infer_extension.json")

@@ -22,12 +22,13 @@ from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
+from digits.data.records import Record
 from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import animation
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.prediction_rendering import Prediction
 from digits.kinds.views import InputRequest
-from digits.web import serializers
+from digits.web import record_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
@@ -62,8 +63,8 @@ def predict_json(kind: Kind, call: str) -> Response:
     choice = chosen_view(serializers.data_kind(job) or kind, request.values)
     if choice.view is None:
         return jsonify(_predict(job))
-    recent = _predict_outputs(job, choice.kind)
-    found = {"predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
+    recent, layers = _predict_outputs(job, choice.kind)
+    found = {**layers, "predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
     return jsonify({**found, "snapshot": recent.snapshot, "milliseconds": recent.milliseconds})
 
 
@@ -75,8 +76,8 @@ def predict(kind: Kind, call: str) -> Response:
     uploaded = bool(request.files.get("image_file"))
     image_url = url_for("inference.image", path=path) if path and not uploaded else None
     choice = chosen_view(serializers.data_kind(job) or kind, request.values)
-    recent = _predict_outputs(job, choice.kind)
-    return _shown(choice, recent, services().recent_predictions.add(recent), image_url)
+    recent, layers = _predict_outputs(job, choice.kind)
+    return _shown(choice, recent, services().recent_predictions.add(recent), image_url=image_url, **layers)
 
 
 @blueprint.get("/models/recent-predictions/<name>")
@@ -142,8 +143,8 @@ def quoted_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _shown(choice: ViewChoice, recent: Recent, name: str, image_url: str | None = None) -> Response:
-    """Render a prediction as a page, or the part of a page that shows it."""
+def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Response:
+    """Render a prediction as a page, or the part of a page that shows it, with more ``context``."""
     prediction = recent.prediction
     own_views = views_of(choice.kind)
     is_part = request.headers.get("X-Fragment") == "prediction"
@@ -152,7 +153,6 @@ def _shown(choice: ViewChoice, recent: Recent, name: str, image_url: str | None 
         render_in_turns(
             "_prediction.html" if is_part else "prediction.html",
             job=serializers.row(services().store.get(recent.job_id, ModelJob)),
-            image_url=image_url,
             partial=choice.template,
             title=own_views.infer_title,
             choice=choice,
@@ -164,6 +164,7 @@ def _shown(choice: ViewChoice, recent: Recent, name: str, image_url: str | None 
             predictions=prediction.predictions,
             picture=prediction.picture if own_views.draws_on_image or choice.view else None,
             shown=choice.context(prediction),
+            **context,
         )
     )
     response.vary.add("X-Fragment")
@@ -243,31 +244,47 @@ def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> An
 
     This is the path of an image, an image file's contents, or an array.
     """
-    snapshot = _snapshot(job)
-    with _input(job) if isinstance(source, str) and not source else _other_input(source) as item:
+    snapshot = chosen_snapshot(job)
+    with input_of(job) if isinstance(source, str) and not source else _other_input(source) as item:
         return _ask(job, item, snapshot, values=True)["values"]
+
+
+def infer(job: ModelJob) -> dict[str, Any]:
+    """Return the ``values`` for the input of this request, and ``visualizations`` of the layers if requested."""
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
+        return {
+            "values": _ask(job, item, snapshot, values=True)["values"],
+            **_visualizations(job, item, snapshot),
+        }
 
 
 def _predict(job: ModelJob) -> dict[str, Any]:
     """Return the prediction for the image of this request."""
-    snapshot = _snapshot(job)
-    with _input(job) as item:
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
         answer = _ask(job, item, snapshot)
+        layers = _visualizations(job, item, snapshot)
     return {
+        **layers,
         "predictions": views_of(_kind_of(job)).conclude(answer["predictions"], snapshot.metrics),
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }
 
 
-def _predict_outputs(job: ModelJob, kind: Kind) -> Recent:
-    """Return the prediction for the image of this request with all outputs, which any view can show."""
-    snapshot = _snapshot(job)
+def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]:
+    """Return the prediction for the image of this request with all outputs, which any view can show.
+
+    Also returns ``visualizations`` of the layers if requested; they are too large to be kept.
+    """
+    snapshot = chosen_snapshot(job)
     views = views_of(kind)
     draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
-    with _input(job) as item:
+    with input_of(job) as item:
         answer = _ask(job, item, snapshot, outputs=True)
         picture = in_thread(_as_picture, item) if draws and item.is_picture else None
+        layers = _visualizations(job, item, snapshot)
     dataset = services().store.find(job.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
     arrays = {
@@ -286,7 +303,8 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> Recent:
         recipe=dataset.kind_recipe if isinstance(dataset, DatasetJob) else None,
         target=manifest.target if manifest else None,
     )
-    return Recent(job.id, prediction, f"Epoch {epoch_label(snapshot.epoch)}", answer.get("milliseconds"))
+    words = f"Epoch {epoch_label(snapshot.epoch)}"
+    return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
 
 
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:
@@ -311,7 +329,7 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
 
     The validation loss of a GAN does not measure the quality of its images.
     """
-    snapshot = _snapshot(job, "-1")
+    snapshot = chosen_snapshot(job, "-1")
     grid = _grid(request.values) | options
     asked = {"call": "generate", "snapshot": snapshot.name, "grid": grid}
     answer = services().inference.ask(job.folder, asked)
@@ -375,12 +393,19 @@ def _vector(line: str) -> list[float]:
     return numbers
 
 
-def _snapshot(job: ModelJob, default: str = "") -> Snapshot:
+def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
     """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
     refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
     return snapshot_of(job, request.values.get("snapshot_epoch") or default)
+
+
+def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
+    if request.values.get("show_visualizations", "") in ("", "n", "false", "0"):
+        return {}
+    return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
@@ -406,9 +431,17 @@ class _Input:
 
 
 @contextmanager
-def _input(job: ModelJob) -> Iterator[_Input]:
-    """Yield what this request contains: the input of the kind's own fields, or else an image."""
+def input_of(job: ModelJob) -> Iterator[_Input]:
+    """Yield what this request contains: an image, a record, or the input of the kind's own fields.
+
+    A ``record`` of the model's dataset is named like ``val/12``.
+    """
     dataset = services().store.find(job.dataset_id)
+    record = request.values.get("record", "").strip()
+    if record and not _has_image():
+        with _other_input(_record_pixels(job, record)) as item:
+            yield item
+        return
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         read = views_of(dataset.data_kind).read_input
         pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
@@ -418,6 +451,15 @@ def _input(job: ModelJob) -> Iterator[_Input]:
             return
     with _image() as path:
         yield _Input(path)
+
+
+def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
+    """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
+    split, _, number = text.rpartition("/")
+    if not number.isdecimal() or len(number) > 12:
+        raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
+    dataset = record_views.find_dataset(job.dataset_id)
+    return in_thread(record_views.open_record(dataset, split, int(number), Record.as_array))
 
 
 def _named_images() -> dict[str, bytes | Path]:
@@ -432,6 +474,12 @@ def _named_images() -> dict[str, bytes | Path]:
         if name not in (field, "image") and upload.filename:
             found[name] = upload.read()
     return found
+
+
+def _has_image() -> bool:
+    """Return whether this request contains an image or its path."""
+    upload = request.files.get("image_file")
+    return bool(upload and upload.filename) or bool(request.values.get("image_path", "").strip())
 
 
 @contextmanager

@@ -448,15 +448,20 @@ def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
 
 @blueprint.post("/models/visualize-lr")
 def visualize_lr() -> Response:
-    """Return the learning rate after 0 to 100 percent of the training, in a column for each swept rate."""
+    """Return the learning rate after 0 to 100 percent of the training, in a column for each swept rate.
+
+    With ``fine_tune``, it includes the head phase, ``head_epochs`` of ``train_epochs``.
+    """
     form = _form(request.form)
     policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
     form.validate()
-    for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup"):
+    head_fields = ("head_epochs", "head_rate", "train_epochs") if form.fine_tune.data else ()
+    for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup", *head_fields):
         if form[name].errors:
             raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
     try:
-        curves = schedules.preview(form.policy(), form.learning_rate.data)
+        head = (form.head_rate.data, form.head_epochs.data / form.train_epochs.data) if head_fields else ()
+        curves = schedules.preview(form.policy(), form.learning_rate.data, *head)
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The schedule cannot be drawn: {error}") from error

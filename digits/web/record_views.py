@@ -34,14 +34,14 @@ _making = threading.BoundedSemaphore(4)
 def image(job_id: str, split: str, number: int) -> Response:
     """Return the image of a record."""
     job = find_dataset(job_id)
-    return _unchanging(*in_thread(_open_record(job, split, number, records.Record.as_browser_image)))
+    return _unchanging(*in_thread(open_record(job, split, number, records.Record.as_browser_image)))
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/thumbnail")
 def thumbnail(job_id: str, split: str, number: int) -> Response:
     """Return the image of a record as a JPEG file of at most `THUMBNAIL_SIDE` pixels."""
     job = find_dataset(job_id)
-    make = _open_record(job, split, number, lambda record: record.as_thumbnail(THUMBNAIL_SIDE))
+    make = open_record(job, split, number, lambda record: record.as_thumbnail(THUMBNAIL_SIDE))
     return _unchanging(_cached(job, f"{split}/{number}/{THUMBNAIL_SIDE}", make), "image/jpeg")
 
 
@@ -58,7 +58,7 @@ def target(job_id: str, split: str, number: int) -> Response:
         return draw_mask(value, class_colors(spec)) if spec.spatial == "mask" else images.encode(value, "png")
 
     return _unchanging(
-        _cached(job, f"{split}/{number}/target", _open_record(job, split, number, draw)), "image/png"
+        _cached(job, f"{split}/{number}/target", open_record(job, split, number, draw)), "image/png"
     )
 
 
@@ -73,7 +73,7 @@ def target_thumbnail(job_id: str, split: str, number: int) -> Response:
     def draw(record: records.Record) -> bytes:
         return images.thumbnail(images.as_image(record.target(spec)), THUMBNAIL_SIDE)
 
-    make = _open_record(job, split, number, draw)
+    make = open_record(job, split, number, draw)
     return _unchanging(_cached(job, f"{split}/{number}/target/{THUMBNAIL_SIDE}", make), "image/jpeg")
 
 
@@ -142,7 +142,7 @@ def _cached(job: DatasetJob, name: str, make: Callable[[], bytes]) -> bytes:
         return in_thread(services().pictures.get, key, make)
 
 
-def _open_record(
+def open_record(
     job: DatasetJob, split: str, number: int, use: Callable[[records.Record], AnyPart]
 ) -> Callable[[], AnyPart]:
     """Return a function that returns the result of ``use`` for a record, or raises NotFound if it is unreadable.

@@ -7,6 +7,8 @@ import { postForm } from './http.js';
 
 const COLORS = ['--chart-4', '--chart-1', '--chart-2', '--chart-3', '--chart-5', '--chart-6'];
 const WAIT_MILLISECONDS = 150;
+// The fields that determine the learning rate.
+const SHAPING = /^(lr_.*|learning_rate|train_epochs|fine_tune|head_epochs|head_rate)$/;
 
 /** Updates the chart in `figure` from the form. */
 export function startLrPreview(form, figure) {
@@ -44,7 +46,7 @@ export function startLrPreview(form, figure) {
   }
 
   const askSoon = settled(ask, WAIT_MILLISECONDS);
-  const concerns = (event) => /^(lr_|learning_rate$|train_epochs$)/.test(event.target.name ?? '') && askSoon();
+  const concerns = (event) => SHAPING.test(event.target.name ?? '') && askSoon();
   form.addEventListener('input', concerns);
   form.addEventListener('change', concerns);
   document.addEventListener('theme-changed', () => plot && build());
@@ -55,7 +57,7 @@ export function startLrPreview(form, figure) {
 function policyFields(form) {
   const picked = new FormData();
   for (const [name, value] of new FormData(form)) {
-    if (/^(lr_|learning_rate$)/.test(name)) picked.append(name, value);
+    if (SHAPING.test(name)) picked.append(name, value);
   }
   return picked;
 }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.core.schedules import POLICIES, LearningRate, from_settings, preview
+from digits.core.schedules import POLICIES, LearningRate, TwoPhaseRate, from_settings, preview
 
 
 def rate(policy: str, **settings: object) -> LearningRate:
@@ -54,6 +54,13 @@ def test_the_preview_matches_the_training(policy: str) -> None:
     (values,) = preview(from_settings(policy), [0.01])
     assert len(values) == 101
     assert values == [LearningRate(from_settings(policy), 0.01, 100).at(step) for step in range(101)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_preview_of_a_fine_tuning_matches_it(policy: str) -> None:
+    (values,) = preview(from_settings(policy), [0.01], 0.5, 0.3)
+    rate = TwoPhaseRate(0.5, 30, LearningRate(from_settings(policy), 0.01, 70))
+    assert values == pytest.approx([rate.at(step) for step in range(101)])
 
 
 def test_the_rate_is_defined_past_the_last_step() -> None:

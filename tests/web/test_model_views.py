@@ -645,6 +645,18 @@ def test_a_learning_rate_schedule_has_a_preview(site: Site) -> None:
     assert site.post("/models/visualize-lr", lr_policy="poly", learning_rate="x").status_code == 400
 
 
+def test_the_preview_of_a_fine_tuning_includes_the_head(site: Site) -> None:
+    fields = {"fine_tune": "y", "head_epochs": 2, "head_rate": 0.5, "train_epochs": 8}
+    answer = site.post("/models/visualize-lr", lr_policy="fixed", learning_rate=0.1, **fields)
+    ((_, *rates),) = answer.get_json()["data"]["columns"]
+    assert len(rates) == 101
+    assert rates[0] == 0.5 and 0 < rates[24] < 0.01 and rates[25:] == 76 * [0.1]
+    wrong = site.post(
+        "/models/visualize-lr", lr_policy="fixed", learning_rate=0.1, **fields | {"head_rate": -1}
+    )
+    assert wrong.status_code == 400
+
+
 @pytest.mark.parametrize(
     ("fields", "words"), [({"custom_network": LINEAR}, "dataset"), ({"custom_network": " "}, "network")]
 )

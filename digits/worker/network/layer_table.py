@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -39,11 +39,24 @@ _ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsi
 
 @dataclass
 class _Layer:
-    """A layer whose operations start at ``place``, its ``row`` of the table and its ``output``."""
+    """A layer whose operations start at ``place``, its ``row`` of the table, its ``output`` and its ``weights``."""
 
     place: int
     row: LayerRow
     output: Any
+    weights: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LayerOutput:
+    """A layer of an inference graph: its ``row`` of the table, its ``output`` and the variables that it reads.
+
+    The output, [N, …], is that of the activation function after the layer, if there is one.
+    """
+
+    row: LayerRow
+    output: tf.Tensor
+    weights: list[tf.Variable]
 
 
 def layers(graph: Any, built: Built) -> list[LayerRow]:
@@ -56,7 +69,12 @@ def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> d
 
     ``graph`` may still be under construction; ``variables`` are the network's.
     """
-    found: dict[str, tf.Tensor] = {}
+    return {name: layer.output for name, layer in outputs(graph, built, variables).items()}
+
+
+def outputs(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> dict[str, LayerOutput]:
+    """Return the layers with floating-point outputs, by unique name, in order; see `activations`."""
+    found: dict[str, LayerOutput] = {}
     for layer in _layers(graph, built, variables):
         output = layer.output
         if not isinstance(output, tf.Tensor) or output.graph is not graph or not output.dtype.is_floating:
@@ -68,7 +86,7 @@ def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> d
         while name in found:
             number += 1
             name = f"{layer.row['name']}_{number}"
-        found[name] = output
+        found[name] = LayerOutput(layer.row, output, layer.weights)
     return found
 
 
@@ -77,7 +95,7 @@ def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[
     first_calls = {id(call.layer): call for call in reversed(calls)}  # shared layers have one row
     seen: set[int] = set()
     found = [
-        _Layer(call.first, _row_of(call, seen), tf.nest.flatten(call.outputs)[0])
+        _Layer(call.first, _row_of(call, seen), tf.nest.flatten(call.outputs)[0], _weights_of(call))
         for call in calls
         if first_calls[id(call.layer)] is call
     ]
@@ -100,8 +118,12 @@ def _row_of(call: Call, seen: set[int]) -> LayerRow:
         "name": _without_model(name),
         "type": type(call.layer).__name__,
         "shape": _shape(output),
-        "parameters": _count_new([plain(variable) for variable in variables_of(call.layer)], seen),
+        "parameters": _count_new(_weights_of(call), seen),
     }
+
+
+def _weights_of(call: Call) -> list[Any]:
+    return [plain(variable) for variable in variables_of(call.layer)]
 
 
 def _layers_between(
@@ -120,11 +142,12 @@ def _layers_between(
         before = next((giving[item.op.name] for item in operation.inputs if item.op.name in giving), None)
         if read and before is not None and _finishes(operation, read, before):
             before.row["parameters"] += _count_new(read, seen)
+            before.weights += [item for item in read if all(item is not other for other in before.weights)]
             before.output = operation.outputs[0]
             giving[operation.name] = before
         elif (read and _gives_values(operation)) or operation.type in _POOLING:
             row = _raw_row(operation, read, seen)
-            giving[operation.name] = _Layer(place, row, operation.outputs[0])
+            giving[operation.name] = _Layer(place, row, operation.outputs[0], list(read))
             layers.append(giving[operation.name])
     return layers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,17 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from digits.core import job, snapshot_list
+from digits.core.recipe import ExportFormat
+from digits.data import model_export
 from digits.data.pretrained_catalog import CATALOG, Pretrained
 from digits.worker import build_context
 from digits.worker.failure import UserFault
 from digits.worker.network import loading
+
+_JOB = re.compile(rf"({job.ID})(?:/([^/]+))?")
+# The first one can be trained.
+_USABLE_FORMATS: tuple[ExportFormat, ...] = ("keras", "savedmodel")
 
 
 def pretrained(
@@ -21,7 +29,9 @@ def pretrained(
     """Return a function of a batch that computes the features of a pretrained model.
 
     ``source`` is the name of a network with ImageNet weights, such as ``resnet50``; the path of a Keras model
-    (``.keras`` or ``.h5``); or the folder of a SavedModel.
+    (``.keras`` or ``.h5``); the folder of a SavedModel; or the id of another model job, optionally followed by ``/``
+    and the name of a snapshot, for its export as one of these. Without a snapshot, it is the best one that has been
+    exported.
 
     - A network with ImageNet weights takes images of pixels from 0 to 255, float32 [N, H, W, 1 or 3], which it
       preprocesses itself. It returns features, float32 [N, C], their maps [N, H, W, C] if ``pooling`` is None, or the
@@ -36,14 +46,36 @@ def pretrained(
     name = str(source)
     if name in CATALOG:
         return _application(CATALOG[name], include_top, pooling)
-    path = Path(name)
+    path = _exported(*match.groups()) if (match := _JOB.fullmatch(name)) else Path(name)
     if (path / "saved_model.pb").is_file():
         return _saved_model(path)
     if path.suffix in (".keras", ".h5", ".hdf5") and path.is_file():
         return _keras_model(path, include_top)
     raise UserFault(
         f"digits.pretrained: there is no pretrained model {name!r}.",
-        f"Pass one of {', '.join(CATALOG)}, the path of a .keras or .h5 file, or the folder of a SavedModel.",
+        f"Pass one of {', '.join(CATALOG)}, the path of a .keras or .h5 file, the folder of a SavedModel, or the id of "
+        "a model job.",
+    )
+
+
+def _exported(job_id: str, snapshot: str | None) -> Path:
+    """Return the exported model of a snapshot of the model job ``job_id``; raises UserFault if there is none."""
+    # Tasks run in folders below that of the jobs.
+    here = Path.cwd()
+    folder = next((each / job_id for each in (here, *here.parents) if (each / job_id).is_dir()), None)
+    if folder is None:
+        raise UserFault(f"digits.pretrained: there is no job {job_id} on this server.")
+    found = snapshot_list.read(folder)
+    ordered = [found.best, *found] if found.best else list(found)
+    names = [snapshot] if snapshot else [each.name for each in ordered]
+    for name in names:
+        for format_ in _USABLE_FORMATS:
+            if export := model_export.find(folder, name, format_):
+                path = model_export.folder_of(folder, name, format_)
+                return path if format_ == "savedmodel" else path / export.file
+    raise UserFault(
+        f"digits.pretrained: {f'{snapshot} of the job' if snapshot else 'the job'} {job_id} has not been exported.",
+        "Export it on its page as Keras, which can be trained further, or as SavedModel, which cannot.",
     )
 
 

@@ -7,7 +7,11 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
     {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`)
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
-    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values", "generated")
+    {"call": "layers", "snapshot": …}   (the layers that can be inspected, and the outputs that can be explained)
+    {"call": "inspect", "image": path, "snapshot": …, "layers": [name, …]}   (see `Inspector.describe`)
+    {"call": "explain", "image": path, "snapshot": …, "method": "grad_cam", "output": 3, "layer": name}
+    {"call": "filters", "snapshot": …, "snapshots": [name, …]}   (see `Inspector.filters`)
+    {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values", "generated", …)
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
 It exits after a period without requests.
@@ -27,7 +31,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,6 +46,8 @@ from digits.kinds.targets import UnsuitableOutput
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import image_input
+from digits.worker.inspection.attribution import Attribution
+from digits.worker.inspection.inspector import Inspector
 from digits.worker.training import trained
 from digits.worker.training.generator import Generator, Grid
 
@@ -52,6 +58,8 @@ MAX_CLASSES = 1000
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
 log = logging.getLogger(__name__)
+
+_Request = TypeVar("_Request")
 
 
 class Refused(Exception):
@@ -96,6 +104,33 @@ class PredictedOutput(msgspec.Struct):
     dtype: str
     shape: list[int]
     data: str | None
+
+
+class Inspect(msgspec.Struct):
+    """A request for the activations and weights of ``layers``, by default all, for an image."""
+
+    image: str | None = None
+    pixels: str | None = None
+    layers: list[str] | None = None
+
+
+class Explain(msgspec.Struct):
+    """A request for a heat map of an ``output``, by default the one with the largest score, for an image.
+
+    Grad-CAM uses the activations of ``layer``; see `Attribution.default_layer`.
+    """
+
+    image: str | None = None
+    pixels: str | None = None
+    method: Literal["grad_cam", "integrated_gradients"] = "grad_cam"
+    output: int | None = None
+    layer: str = ""
+
+
+class Filters(msgspec.Struct):
+    """A request for the filters of the first convolution in several ``snapshots``."""
+
+    snapshots: list[str]
 
 
 class Predictor:
@@ -177,6 +212,55 @@ class Predictor:
         """The prediction for an image or for the pixels in a file as nested lists of numbers; raises Refused."""
         pixels, _ = self._read(source) if is_image else self._load(source)
         return self._run(pixels[None])[0].tolist()
+
+    def layers(self) -> dict[str, Any]:
+        """Return the table of ``layers``, those with ``maps`` and the default one for Grad-CAM, and the ``outputs``."""
+        attribution = self._attribution
+        return {
+            "layers": self._inspector.table,
+            "maps": attribution.layers,
+            "default": attribution.default_layer() if attribution.layers else "",
+            "outputs": attribution.outputs,
+        }
+
+    def inspect(self, asked: Inspect) -> dict[str, Any]:
+        """Return the ``layers`` for an image, and the ``image`` as the network receives it.
+
+        Raises UserFault or Refused.
+        """
+        pixels = self._pixels(asked)
+        return {"layers": self._inspector.describe(pixels, asked.layers), "image": _as_picture(pixels)}
+
+    def explain(self, asked: Explain) -> dict[str, Any]:
+        """Return a ``heat_map`` for an image, and the ``image`` as the network receives it.
+
+        Raises UserFault or Refused.
+        """
+        pixels = self._pixels(asked)
+        if asked.method == "grad_cam":
+            found = self._attribution.grad_cam(pixels, asked.output, asked.layer)
+        else:
+            found = self._attribution.integrated_gradients(pixels, asked.output)
+        return {"heat_map": found, "image": _as_picture(pixels)}
+
+    def filters(self, folder: Path, asked: Filters) -> dict[str, Any]:
+        """Return the filters of the first convolution in snapshots in ``folder``; see `Inspector.filters`."""
+        return self._inspector.filters(folder, asked.snapshots)
+
+    @functools.cached_property
+    def _inspector(self) -> Inspector:
+        return Inspector(self._trained, self._repeats)
+
+    @functools.cached_property
+    def _attribution(self) -> Attribution:
+        return Attribution(self._inspector)
+
+    def _pixels(self, asked: Inspect | Explain) -> NDArray[Any]:
+        if asked.image:
+            return self._read(asked.image)[0]
+        if asked.pixels:
+            return self._load(asked.pixels)[0]
+        raise Refused("The request lacks an image.")
 
     def predict_batch(self, items: list[BatchItem], top: int = 5) -> list[dict[str, Any]]:
         """The predictions for several images, computed together.
@@ -347,20 +431,29 @@ class Service:
         return {"ok": True, **answer, "milliseconds": milliseconds}
 
     def _answer(self, request: Any) -> dict[str, Any]:
-        if not isinstance(request, dict) or request.get("call") not in ("predict", "generate", "batch"):
+        if not isinstance(request, dict):
             raise Refused("The request is invalid.")
-        if request["call"] == "batch":
-            try:
-                items = msgspec.convert(request.get("items"), list[BatchItem])
-            except msgspec.ValidationError as error:
-                raise Refused(f"The request is invalid: {error}") from error
-            return {"answers": self._predictor(str(request.get("snapshot"))).predict_batch(items)}
-        if request["call"] == "generate":
-            try:
-                grid = msgspec.convert(request.get("grid"), Grid)
-            except msgspec.ValidationError as error:
-                raise Refused(f"The request is invalid: {error}") from error
-            return {"generated": self._predictor(str(request.get("snapshot"))).generate(grid)}
+        snapshot = str(request.get("snapshot"))
+        match request.get("call"):
+            case "predict":
+                return self._predict(request)
+            case "batch":
+                items = _convert(request.get("items"), list[BatchItem])
+                return {"answers": self._predictor(snapshot).predict_batch(items)}
+            case "generate":
+                grid = _convert(request.get("grid"), Grid)
+                return {"generated": self._predictor(snapshot).generate(grid)}
+            case "layers":
+                return self._predictor(snapshot).layers()
+            case "inspect":
+                return self._predictor(snapshot).inspect(_convert(request, Inspect))
+            case "filters":
+                return self._predictor(snapshot).filters(self._folder, _convert(request, Filters))
+            case "explain":
+                return self._predictor(snapshot).explain(_convert(request, Explain))
+        raise Refused("The request is invalid.")
+
+    def _predict(self, request: dict[str, Any]) -> dict[str, Any]:
         source = request.get("image") or request.get("pixels")
         snapshot, top = request.get("snapshot"), request.get("top", 5)
         if not (isinstance(source, str) and isinstance(snapshot, str) and isinstance(top, int)):
@@ -381,6 +474,21 @@ class Service:
             self._loaded[snapshot] = predictor
         self._loaded.move_to_end(snapshot)
         return self._loaded[snapshot]
+
+
+def _convert(value: Any, type_: type[_Request]) -> _Request:
+    """Convert a part of a request; raises Refused."""
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError as error:
+        raise Refused(f"The request is invalid: {error}") from error
+
+
+def _as_picture(pixels: NDArray[Any]) -> str:
+    """Return the URL of an image with ``pixels`` [H, W, C]; empty for arrays that are not images."""
+    if pixels.dtype != np.uint8 or pixels.shape[2] not in (1, 3):
+        return ""
+    return images.data_uri(images.encode(pixels, "png"))
 
 
 def _refusal(refusal: Refused) -> dict[str, Any]:

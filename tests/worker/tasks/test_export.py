@@ -19,7 +19,7 @@ from digits.core import recipe
 from digits.core.events import Finished, Warned
 from tests.power_loss import Recording
 from tests.worker import networks
-from tests.worker.conftest import Outcome
+from tests.worker.conftest import Outcome, snapshot
 
 pytestmark = pytest.mark.tensorflow
 
@@ -367,6 +367,48 @@ def test_an_export_with_other_outputs_is_refused_with_the_layer(trained: Any, ex
     assert "its output “output” differs by" in outcome.failure.message
     assert "The first layer that differs is “wave”" in outcome.failure.message
     assert "Choose another format" in outcome.failure.hint
+
+
+ON_TOP = networks.classifier(
+    """
+features = digits.pretrained("20261122-101530-1a2b3c{snapshot}")(self.x)
+return keras.layers.Dense(self.nclasses, name="new")(features)
+""",
+    "import keras",
+)
+
+
+def test_an_exported_model_is_part_of_another_network(
+    export: Callable[..., Outcome],
+    trained: Callable[..., Outcome],
+    model: Callable[..., Path],
+    start: Any,
+    in_child: Any,
+    tmp_path: Path,
+) -> None:
+    def train_on_top(name: str, snapshot: str = "") -> Outcome:
+        text = ON_TOP.replace("{snapshot}", snapshot)
+        return start(model(text, name=name, epochs=1, solver={"learning_rate": 0.0})).wait()
+
+    message = "digits.pretrained: there is no job 20261122-101530-1a2b3c on this server."
+    assert train_on_top("without job").failure.message == message
+
+    old = trained(KERAS_ONLY, name="20261122-101530-1a2b3c", epochs=1)
+    failure = train_on_top("without export").failure
+    assert failure.message == "digits.pretrained: the job 20261122-101530-1a2b3c has not been exported."
+    assert "Export it on its page as Keras" in failure.hint
+
+    assert export(old, "keras").code == 0
+    (old.job_folder / "exports").mkdir()
+    (tmp_path / "exported").rename(old.job_folder / "exports" / "snapshot_1-keras")
+    new = train_on_top("new", "/snapshot_1.ckpt")
+    assert new.code == 0, new.output
+    before = in_child(snapshot, old.job_folder, "snapshot_1.ckpt")
+    after = in_child(snapshot, new.job_folder, "snapshot_1.ckpt")
+    assert np.array_equal(after["model/conv/kernel"], before["model/conv/kernel"])
+    assert after["model/new/kernel"].shape[0] == before["model/dense/kernel"].shape[0]
+    other = train_on_top("other snapshot", "/snapshot_9.ckpt").failure
+    assert other.message.startswith("digits.pretrained: snapshot_9.ckpt of the job")
 
 
 RELU = KERAS_ONLY.replace("keras.layers.Flatten()(net)", "tf.nn.relu(keras.layers.Flatten()(net))")
