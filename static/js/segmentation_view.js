@@ -1,6 +1,8 @@
 // Draws the classes of the pixels of an image on a canvas: areas, outlines, and a mask of the background.
 
 const IGNORED = 255;
+// Smaller masks are enlarged to about this side in pixels, so that lines can be thin.
+const SIDE = 480;
 const drawings = new WeakMap();
 
 /** Draws the classes of the view `root` with the `settings` of its sliders. */
@@ -26,7 +28,10 @@ export async function highlight(root, button, isClick = false) {
 }
 
 async function load(root) {
-  const { mask, chances, classes, width, height } = JSON.parse(root.querySelector('script').textContent);
+  const { mask, chances, classes, ...size } = JSON.parse(root.querySelector('script').textContent);
+  const factor = Math.max(1, Math.round(SIDE / Math.max(size.width, size.height)));
+  const [width, height] = [factor * size.width, factor * size.height];
+  Object.assign(root.querySelector('canvas'), { width, height });
   const colors = new Map(classes.map(({ index, color }) => [index, [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16))]));
   return { classes: await pixels(mask, width, height), chances: chances && (await pixels(chances, width, height)), colors, width, height };
 }
@@ -39,7 +44,8 @@ async function pixels(url, width, height) {
   const canvas = document.createElement('canvas');
   Object.assign(canvas, { width, height });
   const context = canvas.getContext('2d');
-  context.drawImage(image, 0, 0);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(image, 0, 0, width, height);
   return context.getImageData(0, 0, width, height).data.filter((_, place) => place % 4 === 0);
 }
 

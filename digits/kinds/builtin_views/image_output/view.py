@@ -25,12 +25,12 @@ class Options(Form):
     )
     data_order = SelectField(
         "Data order",
-        choices=choices(("hwc", "Height, width, channels"), ("chw", "Channels, height, width")),
+        choices=choices(("hwc", "HWC"), ("chw", "CHW")),
         default="hwc",
     )
     pixel_conversion = SelectField(
         "Pixel conversion",
-        choices=choices(("normalize", "Stretch the range to 0–255"), ("clip", "Clip to 0–255")),
+        choices=choices(("normalize", "Normalize"), ("clip", "Clip")),
         default="normalize",
     )
     show_input = SelectField("Input", choices=choices(("no", "Hide"), ("yes", "Show")), default="no")
