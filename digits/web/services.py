@@ -40,6 +40,7 @@ from digits.web.gate import comes_from_another_site
 from digits.web.kind_routes import health_check
 from digits.web.live import Live
 from digits.web.picture_cache import PictureCache
+from digits.web.recent_predictions import RecentPredictions
 from digits.web.record_selection import RecordSearch
 from digits.web.serving_metrics import ServingMetrics
 from digits.web.tensorboard import TensorBoards
@@ -49,6 +50,7 @@ SERVER_FOLDER = ".server"
 HEALTH_POOL = "health"
 EVALUATION_POOL = "evaluation"
 EXPORT_POOL = "export"
+EMBEDDING_POOL = "embedding"
 PREDICTION_POOL = "prediction"
 # About 100 MB.
 CACHED_RECORDS = 3_000_000
@@ -83,6 +85,7 @@ class Services:
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
+        self.recent_predictions = RecentPredictions()
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
         self._default_snapshots: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -90,6 +93,9 @@ class Services:
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
             self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation
+        )
+        self.embeddings = BackgroundTasks(
+            self.runner, EMBEDDING_POOL, "map-embeddings", "embedding map", self._report_embedding
         )
         self.exports = BackgroundTasks(self.runner, EXPORT_POOL, "export", "export", self._report_export)
         self.predictions = BackgroundTasks(
@@ -165,6 +171,12 @@ class Services:
         state, failure = self.evaluations.state(job.id), self.evaluations.failure(job.id)
         self.live.publish(*live_messages.background("evaluation", job, state, failure))
 
+    def _report_embedding(self, job: Job) -> None:
+        state, failure = self.embeddings.state(job.id), self.embeddings.failure(job.id)
+        if state is None:
+            self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
+        self.live.publish(*live_messages.background("embedding", job, state, failure))
+
     def _report_prediction(self, job: Job) -> None:
         state, failure = self.predictions.state(job.id), self.predictions.failure(job.id)
         self.live.publish(*live_messages.background("prediction", job, state, failure))
@@ -209,6 +221,7 @@ def _limits() -> dict[str, int]:
         EVALUATION_POOL: 1,
         PREDICTION_POOL: 1,
         EXPORT_POOL: 1,
+        EMBEDDING_POOL: 1,
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,
     }
