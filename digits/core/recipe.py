@@ -22,6 +22,7 @@ FILE_NAME = "recipe.json"
 SCHEMA = 1
 MAX_EPOCHS = 1_000_000
 MAX_SIDE_PIXELS = 4096
+MAX_LAYER_NAME = 500
 
 # Not a path: a recipe cannot refer to files outside its job's folder.
 FileName = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w.-]{0,200})\Z")]
@@ -37,6 +38,8 @@ Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
 Split = Literal["train", "val", "test"]
+# t-SNE takes minutes for more.
+MappedRecords = Annotated[int, Meta(ge=3, le=10_000)]
 ExportFormat = Literal["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"]
 Encoding = Literal["png", "jpg", "none"]
 # Ways to change images before they reach the network; ``hsv`` is the shift of hue, saturation and value.
@@ -194,7 +197,8 @@ class Train(Recipe, tag="train"):
     kind's metric or the loss. ``freeze`` lists patterns of names of
     variables that are not trained. ``histograms`` (of weights and layer outputs) and profiles every
     ``traces_interval`` steps (0 for never) go to TensorBoard. ``numerics_checks`` names the operation that first
-    returns NaN or an infinity. ``resume`` continues from the newest resume point in the folder.
+    returns NaN or an infinity. ``gradient_metrics`` adds the norm of the gradients and the relative size of the updates
+    of each layer to the metrics. ``resume`` continues from the newest resume point in the folder.
     """
 
     dataset: str
@@ -228,6 +232,7 @@ class Train(Recipe, tag="train"):
     histograms: bool = False
     traces_interval: Whole = 0
     numerics_checks: bool = False
+    gradient_metrics: bool = False
     resume: bool = False
 
 
@@ -343,6 +348,26 @@ class Evaluate(Recipe, tag="evaluate"):
     name: FileName
 
 
+class MapEmbeddings(Recipe, tag="map-embeddings"):
+    """Map the activations of a layer of the trained model in folder ``model`` for records of a ``split``.
+
+    ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
+    dataset of the training, and ``dataset`` that of the records, of which up to ``records`` are used, evenly spaced.
+    Without ``layer``, it is the last one before the output. The result goes to the folder ``name``; see
+    `digits.data.embedding_map`.
+    """
+
+    model: str
+    snapshot: str
+    epoch: NonNegative
+    trained_on: str
+    dataset: str
+    split: Split
+    name: FileName
+    layer: Annotated[str, Meta(max_length=MAX_LAYER_NAME)] = ""
+    records: MappedRecords = 2000
+
+
 class ServeInference(Recipe, tag="serve-inference"):
     """Answer inference requests for the trained model in folder ``model``.
 
@@ -386,6 +411,7 @@ def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
         PreviewAugmentation,
         Export,
         Evaluate,
+        MapEmbeddings,
         ServeInference,
     )
     schemas, components = msgspec.json.schema_components(known)

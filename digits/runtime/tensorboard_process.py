@@ -107,10 +107,12 @@ def _start(logdir: str, path_prefix: str) -> int:
     from urllib.parse import urlsplit
 
     from tensorboard import default, main_lib, program
+    from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 
     main_lib.global_init()
-    # Static plugins only: other installed plugins may access the network.
-    plugins: Any = default.get_static_plugins()
+    # Those of TensorBoard itself only: other installed plugins may access the network. TensorBoard loads its projector
+    # like an installed plugin.
+    plugins: Any = [*default.get_static_plugins(), ProjectorPlugin]
     board = program.TensorBoard(plugins=plugins)
     board.configure(
         argv=["tensorboard"],

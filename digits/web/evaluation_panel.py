@@ -10,10 +10,12 @@ from flask import url_for
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.status import Status
 from digits.data import evaluation as evaluations
+from digits.data.embedding_map import EmbeddingMap
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import SPLITS, Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.runtime.background_tasks import BackgroundTasks
 from digits.web import serializers
 from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
@@ -28,7 +30,7 @@ def panel(job: ModelJob) -> dict[str, Any]:
     """Return the panel on the page of a model: the state, the results, and the choices for another evaluation."""
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
-    others = _other_datasets(manifest, job.dataset_id) if manifest else []
+    others = other_datasets(manifest, job.dataset_id) if manifest else []
     offered = (manifest.splits if manifest else ()) if not job.is_imported else SPLITS if others else ()
     views = views_of(serializers.data_kind(job) or default_kind())
     results = in_thread(evaluations.load_all, job.folder)
@@ -67,7 +69,7 @@ def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, st
     return [{"id": other.id, "name": other.name} for other in chosen]
 
 
-def _other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
+def other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
     """Return the newest other datasets whose records are like those of ``manifest``."""
 
     def fits(job: DatasetJob) -> bool:
@@ -86,8 +88,12 @@ def _other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
 
 def state_of(job: ModelJob) -> dict[str, Any]:
     """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
-    running, failure = services().evaluations.state(job.id), services().evaluations.failure(job.id)
-    has_result = (job.folder / evaluations.FOLDER).is_dir()
+    return state_of_task(services().evaluations, job.id, (job.folder / evaluations.FOLDER).is_dir())
+
+
+def state_of_task(tasks: BackgroundTasks, job_id: str, has_result: bool) -> dict[str, Any]:
+    """Return the state of the background task of a job, as `state_of` does for evaluations."""
+    running, failure = tasks.state(job_id), tasks.failure(job_id)
     return {
         "state": "running" if running else "failed" if failure else "done" if has_result else "none",
         "progress": round(100 * running.fraction, 1) if running else 0.0,
@@ -97,8 +103,8 @@ def state_of(job: ModelJob) -> dict[str, Any]:
     }
 
 
-def title_of(result: Evaluation, job: ModelJob) -> str:
-    """Return the title of an evaluation, such as ``Epoch 3, validation``."""
+def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:
+    """Return the title of an evaluation or a map, such as ``Epoch 3, validation``."""
     words = f"Epoch {epoch_label(result.epoch)}, {SPLIT_TITLES[result.split].lower()}"
     if result.dataset_id == job.dataset_id:
         return words

@@ -45,23 +45,11 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
-    dataset = services().store.get(request.form.get("dataset") or job.dataset_id, DatasetJob)
-    if dataset.status is not Status.DONE:
-        raise BadRequest(f"“{dataset.name}” cannot be used: it is {dataset.status.title}, not Done.")
-    split = request.form.get("split", "val")
-    if split not in get_args(Split) or split not in _manifest(dataset).splits:
-        raise BadRequest(f"“{dataset.name}” has no split called “{split[:20]}”.")
-    own = serializers.data_kind(job)
-    if own is not None and own.name != dataset.data_kind.name:
-        raise BadRequest(
-            f"“{dataset.name}” is a dataset for {dataset.data_kind.title.lower()}, "
-            f"and “{job.name}” a model for {own.title.lower()}.",
-            "Choose a dataset of the same kind.",
-        )
+    dataset, split = chosen_records(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
     if services().evaluations.state(job.id):
         raise NotReady(f"“{job.name}” is being evaluated.", "Try again when the evaluation has finished.")
-    services().evaluations.start(job, evaluation_recipe(job, snapshot, dataset, cast(Split, split)))
+    services().evaluations.start(job, evaluation_recipe(job, snapshot, dataset, split))
     if request.accept_mimetypes.best == "application/json" or request.headers.get("X-Requested-With"):
         return jsonify(state_of(job)), 202
     return redirect(url_for("models.show", job_id=job.id, _anchor="evaluation"))
@@ -110,6 +98,27 @@ def show(job_id: str) -> str:
         else [],
         **in_thread(_parts, job, result, manifest if is_same else None, explore, options),
     )
+
+
+def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
+    """Return the ``dataset`` and the ``split`` of the request; by default the validation split of the model's own.
+
+    Raises NotFound and BadRequest.
+    """
+    dataset = services().store.get(request.form.get("dataset") or job.dataset_id, DatasetJob)
+    if dataset.status is not Status.DONE:
+        raise BadRequest(f"“{dataset.name}” cannot be used: it is {dataset.status.title}, not Done.")
+    split = request.form.get("split", "val")
+    if split not in get_args(Split) or split not in _manifest(dataset).splits:
+        raise BadRequest(f"“{dataset.name}” has no split called “{split[:20]}”.")
+    own = serializers.data_kind(job)
+    if own is not None and own.name != dataset.data_kind.name:
+        raise BadRequest(
+            f"“{dataset.name}” is a dataset for {dataset.data_kind.title.lower()}, "
+            f"and “{job.name}” a model for {own.title.lower()}.",
+            "Choose a dataset of the same kind.",
+        )
+    return dataset, cast(Split, split)
 
 
 def _find(results: list[Evaluation], name: str) -> Evaluation:

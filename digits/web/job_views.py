@@ -183,6 +183,7 @@ def _delete(job: Job) -> None:
     services().health_checks.stop(job.id)
     services().evaluations.stop(job.id)
     services().exports.stop(job.id)
+    services().embeddings.stop(job.id)
     services().predictions.stop(job.id)
     services().tensorboards.stop(job.id)
     services().scheduler.remove(job)

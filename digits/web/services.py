@@ -50,6 +50,7 @@ SERVER_FOLDER = ".server"
 HEALTH_POOL = "health"
 EVALUATION_POOL = "evaluation"
 EXPORT_POOL = "export"
+EMBEDDING_POOL = "embedding"
 PREDICTION_POOL = "prediction"
 # About 100 MB.
 CACHED_RECORDS = 3_000_000
@@ -92,6 +93,9 @@ class Services:
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
             self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation
+        )
+        self.embeddings = BackgroundTasks(
+            self.runner, EMBEDDING_POOL, "map-embeddings", "embedding map", self._report_embedding
         )
         self.exports = BackgroundTasks(self.runner, EXPORT_POOL, "export", "export", self._report_export)
         self.predictions = BackgroundTasks(
@@ -167,6 +171,12 @@ class Services:
         state, failure = self.evaluations.state(job.id), self.evaluations.failure(job.id)
         self.live.publish(*live_messages.background("evaluation", job, state, failure))
 
+    def _report_embedding(self, job: Job) -> None:
+        state, failure = self.embeddings.state(job.id), self.embeddings.failure(job.id)
+        if state is None:
+            self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
+        self.live.publish(*live_messages.background("embedding", job, state, failure))
+
     def _report_prediction(self, job: Job) -> None:
         state, failure = self.predictions.state(job.id), self.predictions.failure(job.id)
         self.live.publish(*live_messages.background("prediction", job, state, failure))
@@ -211,6 +221,7 @@ def _limits() -> dict[str, int]:
         EVALUATION_POOL: 1,
         PREDICTION_POOL: 1,
         EXPORT_POOL: 1,
+        EMBEDDING_POOL: 1,
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,
     }

@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "import-model": (recipes.ImportModel, "digits.worker.tasks.import_model"),
     "predict": (recipes.Predict, "digits.worker.tasks.predict"),
     "evaluate": (recipes.Evaluate, "digits.worker.tasks.evaluate"),
+    "map-embeddings": (recipes.MapEmbeddings, "digits.worker.tasks.map_embeddings"),
     "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }
 

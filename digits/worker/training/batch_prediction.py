@@ -45,7 +45,7 @@ class BatchPredictor:
     """
 
     def __init__(self, trained: Trained, manifest: Manifest, *, measures: bool = False) -> None:
-        _check_fit(trained, manifest)
+        check_fit(trained, manifest)
         self._trained, self._manifest = trained, manifest
         self._targets = trained.targets
         self._metrics = (
@@ -149,7 +149,7 @@ class BatchPredictor:
             raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
 
 
-def _check_fit(trained: Trained, manifest: Manifest) -> None:
+def check_fit(trained: Trained, manifest: Manifest) -> None:
     """Raise UserFault unless the records of ``manifest`` are like those that the model was trained on."""
     own = trained.manifest
     if trained.traced.latent:

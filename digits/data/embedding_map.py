@@ -1,0 +1,134 @@
+"""Embedding maps: the activations of a layer for records of a split, reduced to two dimensions.
+
+Each is a folder below `FOLDER` in the folder of its model, which appears complete, by one rename. It contains:
+
+- `FILE_NAME`: an `EmbeddingMap`;
+- `EMBEDDINGS_FILE`: the activations, float32 [records, dimensions];
+- `RECORDS_FILE`: the numbers of the records in the split, int64 [records], in ascending order;
+- ``pca.npy`` and ``tsne.npy``: the coordinates by each of the ``methods``, float32 [records, 2];
+- `GROUPS_FILE`: the group of each record, such as its class, int32 [records], -1 for none, if the dataset has groups;
+- `PREDICTED_FILE`: the predicted class of each record, int32 [records], for classifiers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from digits.core.files import UnreadableFile, open_plain, read_json
+from digits.core.recipe import FileName, Split
+from digits.core.schema import Count
+from digits.data import evaluation
+
+FOLDER = "embeddings"
+FILE_NAME = "map.json"
+EMBEDDINGS_FILE = "embeddings.npy"
+RECORDS_FILE = "records.npy"
+GROUPS_FILE = "groups.npy"
+PREDICTED_FILE = "predicted.npy"
+
+Method = Literal["pca", "tsne"]
+METHODS: tuple[Method, ...] = get_args(Method)
+MAX_LAYER_CHARACTERS = 60
+_NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
+_UNUSUAL = re.compile(r"(?a:[^\w.-])")
+
+
+class EmbeddingMap(Struct, frozen=True, kw_only=True):
+    """A map of ``records`` of the ``total`` in a split.
+
+    ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``shape`` is that of the output of the
+    ``layer`` for one record, and ``dimensions`` the number of values that remain after the mean over its positions.
+    ``groups`` are the names of the groups of the dataset. ``methods`` are those that are done; t-SNE is the last one,
+    unless ``remark`` says why it is missing. ``variance`` is the fraction of the variance that the map by PCA keeps.
+    """
+
+    name: FileName
+    snapshot: FileName
+    epoch: Annotated[float, Meta(ge=0)]
+    dataset_id: str
+    content_hash: str
+    split: Split
+    layer: str
+    shape: list[int | None]
+    dimensions: Count
+    records: Count
+    total: Count
+    groups: list[str]
+    methods: list[Method]
+    variance: Annotated[float, Meta(ge=0, le=1)]
+    remark: str = ""
+    seconds: Annotated[float, Meta(ge=0)]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether t-SNE is running, or ended early."""
+        return "tsne" not in self.methods and not self.remark
+
+
+def name_of(snapshot: str, split: str, other_dataset: str = "", layer: str = "") -> str:
+    """Return the name of the map of ``layer``, by default the last one before the output; see `evaluation.name_of`."""
+    name = evaluation.name_of(snapshot, split, other_dataset)
+    if not layer:
+        return name
+    plain = _UNUSUAL.sub("_", layer)[:MAX_LAYER_CHARACTERS]
+    # Different layers must not share a name.
+    suffix = "" if plain == layer else f"-{hashlib.sha256(layer.encode()).hexdigest()[:8]}"
+    return f"{name}-{plain}{suffix}"
+
+
+def folder_of(model_folder: Path, name: str) -> Path:
+    """Return the folder of the map ``name``; raises UnreadableFile for an invalid name."""
+    if not _NAME.match(name):
+        raise UnreadableFile(f"There is no embedding map called {name!r}")
+    return model_folder / FOLDER / name
+
+
+def load(model_folder: Path, name: str) -> EmbeddingMap:
+    """Load the map ``name``; raises UnreadableFile."""
+    return read_json(folder_of(model_folder, name) / FILE_NAME, EmbeddingMap, below=model_folder)
+
+
+def load_all(model_folder: Path) -> list[EmbeddingMap]:
+    """Load all maps of a model, the latest epoch first; those that are damaged are left out."""
+
+    def readable() -> Iterator[EmbeddingMap]:
+        folder = model_folder / FOLDER
+        for path in folder.iterdir() if folder.is_dir() else ():
+            try:
+                yield load(model_folder, path.name)
+            except UnreadableFile:
+                continue  # being removed, or damaged
+
+    return sorted(readable(), key=lambda item: (-item.epoch, item.dataset_id, item.split, item.layer))
+
+
+def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
+    """Load one of the arrays of a map; raises UnreadableFile, also if there is none."""
+    path = folder_of(model_folder, name) / file_name
+    try:
+        with open_plain(path, below=model_folder) as file:
+            found: NDArray[Any] = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UnreadableFile(f"{file_name} cannot be read: {error}") from error
+    return found
+
+
+def find_neighbors(
+    embeddings: NDArray[np.float32], place: int, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the rows of the ``count`` embeddings [records, dimensions] nearest to row ``place``, and their distances.
+
+    The distance is Euclidean, in all dimensions. The row itself is not among them.
+    """
+    distances = np.linalg.norm(embeddings - embeddings[place], axis=1)
+    order = np.argsort(distances, kind="stable")
+    found = order[order != place][:count]
+    return found, distances[found]

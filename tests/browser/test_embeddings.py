@@ -1,0 +1,89 @@
+"""The map of embeddings: computing it, going from point to point, hiding classes, and the neighbors of a point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess, finished
+
+pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+
+NETWORK = """class UserModel(Tower):
+    @model_property
+    def inference(self):
+        hidden = slim.fully_connected(slim.flatten(self.x) / 255.0, 4, scope='hidden')
+        return slim.fully_connected(hidden, self.nclasses, activation_fn=None)
+
+    @model_property
+    def loss(self):
+        return digits.classification_loss(self.inference, self.y)
+"""
+
+
+def test_a_map_is_explored_with_mouse_and_keyboard(
+    page: Page,
+    server: ServerProcess,
+    create: Callable[..., dict[str, Any]],
+    dataset: dict[str, Any],
+    check_accessibility: Callable[[Page], None],
+) -> None:
+    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu", "use_mean": "none"}
+    fields = {"model_name": "Mapped", "dataset": dataset["id"], "train_epochs": 1, "batch_size": 6}
+    model = finished(server, create("models", **fields, **network, learning_rate=0.02, random_seed=1))
+    page.goto(f"/models/{model['id']}")
+    page.get_by_role("link", name="Embedding map").click()
+    page.wait_for_load_state()
+    form = page.locator("#map-form")
+    form.get_by_label("Split").select_option("Training")
+    form.get_by_role("button", name="Compute").click()
+    canvas = page.get_by_role("application")
+    expect(canvas).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("radio", name="t-SNE")).to_be_checked(timeout=60_000)
+    expect(page.locator("#map-status .progress")).to_have_count(0, timeout=60_000)
+    page.wait_for_load_state()
+    legend = page.locator("#map-legend")
+    expect(legend.get_by_role("checkbox")).to_have_count(3)
+    check_accessibility(page)
+
+    spoken = page.locator("#map-point")
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    expect(spoken).to_have_text(re.compile(r"^Record \d+, (left|middle|right), predicted"))
+    first = spoken.inner_text()
+    for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"):
+        page.keyboard.press(key)
+    page.keyboard.press("+")
+    page.keyboard.press("0")
+    expect(spoken).to_have_text(re.compile(r"^Record \d+, "))
+
+    # Hidden points cannot be selected.
+    legend.get_by_role("checkbox").nth(0).uncheck()
+    legend.get_by_role("checkbox").nth(1).uncheck()
+    canvas.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(spoken).to_have_text(re.compile(r"^Record \d+, right"))
+    page.get_by_role("radio", name="PCA").check(force=True)
+    page.get_by_role("radio", name="Right or wrong").check(force=True)
+    expect(legend).to_contain_text("Right")
+
+    canvas.focus()
+    page.keyboard.press("ArrowLeft")
+    record = re.sub(r"^Record (\d+),.*", r"\1", spoken.inner_text())
+    assert first
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("heading", name=f"Neighbors of record {record}")).to_be_visible()
+    page.get_by_role("spinbutton", name="Record", exact=True).fill("0")
+    page.locator("#neighbors-form button").click()
+    expect(page.get_by_role("heading", name="Neighbors of record 0")).to_be_focused()
+    expect(page.locator("#neighbors figure").first).to_contain_text("Record 0")
+    check_accessibility(page)
