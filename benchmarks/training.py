@@ -3,7 +3,7 @@
     python benchmarks/training.py [--network lenet|resnet32|resnet50] [--batch N] [--epochs N] [--turns N]
                                   [--dataset JOB_FOLDER | --sample mnist|fashion|cifar10|pictures] [--records N]
                                   [--device cpu|0] [--precision P] [--streamed]
-                                  [--best | --bare | --memory | --accuracy]
+                                  [--best | --bare | --gradients | --memory | --accuracy]
 
 JOB_FOLDER is the folder of a finished dataset job; without it, the sample is downloaded and created in a temporary
 folder, completely or with N training records. The sample ``pictures`` needs no download: JPEG files of 224×224
@@ -15,6 +15,7 @@ the ratio is the result.
 
 --best tries both sides in float32 and bfloat16, with and without XLA, and compares the fastest of each. --bare
 compares with the product's own functions for steps and validation, called equally often with one constant batch.
+--gradients compares steps with and without gradient charts, in turn in one process, without building their graph.
 --memory compares the peak memory of both processes. --accuracy trains with the published settings of the network.
 --streamed streams images from disk even if they fit into memory.
 
@@ -173,6 +174,8 @@ def main() -> None:
             )
         elif arguments.bare:
             against_bare(work, scratch, arguments.turns)
+        elif arguments.gradients:
+            with_gradients(work, scratch, arguments.turns)
         elif arguments.memory:
             memory(work, scratch)
         elif arguments.best:
@@ -201,6 +204,7 @@ def _arguments() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--best", action="store_true", help="compare the fastest settings of each side")
     what.add_argument("--bare", action="store_true", help="compare with the bare step function")
+    what.add_argument("--gradients", action="store_true", help="measure the cost of the gradient charts")
     what.add_argument("--memory", action="store_true", help="compare the peak memory of the processes")
     what.add_argument(
         "--accuracy", action="store_true", help="train with the published settings and print the accuracy"
@@ -210,7 +214,10 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.accuracy and arguments.network not in PUBLISHED:
         parser.error(f"there are no published settings for {arguments.network}")
-    if not (arguments.accuracy or arguments.bare) and arguments.network not in TARGET_RATIO:
+    if (
+        not (arguments.accuracy or arguments.bare or arguments.gradients)
+        and arguments.network not in TARGET_RATIO
+    ):
         parser.error(f"there is no Keras version of {arguments.network} to compare with; use --bare")
     return arguments
 
@@ -304,6 +311,12 @@ def against_bare(work: Work, scratch: Path, turns: int) -> None:
     print(f"median ratio {statistics.median(ratios):.2f} (target {TARGET_BARE[work.network]})")
 
 
+def with_gradients(work: Work, scratch: Path, turns: int) -> None:
+    measured = dataclasses.replace(work, settings={**work.settings, "gradient_metrics": True})
+    ratio = in_child(gradient_charts, measured, scratch / "gradients", turns).value
+    print(f"median ratio {ratio:.3f} by processor time   load {os.getloadavg()[0]:.1f}")
+
+
 def memory(work: Work, scratch: Path) -> None:
     ours, theirs = in_child(product, work, scratch / "memory"), in_child(keras_fit, work)
     ratio = ours.peak / theirs.peak
@@ -380,6 +393,50 @@ def bare(work: Work, job: Path) -> float:
             count = min(calls, validated - first)
             setup.evaluation((chunk[0], chunk[1], chunk[2][:count]))
     return steps * work.batch / (time.monotonic() - began)
+
+
+def gradient_charts(work: Work, job: Path, turns: int) -> float:
+    """Run steps on one constant batch in turn with and without a measured one, and return the median ratio of the
+    processor time of equally many steps.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from digits.worker.training import device_config
+    from digits.worker.training.setup import Setup
+    from digits.worker.training.tensorboard_log import TensorBoardLog
+    from digits.worker.training.update_statistics import INTERVAL
+
+    task = work.task(job)
+    _silence(task)
+    asked = recipe.load(task, Train)
+    with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
+        setup = Setup(asked, job, log, device_config.configure(asked, log)[0], 1)
+        with TensorBoardLog(job / "tb") as board:
+            setup.build(board)
+    images, labels = _arrays(work.dataset, "train", work.batch)
+    training, rate = setup.training, 0.0001
+
+    def chunk(count: int) -> Any:
+        positions = np.tile(np.arange(work.batch), (count, 1))
+        return tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
+
+    def plain() -> None:
+        training.steps(chunk(INTERVAL), [rate] * INTERVAL, 0)
+
+    def with_charts() -> None:
+        training.steps(chunk(INTERVAL - 1), [rate] * (INTERVAL - 1), 0)
+        training.extended_step(chunk(1), rate, INTERVAL - 1)
+
+    ratios = []
+    for turn in range(turns + 1):
+        spent = {}
+        for side in (plain, with_charts) if turn % 2 else (with_charts, plain):
+            began = time.process_time()
+            side()
+            spent[side] = time.process_time() - began
+        ratios.append(spent[with_charts] / spent[plain])
+    return statistics.median(ratios[1:])  # the first turn builds the graphs
 
 
 def keras_fit(work: Work) -> float:

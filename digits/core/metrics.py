@@ -25,6 +25,7 @@ _ACCURACY = re.compile("(?<!pixel_)accuracy", re.IGNORECASE)
 class Series(Struct):
     """The rows of one stage, thinned when there are many.
 
+    ``seconds[i]`` is the training time at which the row of ``steps[i]`` was measured: see `Metrics`.
     ``values[name][i]`` is the value at ``steps[i]``, or None if it was not measured or is not finite. Columns have no
     trailing None. ``places[i]`` is the index of the row among all measured rows.
 
@@ -35,18 +36,20 @@ class Series(Struct):
 
     steps: list[int] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
     places: list[int] = field(default_factory=list)
     first_steps: dict[str, int] = field(default_factory=dict)
     bucket: int = 1
 
-    def add(self, event: events.Measured) -> None:
+    def add(self, event: events.Measured, seconds: float = 0.0) -> None:
         if self.steps and self.steps[-1] >= event.step:
             self.cut(event.step - 1)  # the step was repeated
         count = len(self.steps)
         self.places.append(self.places[-1] + 1 if self.places else 0)
         self.steps.append(event.step)
         self.epochs.append(event.epoch)
+        self.seconds.append(seconds)
         for name, value in event.values.items():
             column = self.values.get(name)
             if column is None:
@@ -67,7 +70,7 @@ class Series(Struct):
         count = bisect.bisect_right(self.steps, step)
         if count == len(self.steps):
             return
-        del self.steps[count:], self.epochs[count:], self.places[count:]
+        del self.steps[count:], self.epochs[count:], self.seconds[count:], self.places[count:]
         for name in [name for name, first in self.first_steps.items() if first > step]:
             del self.values[name], self.first_steps[name]
         for column in self.values.values():
@@ -85,20 +88,21 @@ class Series(Struct):
         limit = self._limit(points)
         if len(self.steps) <= limit:
             return self
-        thin = Series(self.steps, self.epochs, dict(self.values), self.places)  # `_keep` replaces the lists
+        # `_keep` replaces the lists.
+        thin = Series(self.steps, self.epochs, self.seconds, dict(self.values), self.places)
         thin._keep(thin._representative(thin._bucket_for(limit), limit))
         return thin
 
     def as_json(self) -> dict[str, Any]:
         count = len(self.steps)
         columns = {name: column + [None] * (count - len(column)) for name, column in self.values.items()}
-        return {"step": self.steps, "epoch": self.epochs, "values": columns}
+        return {"step": self.steps, "epoch": self.epochs, "seconds": self.seconds, "values": columns}
 
     def is_valid(self) -> bool:
         """Return whether the columns are consistent, as `add` and `cut` leave them."""
         count = len(self.steps)
         return (
-            len(self.epochs) == len(self.places) == count <= 2 * MAX_CHART_POINTS
+            len(self.epochs) == len(self.seconds) == len(self.places) == count <= 2 * MAX_CHART_POINTS
             and len(self.values) <= events.MAX_METRICS
             and self.values.keys() == self.first_steps.keys()
             and all(len(column) <= count for column in self.values.values())
@@ -142,6 +146,7 @@ class Series(Struct):
     def _keep(self, rows: list[int]) -> None:
         self.steps = [self.steps[row] for row in rows]
         self.epochs = [self.epochs[row] for row in rows]
+        self.seconds = [self.seconds[row] for row in rows]
         self.places = [self.places[row] for row in rows]
         for name, column in self.values.items():
             kept = [column[row] for row in rows[: bisect.bisect_left(rows, len(column))]]
@@ -150,24 +155,48 @@ class Series(Struct):
 
 
 class Metrics(Struct):
-    """The metrics of a task."""
+    """The metrics of a task.
+
+    The training time in seconds starts with the first row and excludes the interruptions of a resumed training.
+    ``clock`` is the Unix time at which it was 0, moved by the interruptions; None without any row.
+    """
 
     train: Series = field(default_factory=Series)
     val: Series = field(default_factory=Series)
+    clock: float | None = None
 
     def add(self, event: events.Event) -> None:
         if isinstance(event, events.Measured) and event.stage in STAGES:
-            self.stage(event.stage).add(event)
+            self.stage(event.stage).add(event, self._seconds_at(event.at))
         elif isinstance(event, events.Resumed):
             self.train.cut(event.step)
             self.val.cut(event.step)
+            if self.clock is not None:
+                self.clock = event.at - self._last_seconds
+
+    def _seconds_at(self, at: float) -> float:
+        """Return the training time at the Unix time ``at``, which never decreases from row to row."""
+        last = self._last_seconds
+        if self.clock is None or at - self.clock < last:  # the machine's clock was set back
+            self.clock = at - last
+        return round(max(last, at - self.clock), 3)
+
+    @property
+    def _last_seconds(self) -> float:
+        return max((series.seconds[-1] for series in (self.train, self.val) if series.seconds), default=0.0)
+
+    @property
+    def last_epoch(self) -> float:
+        """The epoch of the latest row, 0 without any."""
+        return max((series.epochs[-1] for series in (self.train, self.val) if series.epochs), default=0.0)
 
     def stage(self, name: str) -> Series:
         return self.train if name == "train" else self.val
 
     def as_json(self, points: int = MAX_CHART_POINTS) -> dict[str, Any]:
-        """Return the data for charts: both stages, downsampled to about ``points`` rows."""
-        return {stage: self.stage(stage).downsample(points).as_json() for stage in STAGES}
+        """Return the data for charts: the clock, and both stages, downsampled to about ``points`` rows."""
+        stages = {stage: self.stage(stage).downsample(points).as_json() for stage in STAGES}
+        return {"clock": self.clock, **stages}
 
     def sparkline(self) -> list[float]:
         """Return the training loss in a few numbers, for a sparkline."""
@@ -194,7 +223,13 @@ class Metrics(Struct):
 def row_json(event: events.Measured) -> dict[str, Any]:
     """Return one row in the format for browsers."""
     values = events.for_browser(event.values)
-    return {"stage": event.stage, "step": event.step, "epoch": event.epoch, "values": values}
+    return {
+        "stage": event.stage,
+        "step": event.step,
+        "epoch": event.epoch,
+        "at": event.at,
+        "values": values,
+    }
 
 
 def _strip(column: list[float | None]) -> None:

@@ -197,7 +197,8 @@ class Train(Recipe, tag="train"):
     kind's metric or the loss. ``freeze`` lists patterns of names of
     variables that are not trained. ``histograms`` (of weights and layer outputs) and profiles every
     ``traces_interval`` steps (0 for never) go to TensorBoard. ``numerics_checks`` names the operation that first
-    returns NaN or an infinity. ``resume`` continues from the newest resume point in the folder.
+    returns NaN or an infinity. ``gradient_metrics`` adds the norm of the gradients and the relative size of the updates
+    of each layer to the metrics. ``resume`` continues from the newest resume point in the folder.
     """
 
     dataset: str
@@ -231,6 +232,7 @@ class Train(Recipe, tag="train"):
     histograms: bool = False
     traces_interval: Whole = 0
     numerics_checks: bool = False
+    gradient_metrics: bool = False
     resume: bool = False
 
 

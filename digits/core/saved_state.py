@@ -38,6 +38,7 @@ class _Series(Struct):
 
     steps: bytes
     epochs: bytes
+    seconds: bytes
     values: dict[str, bytes]
     places: bytes
     first_steps: dict[str, Count]
@@ -47,8 +48,8 @@ class _Series(Struct):
 class _Saved(Struct):
     """The contents of ``state.json``.
 
-    ``state`` is a `TaskState` without its metrics, ``run`` the run of the task. ``tail`` identifies the log up to the
-    cursor.
+    ``state`` is a `TaskState` without the rows of its metrics, ``run`` the run of the task. ``tail`` identifies the
+    log up to the cursor.
     """
 
     version: str
@@ -66,7 +67,7 @@ def save(task: Task, folder: Path) -> None:
     """
     state = task.state
     task.saved_cursor = state.cursor
-    encoded = msgspec.json.encode(msgspec.structs.replace(state, metrics=Metrics()))
+    encoded = msgspec.json.encode(msgspec.structs.replace(state, metrics=Metrics(clock=state.metrics.clock)))
     if len(encoded) > MAX_STATE_BYTES:
         return
     saved = _Saved(
@@ -112,7 +113,7 @@ def _load(data: bytes, task: Task, log: Path) -> TaskState:
         if state.is_finished or state.cursor > task.log_start:
             raise ValueError("belongs to another run")
         state.failure = None
-    state.metrics = Metrics(_unpack(saved.train), _unpack(saved.val))
+    state.metrics = Metrics(_unpack(saved.train), _unpack(saved.val), state.metrics.clock)
     return state
 
 
@@ -131,6 +132,7 @@ def _pack(series: Series) -> _Series:
     return _Series(
         array("q", series.steps).tobytes(),
         array("d", series.epochs).tobytes(),
+        array("d", series.seconds).tobytes(),
         {
             name: array("d", [math.nan if value is None else value for value in column]).tobytes()
             for name, column in series.values.items()
@@ -146,6 +148,7 @@ def _unpack(packed: _Series) -> Series:
     series = Series(
         array("q", packed.steps).tolist(),
         _finite(packed.epochs),
+        _finite(packed.seconds),
         {
             name: [value if math.isfinite(value) else None for value in array("d", column)]
             for name, column in packed.values.items()
@@ -162,5 +165,5 @@ def _unpack(packed: _Series) -> Series:
 def _finite(data: bytes) -> list[float]:
     numbers = array("d", data).tolist()
     if not all(map(math.isfinite, numbers)):
-        raise ValueError("has an epoch that is not finite")
+        raise ValueError("has an epoch or time that is not finite")
     return numbers

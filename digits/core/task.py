@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
 
 from msgspec import Meta, Struct, field, structs
 
@@ -179,8 +179,19 @@ class Counts(TypedDict):
     counts: list[Count]
 
 
+class Mark(Struct):
+    """Something that happened during a training at an ``epoch``, to be marked on its curves."""
+
+    kind: Literal["phase", "warning"]
+    epoch: float
+    text: str
+
+
 class TaskState(Struct):
-    """The state of a task: its events folded up to ``cursor`` in the log."""
+    """The state of a task: its events folded up to ``cursor`` in the log.
+
+    ``peak_memory`` and ``peak_gpu_memory`` are the largest samples in bytes, the latter over all GPUs of the task.
+    """
 
     cursor: Count = 0
     fraction: Fraction = 0.0
@@ -197,9 +208,12 @@ class TaskState(Struct):
     loaded_weights: events.WeightsLoaded | None = None
     epochs: dict[str, float] = field(default_factory=dict)
     usage: events.UsageSampled | None = None
+    peak_memory: Count = 0
+    peak_gpu_memory: Count = 0
     failure: Failure | None = None
     result: JsonObject | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    marks: list[Mark] = field(default_factory=list)
 
     def apply(self, event: events.Event) -> None:
         """Fold one event in."""
@@ -268,7 +282,9 @@ def _skipped(state: TaskState, event: events.Skipped) -> None:
 
 def _warned(state: TaskState, event: events.Warned) -> None:
     if len(state.warnings) < MAX_NAMED_SKIPS:
-        state.warnings.append(_clip(event.message))
+        text = _clip(event.message)
+        state.warnings.append(text)
+        state.marks.append(Mark("warning", state.metrics.last_epoch, text))
 
 
 def _built(state: TaskState, event: events.Built) -> None:
@@ -301,6 +317,11 @@ def _saved(state: TaskState, event: events.Saved) -> None:
         del state.epochs[next(iter(state.epochs))]
 
 
+def _phase_changed(state: TaskState, event: events.PhaseChanged) -> None:
+    marks = [mark for mark in state.marks if mark.kind != "phase"]
+    state.marks = [*marks, Mark("phase", event.epoch, "All layers are trained from here on")]
+
+
 def _removed(state: TaskState, event: events.Removed) -> None:
     state.epochs.pop(_clip(event.path), None)
 
@@ -309,11 +330,15 @@ def _resumed(state: TaskState, event: events.Resumed) -> None:
     # The end of the previous run is obsolete; its warnings are repeated if they still apply.
     state.failure = state.result = None
     state.warnings = []
+    state.marks = [mark for mark in state.marks if mark.kind == "phase" and mark.epoch <= event.epoch]
     state.metrics.add(event)
 
 
 def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
     state.usage = structs.replace(_bounded(event), gpus=event.gpus[:MAX_GPUS])
+    state.peak_memory = max(state.peak_memory, event.memory_bytes)
+    used = sum(gpu.get("memory_used", 0) for gpu in state.usage.gpus)
+    state.peak_gpu_memory = max(state.peak_gpu_memory, used)
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:
@@ -335,6 +360,7 @@ _FOLDS: dict[type[events.Event], Callable[[TaskState, Any], None]] = {
     events.WeightsLoaded: _weights_loaded,
     events.Measured: _measured,
     events.Saved: _saved,
+    events.PhaseChanged: _phase_changed,
     events.Removed: _removed,
     events.Resumed: _resumed,
     events.UsageSampled: _usage_sampled,

@@ -28,34 +28,40 @@ def draw_vectors(
     *,
     given: Sequence[Sequence[float]] = (),
     interpolate: bool = False,
+    chained: bool = False,
     classes: int = 0,
     label: int | None = None,
 ) -> Vectors:
     """Return the latent vectors of a grid of images, float32 [rows * columns, size], row by row.
 
     The ``given`` vectors are used first, and followed by vectors from a normal distribution. With ``interpolate``, each
-    row leads from one vector to the next one. If the network generates images of ``classes``, the last numbers of
-    a vector are a one-hot class: ``label``, or by default, the classes in turn, one for each column, or with
-    ``interpolate``, for each row. Given vectors may lack it. Raises UnusableVector.
+    row leads from one vector to another; if the rows are ``chained``, the next row starts where it ends. If the network
+    generates images of ``classes``, the last numbers of a vector are a one-hot class: ``label``, or by default, the
+    classes in turn, one for each column, or with ``interpolate``, for each row or, if they are ``chained``, for each of
+    their ends. Given vectors may lack it. Raises UnusableVector.
     """
     noise = size - classes
     for vector in given:
         if len(vector) not in (size, noise):
             sizes = " or ".join(map(str, sorted({size, noise})))
             raise UnusableVector(f"A vector has {len(vector):,} numbers; the network requires {sizes}.")
-    count = 2 * rows if interpolate else rows * columns
+    chained = interpolate and chained
+    count = rows + 1 if chained else 2 * rows if interpolate else rows * columns
     used = list(given)[:count]
     drawn = np.random.default_rng(seed).standard_normal((count, noise)).astype(np.float32)
-    labels = np.arange(rows) if interpolate else np.tile(np.arange(columns), rows)
+    labels = np.arange(rows + chained) if interpolate else np.tile(np.arange(columns), rows)
     labels = labels % max(1, classes) if label is None else np.full_like(labels, label)
-    one_hot = np.eye(max(1, classes), dtype=np.float32)[labels.repeat(2) if interpolate else labels]
+    one_hot = np.eye(max(1, classes), dtype=np.float32)[
+        labels.repeat(2) if interpolate and not chained else labels
+    ]
     vectors = np.concatenate([drawn, one_hot[:, :classes]], axis=1)
     for place, vector in enumerate(used):
         vectors[place, : len(vector)] = vector
     if not interpolate:
         return vectors
+    firsts, lasts = (vectors[:-1], vectors[1:]) if chained else (vectors[::2], vectors[1::2])
     return np.concatenate(
-        [_lead(first, last, columns, noise) for first, last in zip(vectors[::2], vectors[1::2], strict=True)]
+        [_lead(first, last, columns, noise) for first, last in zip(firsts, lasts, strict=True)]
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from digits.kinds.builtin_views import BUILT_IN_VIEWS
 from digits.kinds.kind import SERVER_MODULES, Kind, UnknownKind
 from digits.kinds.plugins import Refusal, cannot_import, forbid_imports, load_plugins
 from digits.kinds.prediction_view import PredictionView
@@ -85,7 +86,7 @@ def kind_named(name: str) -> Kind:
 
 
 def prediction_views() -> list[PredictionView]:
-    """Return the prediction views provided by plugins."""
+    """Return all views of predictions: the built-in ones, then those of plugins."""
     return _prediction_views()[0]
 
 
@@ -103,7 +104,13 @@ def check_plugins_for_server() -> None:
     with forbid_imports(
         ("keras", "tensorflow"), "the server does not load it; import it only in targets.py and metrics.py"
     ):
-        prediction_views()
+        views, refusals = _prediction_views()
+        for view in views[len(BUILT_IN_VIEWS) :]:
+            try:
+                view.load()
+            except (Exception, SystemExit) as error:
+                views.remove(view)
+                refusals.append(cannot_import(f"{view.title} ({view.package})", error))
         kinds, refusals = _kinds()
         for kind in list(kinds.values())[len(BUILT_IN) :]:
             try:
@@ -123,11 +130,13 @@ def _kinds() -> tuple[dict[str, Kind], list[Refusal]]:
 
 @functools.cache
 def _prediction_views() -> tuple[list[PredictionView], list[Refusal]]:
-    return load_plugins(VIEW_PLUGINS, PredictionView)
+    plugins, refusals = load_plugins(VIEW_PLUGINS, PredictionView, BUILT_IN_VIEWS)
+    return [*BUILT_IN_VIEWS, *plugins], refusals
 
 
 __all__ = [
     "BUILT_IN",
+    "BUILT_IN_VIEWS",
     "DATA_PLUGINS",
     "VIEW_PLUGINS",
     "Kind",

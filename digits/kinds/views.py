@@ -22,7 +22,7 @@ from digits.kinds.dataset_form import AnyRecipe
 class Chart:
     """A chart of metrics on a model's page, in addition to that of the loss.
 
-    It draws the metrics whose names contain one of ``metrics``; the others are drawn with the loss. Metrics
+    It draws the metrics whose names contain one of ``metrics``. Others have charts of their own. Metrics
     from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``. The axis does not extend below
     ``low``. With ``has_tile``, the latest value of its first metric is also shown above the charts.
     """

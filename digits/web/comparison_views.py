@@ -1,10 +1,9 @@
-"""Comparing two models: their settings, metrics, and predictions for the same records."""
+"""Comparing models: their curves, metrics and settings, and the predictions of two for the same records."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 from flask import Blueprint, Response, jsonify, request, url_for
 from numpy.typing import NDArray
@@ -17,12 +16,12 @@ from digits.data.comparison import Outcomes, compare, in_words, mcnemar
 from digits.data.evaluation import Evaluation
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
-from digits.web import serializers
+from digits.web import compared_models, serializers
 from digits.web.evaluation_panel import title_of
 from digits.web.evaluation_parts import describe_metric
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
-from digits.web.offload import in_thread
+from digits.web.offload import in_thread, in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("comparison", __name__)
@@ -33,14 +32,14 @@ GROUPS = {
     "broken": "Broken: only the first model is right",
     "both_wrong": "Both wrong",
 }
-# Settings that differ between any two jobs.
-OWN = {"dataset", "task", "schema", "resume", "devices", "seed", "weights_folder", "weights_sources"}
+# Curves of more models could not be told apart.
+MAX_MODELS = 10
 
 
 @blueprint.get("/models/compare")
 def show() -> str:
-    """Compare the models with the ids ``first`` and ``second``."""
-    first, second = _models()
+    """Compare the models with the ``ids``, and the predictions of two of them, ``first`` and ``second``."""
+    jobs, first, second = _models()
     found = in_thread(_common, first, second)
     views = views_of(serializers.data_kind(second) or default_kind())
     dataset = services().store.find(second.dataset_id)
@@ -48,16 +47,23 @@ def show() -> str:
     pair, parts = (
         (None, {}) if found is None else (found, in_thread(_compared, first, second, *found, dataset))
     )
+    facts = [compared_models.facts(job) for job in in_turns(iter(jobs))]
     return render_in_turns(
         "comparison.html",
+        jobs=[serializers.row(job) for job in jobs],
+        curves=compared_models.curves(jobs),
+        facts=compared_models.table(jobs, facts),
         models=[serializers.row(job) for job in (first, second)],
         titles=[title_of(result, job) for result, job in zip(pair, (first, second), strict=True)]
         if pair
         else [],
         records=pair[1].records if pair else 0,
         metrics=_metrics(pair, views) if pair else [],
-        settings=_differences(first, second),
-        swap_url=url_for("comparison.show", first=second.id, second=first.id),
+        settings=compared_models.differences(jobs),
+        ids=",".join(job.id for job in jobs),
+        swap_url=url_for(
+            "comparison.show", ids=",".join(job.id for job in jobs), first=second.id, second=first.id
+        ),
         record_url=lambda number: (
             url_for("records.thumbnail", job_id=pair[1].dataset_id, split=pair[1].split, number=number)
             if pair
@@ -72,32 +78,61 @@ def show() -> str:
 
 @blueprint.get("/models/compare.json")
 def show_json() -> Response:
-    """Return the metrics of both models, the settings that differ, and the numbers of records by outcome."""
-    first, second = _models()
+    """Return the numbers of all models with the ``ids``, the settings that differ, and the comparison of two.
+
+    Without ``ids``, return only the comparison of ``first`` and ``second``.
+    """
+    jobs, first, second = _models()
     found = in_thread(_common, first, second)
+    settings = compared_models.differences(jobs)
+    if "ids" in request.args:
+        return jsonify(
+            models=[compared_models.facts(job) for job in jobs],
+            settings=settings,
+            pair=None if found is None else _pair_json(first, second, found),
+        )
     if found is None:
         raise NotFound(
             "These models have no evaluations of the same records.", "Evaluate both on the same split."
         )
-    dataset = services().store.find(second.dataset_id)
-    parts = in_thread(_compared, first, second, *found, dataset)
     return jsonify(
-        models=[first.id, second.id],
-        evaluations=[result.name for result in found],
-        metrics=[result.metrics for result in found],
-        settings=_differences(first, second),
-        counts=parts.get("counts"),
-        p_value=parts.get("p_value"),
-        classes=parts.get("classes"),
+        **_pair_json(first, second, found),
+        settings=[
+            {"name": item["name"], "first": item["values"][0], "second": item["values"][1]}
+            for item in settings
+        ],
     )
 
 
-def _models() -> tuple[ModelJob, ModelJob]:
-    ids = [request.args.get(name, "") for name in ("first", "second")]
-    if ids[0] == ids[1]:
-        raise BadRequest("Choose two different models to compare.", "Set “first” and “second” to their ids.")
-    first, second = (services().store.get(job_id, ModelJob) for job_id in ids)
-    return first, second
+def _pair_json(first: ModelJob, second: ModelJob, found: tuple[Evaluation, Evaluation]) -> dict[str, Any]:
+    """Return the metrics of both models, and the numbers of records by outcome."""
+    parts = in_thread(_compared, first, second, *found, services().store.find(second.dataset_id))
+    return {
+        "models": [first.id, second.id],
+        "evaluations": [result.name for result in found],
+        "metrics": [result.metrics for result in found],
+        "counts": parts.get("counts"),
+        "p_value": parts.get("p_value"),
+        "classes": parts.get("classes"),
+    }
+
+
+def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
+    """Return the models of a request, and the two whose predictions are compared; raises BadRequest, NotFound."""
+    pair = [request.args.get(name, "") for name in ("first", "second")]
+    listed = [item for value in request.args.getlist("ids") for item in value.split(",") if item]
+    ids = list(dict.fromkeys(listed)) or pair
+    if len(set(ids)) < 2 or len(ids) > MAX_MODELS:
+        raise BadRequest(
+            f"Choose from two to {MAX_MODELS} different models to compare.",
+            "Set “ids” to their ids, separated by commas.",
+        )
+    if not all(pair):
+        pair = ids[:2]
+    if pair[0] == pair[1] or not set(pair) <= set(ids):
+        raise BadRequest("Choose two different models of this page to compare their predictions.")
+    by_id = {job_id: services().store.get(job_id, ModelJob) for job_id in ids}
+    return list(by_id.values()), by_id[pair[0]], by_id[pair[1]]
 
 
 def _common(first: ModelJob, second: ModelJob) -> tuple[Evaluation, Evaluation] | None:
@@ -118,36 +153,6 @@ def _metrics(pair: tuple[Evaluation, Evaluation], views: Any) -> list[dict[str, 
             values = [describe_metric(views, name, result.metrics[name]) for result in pair]
             rows.append({"title": values[0][0], "first": values[0][1], "second": values[1][1]})
     return rows
-
-
-def _differences(first: ModelJob, second: ModelJob) -> list[dict[str, str]]:
-    """Return the settings that differ, by name."""
-    one, other = (_flat(msgspec.to_builtins(job.recipe)) for job in (first, second))
-    names = [name for name in {**one, **other} if name.split(".")[0] not in OWN]
-    found = [
-        {"name": name, "first": _text(one.get(name)), "second": _text(other.get(name))}
-        for name in names
-        if one.get(name) != other.get(name)
-    ]
-    try:
-        if first.network_text() != second.network_text():
-            found.append({"name": "network", "first": "different source code", "second": ""})
-    except UnreadableFile:
-        pass
-    return found
-
-
-def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, item in value.items():
-        flat |= _flat(item, f"{before}{name}.") if isinstance(item, dict) else {f"{before}{name}": item}
-    return flat
-
-
-def _text(value: Any) -> str:
-    if value is None or value == "":
-        return "–"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _compared(

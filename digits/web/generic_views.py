@@ -27,6 +27,7 @@ from digits.kinds.record_form import resolve_records
 from digits.web import dataset_views, explore_views, inference_views, model_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.services import services
+from digits.web.view_choice import chosen_view
 
 blueprint = Blueprint("generic", __name__)
 
@@ -89,8 +90,13 @@ def infer_page() -> Response:
 
 @blueprint.post("/models/images/generic/infer_one.json")
 def infer_one() -> Response:
-    """Return the values of the output for one image: ``outputs``, by name, of a batch of one."""
-    found = inference_views.infer(_model())
+    """Return the values of the output for one image: ``outputs``, by name, of a batch of one.
+
+    The view is checked but does not change them, as in DIGITS 6.
+    """
+    job = _model()
+    chosen_view(_kind_of(job), request.values)
+    found = inference_views.infer(job)
     return jsonify({"outputs": {"output": [found.pop("values")]}, **found})
 
 
@@ -109,6 +115,7 @@ def infer_extension() -> Response:
         raise BadRequest(
             f"Models for {kind.title.lower()} predict from images only.", "Send the image to infer_one.json."
         )
+    chosen_view(kind, request.values)
     return jsonify(outputs={"0": {"output": inference_views.predict_values(job)}})
 
 

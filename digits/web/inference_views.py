@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -11,35 +13,59 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
-from flask import Blueprint, Response, jsonify, make_response, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
 from numpy.typing import NDArray
 
-from digits.core.errors import BadRequest, Unavailable
+from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
 from digits.data.records import Record
-from digits.kinds import Kind, default_kind, prediction_views
+from digits.kinds import Kind, default_kind
+from digits.kinds.builtin_views.gan.view import animation
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.prediction_rendering import Prediction
 from digits.kinds.views import InputRequest
 from digits.web import record_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.recent_predictions import Recent
 from digits.web.services import refuse_other_sites, services
+from digits.web.view_choice import (
+    FIELDS,
+    GAN,
+    ViewChoice,
+    chosen_view,
+    fitting,
+    options_of,
+    rendering,
+    view_named,
+    views_for,
+)
 
 blueprint = Blueprint("inference", __name__)
 
 TOP = 5
 MAX_GRID_SIDE = 50
 SHOWN_SIZE = (512, 512)
+# The frames of an animation.
+CHAIN = {"interpolate": True, "chained": True}
 
 
 @blueprint.post("/models/<kind:kind>/<any(infer_one, classify_one):call>.json")
 def predict_json(kind: Kind, call: str) -> Response:
-    return jsonify(_predict(_model()))
+    """Return the prediction, and with ``view_extension_id``, what the view draws."""
+    job = _model()
+    choice = chosen_view(serializers.data_kind(job) or kind, request.values)
+    if choice.view is None:
+        return jsonify(_predict(job))
+    recent, layers = _predict_outputs(job, choice.kind)
+    found = {**layers, "predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
+    return jsonify({**found, "snapshot": recent.snapshot, "milliseconds": recent.milliseconds})
 
 
 @blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
@@ -49,54 +75,129 @@ def predict(kind: Kind, call: str) -> Response:
     path = request.values.get("image_path", "").strip()
     uploaded = bool(request.files.get("image_file"))
     image_url = url_for("inference.image", path=path) if path and not uploaded else None
-    of_job = serializers.data_kind(job) or kind
+    choice = chosen_view(serializers.data_kind(job) or kind, request.values)
+    recent, layers = _predict_outputs(job, choice.kind)
+    return _shown(choice, recent, services().recent_predictions.add(recent), image_url=image_url, **layers)
+
+
+@blueprint.get("/models/recent-predictions/<name>")
+def recent_prediction(name: str) -> Response:
+    """Show a prediction of the last minutes again, in another view."""
+    recent = services().recent_predictions.get(name)
+    job = services().store.get(recent.job_id, ModelJob)
+    return _shown(chosen_view(_kind_of(job), request.values), recent, name)
+
+
+@blueprint.get("/models/recent-predictions/<name>.json")
+def recent_prediction_json(name: str) -> Response:
+    """Return what a view draws of a prediction of the last minutes."""
+    recent = services().recent_predictions.get(name)
+    choice = chosen_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
+    return jsonify({"predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)})
+
+
+@blueprint.get("/models/recent-predictions/<name>/outputs.<any(json, csv, npy):ending>")
+def recent_outputs(name: str, ending: str) -> Response:
+    """Return all numbers of the outputs of a prediction, or of the one named ``output``; ``npy`` has only one."""
+    outputs = services().recent_predictions.get(name).prediction.outputs
+    asked = request.args.get("output", "")
+    if asked and asked not in outputs:
+        raise NotFound(f"The network has no output “{asked}”.", f"Its outputs are {', '.join(outputs)}.")
+    found = {asked: outputs[asked]} if asked else dict(outputs)
+    if not found:
+        raise NotFound("The outputs were too large to be kept.")
+    data, media_type = in_thread(output_file, found, ending)
+    headers = {"Content-Disposition": f'attachment; filename="outputs.{ending}"', "Cache-Control": "no-store"}
+    return Response(data, mimetype=media_type, headers=headers)
+
+
+@blueprint.get("/models/view-config/<view>")
+def view_options(view: str) -> str:
+    """Render the fields of the options of a view; nothing if it has none."""
+    return render_template("_view_options.html", form=rendering(view_named(view)).Options(), name=view)
+
+
+def output_file(outputs: Mapping[str, NDArray[Any]], ending: str) -> tuple[bytes, str]:
+    """Return a file of the ``outputs`` and its media type: JSON, CSV with a row per number, or NumPy's of the first."""
+    file = io.BytesIO()
+    if ending == "npy":
+        np.save(file, next(iter(outputs.values())), allow_pickle=False)
+        return file.getvalue(), "application/octet-stream"
+    if ending == "json":
+        return msgspec.json.encode(
+            {name: values.tolist() for name, values in outputs.items()}
+        ), "application/json"
+    rows = (
+        f"{quoted_cell(name)},{' '.join(map(str, place))},{value}\r\n"
+        for name, values in outputs.items()
+        for place, value in np.ndenumerate(values)
+    )
+    file.write(b"output,index,value\r\n")
+    for row in rows:
+        file.write(row.encode())
+    return file.getvalue(), "text/csv"
+
+
+def quoted_cell(text: str) -> str:
+    """Return ``text`` as a cell of a CSV file."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Response:
+    """Render a prediction as a page, or the part of a page that shows it, with more ``context``."""
+    prediction = recent.prediction
+    own_views = views_of(choice.kind)
     is_part = request.headers.get("X-Fragment") == "prediction"
+    is_kept = name in services().recent_predictions
     response = make_response(
         render_in_turns(
             "_prediction.html" if is_part else "prediction.html",
-            job=serializers.row(job),
-            image_url=image_url,
-            partial=_template(of_job, request.values.get("view", "")),
-            title=views_of(of_job).infer_title,
-            **_predict(job, views_of(of_job).draws_on_image),
+            job=serializers.row(services().store.get(recent.job_id, ModelJob)),
+            partial=choice.template,
+            title=own_views.infer_title,
+            choice=choice,
+            options=choice.options,
+            recent=name if is_kept else "",
+            fitting=fitting(choice.kind, prediction),
+            snapshot=recent.snapshot,
+            milliseconds=recent.milliseconds,
+            predictions=prediction.predictions,
+            picture=prediction.picture if own_views.draws_on_image or choice.view else None,
+            shown=choice.context(prediction),
+            **context,
         )
     )
     response.vary.add("X-Fragment")
     return response
 
 
-def _template(kind: Kind, view: str) -> str:
-    """Return the template of the ``view`` of predictions, by default that of ``kind``; raises BadRequest."""
-    if not view:
-        return f"{kind.name}/predictions.html"
-    for plugin in prediction_views():
-        if plugin.name == view and kind.name in plugin.kinds:
-            return f"{plugin.template_folder}/predictions.html"
-    raise BadRequest(
-        f"There is no view “{view}” for {kind.title.lower()}.",
-        "Leave “view” out, or install the plugin that provides it.",
-    )
+def _kind_of(job: ModelJob) -> Kind:
+    return serializers.data_kind(job) or default_kind()
 
 
 @blueprint.post("/models/<kind:kind>/generate.json")
 def generate_json(kind: Kind) -> Response:
     """Generate images from latent vectors; return the grid, each image and the vectors."""
-    return jsonify(_generate(_model(), with_images=True))
+    job, animated = _model(), _is_animated()
+    found = _generate(job, with_images=True, **(CHAIN if animated else {}))
+    return jsonify({**found, "animation": _animation(found)} if animated else found)
 
 
 @blueprint.post("/models/<kind:kind>/generate")
 def generate(kind: Kind) -> Response:
     """Generate images from latent vectors; return a page or the part of a page that shows them."""
-    job = _model()
+    job, animated = _model(), _is_animated()
     is_part = request.headers.get("X-Fragment") == "prediction"
+    found = _generate(job, **(CHAIN | {"with_images": True} if animated else {}))
     response = make_response(
         render_in_turns(
             "_prediction.html" if is_part else "prediction.html",
             job=serializers.row(job),
             image_url=None,
-            partial="_generated.html",
+            partial="view:image-gan/predictions.html",
             title="Generate images",
-            **_generate(job),
+            animation=_animation(found) if animated else None,
+            **found,
         )
     )
     response.vary.add("X-Fragment")
@@ -158,21 +259,63 @@ def infer(job: ModelJob) -> dict[str, Any]:
         }
 
 
-def _predict(job: ModelJob, draws: bool = False) -> dict[str, Any]:
-    """Return the prediction for the image of this request, and with ``draws`` the image itself, to draw on."""
+def _predict(job: ModelJob) -> dict[str, Any]:
+    """Return the prediction for the image of this request."""
     snapshot = chosen_snapshot(job)
-    views = views_of(serializers.data_kind(job) or default_kind())
     with input_of(job) as item:
         answer = _ask(job, item, snapshot)
-        picture = in_thread(_as_picture, item) if draws else None
         layers = _visualizations(job, item, snapshot)
     return {
-        **({"picture": picture} if picture else {}),
         **layers,
-        "predictions": views.conclude(answer["predictions"], snapshot.metrics),
+        "predictions": views_of(_kind_of(job)).conclude(answer["predictions"], snapshot.metrics),
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }
+
+
+def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]:
+    """Return the prediction for the image of this request with all outputs, which any view can show.
+
+    Also returns ``visualizations`` of the layers if requested; they are too large to be kept.
+    """
+    snapshot = chosen_snapshot(job)
+    views = views_of(kind)
+    draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
+    with input_of(job) as item:
+        answer = _ask(job, item, snapshot, outputs=True)
+        picture = in_thread(_as_picture, item) if draws and item.is_picture else None
+        layers = _visualizations(job, item, snapshot)
+    dataset = services().store.find(job.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    arrays = {
+        found["name"]: _array(found) for found in answer.get("outputs", ()) if found["data"] is not None
+    }
+    predictions = views.conclude(answer["predictions"], snapshot.metrics)
+    prediction = Prediction(
+        kind.name,
+        predictions,
+        all_predictions=answer.get("all_predictions", predictions),
+        outputs=arrays,
+        omitted=[found["name"] for found in answer.get("outputs", ()) if found["data"] is None],
+        picture=picture,
+        geometry=_geometry(answer.get("geometry")),
+        pixels=item.pixels,
+        recipe=dataset.kind_recipe if isinstance(dataset, DatasetJob) else None,
+        target=manifest.target if manifest else None,
+    )
+    words = f"Epoch {epoch_label(snapshot.epoch)}"
+    return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
+
+
+def _array(output: Mapping[str, Any]) -> NDArray[Any]:
+    data = base64.b64decode(output["data"])
+    return np.frombuffer(data, output["dtype"]).reshape(output["shape"])
+
+
+def _geometry(found: Mapping[str, Any] | None) -> images.Geometry | None:
+    if not found:
+        return None
+    return images.Geometry(tuple(found["size"]), found["width"], found["height"], found["mode"])
 
 
 def generated_values(job: ModelJob) -> list[Any]:
@@ -196,6 +339,22 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
         "milliseconds": answer.get("milliseconds"),
     }
+
+
+def _is_animated() -> bool:
+    """Return whether this request asks for an animation; raises BadRequest for another view or a wrong option."""
+    name = next((request.values[field] for field in FIELDS if request.values.get(field)), GAN)
+    if name != GAN:
+        raise BadRequest(
+            f"“view_extension_id”: “{name}” does not show generated images.", f"Use {GAN}, or leave it out."
+        )
+    return bool(options_of(view_named(GAN), request.values)["gan_view_task_id"].data == "animation")
+
+
+def _animation(generated: Mapping[str, Any]) -> str:
+    """Return generated images as the data URI of an animation."""
+    animated: str = in_thread(animation, [several[0] for several in generated["images"]])
+    return animated
 
 
 def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -264,6 +423,11 @@ class _Input:
     @property
     def type(self) -> str:
         return "image" if self.pixels is None else "pixels"
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it can be shown as an image."""
+        return self.pixels is None or (self.pixels.dtype == np.uint8 and self.pixels.shape[2] in (1, 3))
 
 
 @contextmanager

@@ -138,6 +138,10 @@ def _snapshots(state: TaskState, _: list[Any]) -> dict[str, Any]:
     }
 
 
+def _phase_changed(state: TaskState, happened: list[events.PhaseChanged]) -> dict[str, Any]:
+    return {"update": "phase", "epoch": happened[-1].epoch}
+
+
 def _best_snapshot_changed(state: TaskState, happened: list[events.BestSnapshotChanged]) -> dict[str, Any]:
     latest = happened[-1]
     return {
@@ -198,6 +202,7 @@ _TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], 
     (events.Measured, _metrics),
     (events.Saved, _snapshots),
     (events.Removed, _snapshots),
+    (events.PhaseChanged, _phase_changed),
     # After the snapshots, which include the best one.
     (events.BestSnapshotChanged, _best_snapshot_changed),
     (events.UsageSampled, _usage),

@@ -287,6 +287,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
             histograms=self.histograms.data,
             traces_interval=self.traces_interval.data or 0,
             numerics_checks=self.numerics_checks.data,
+            gradient_metrics=self.gradient_metrics.data,
         )
 
     def fill(self, job: ModelJob) -> None:

@@ -141,6 +141,7 @@ class RunFields(JobForm):
     histograms = BooleanField("Layer histograms", default=False)
     traces_interval = whole("Profile every N steps", Train, "traces_interval", 0)
     numerics_checks = BooleanField("Detect NaN/Inf", default=False)
+    gradient_metrics = BooleanField("Gradient charts", default=False)
 
     def validate_freeze(self, field: Field) -> None:
         for pattern in self.frozen():
@@ -167,6 +168,7 @@ class RunFields(JobForm):
             histograms=recipe.histograms,
             traces_interval=recipe.traces_interval,
             numerics_checks=recipe.numerics_checks,
+            gradient_metrics=recipe.gradient_metrics,
         )
         if stopping:
             self.early_stopping_patience.data = plain(stopping.patience)

@@ -39,7 +39,7 @@ from digits.core.task import EVENTS_FILE
 from digits.data.archive import MEDIA_TYPES, existing, stream
 from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
-from digits.kinds import Kind, all_kinds, default_kind, prediction_views
+from digits.kinds import Kind, all_kinds, default_kind
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
@@ -63,6 +63,7 @@ from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread, in_turns
 from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
+from digits.web.view_choice import GAN, rendering, view_named, views_for
 
 blueprint = Blueprint("models", __name__)
 
@@ -175,7 +176,8 @@ def show(job_id: str) -> str:
         kind=kind,
         views=views,
         charts=[asdict(chart) for chart in views.charts],
-        prediction_views=[view for view in prediction_views() if kind.name in view.kinds],
+        prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
+        gan_options=rendering(view_named(GAN)).Options(),
         model=serializers.model(job),
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
@@ -218,7 +220,8 @@ def metrics(job_id: str) -> Response:
     if after is None:
         state = services().scheduler.task_state(job, task)
         # For many numbers, much faster than Flask's JSON provider.
-        body = msgspec.json.encode({"cursor": state.cursor, **state.metrics.as_json()})
+        found = {"cursor": state.cursor, **state.metrics.as_json(), "marks": serializers.marks(job)}
+        body = msgspec.json.encode(found)
         return Response(body, mimetype="application/json")
     rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)
     return Response(in_turns(rows), mimetype="application/json")

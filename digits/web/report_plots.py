@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,9 @@ from digits.web.evaluation_charts import SIDE
 MAX_POINTS = 400
 RATE = Chart("rate", "Learning rate", ("learning_rate",), low=0.0)
 SPEED = Chart("speed", "Throughput (img/s)", ("images_per_second",))
-LOSS = Chart("loss", "Loss", ("",))
+LOSS = Chart("loss", "Loss", ("loss",))
+# Charts of metrics that are on no other one, such as the scalars of a network.
+MAX_OWN = 8
 STAGE_TITLES = {"train": "training", "val": "validation"}
 # Dark enough on white paper, and different from each other in gray.
 COLORS = ("#1f5fbf", "#c2410c", "#15803d", "#7e22ce", "#334155", "#a16207")
@@ -53,9 +56,11 @@ class Plot:
 def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
     """Return the curves of a training: the loss, the ``charts`` of its kind, and the learning rate.
 
-    As on the page of a model, metrics that are on none of them are drawn with the loss.
+    As on the page of a model, metrics that are on none of them have their own: those that start with the same name
+    before a slash share one.
     """
     order = (RATE, SPEED, *charts, LOSS)
+    own: dict[str, Chart] = {}
     columns: dict[str, list[tuple[str, str, list[tuple[float, float]]]]] = {}
     for stage in STAGES:
         series = metrics.stage(stage).downsample(MAX_POINTS)
@@ -65,10 +70,14 @@ def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
                 for epoch, value in zip(series.epochs, values, strict=False)
                 if value is not None
             ]
-            chart = next(each for each in order if any(word in name.lower() for word in each.metrics))
-            if points:
-                columns.setdefault(chart.id, []).append((name, stage, points))
-    shown = (LOSS, *charts, RATE)
+            if not points:
+                continue
+            chart = next((each for each in order if any(word in name.lower() for word in each.metrics)), None)
+            if chart is None:
+                group = name.split("/")[0]
+                chart = own.setdefault(group, Chart(f"own-{group}", group.replace("_", " "), (group,)))
+            columns.setdefault(chart.id, []).append((name, stage, points))
+    shown = (LOSS, *charts, RATE, *itertools.islice(own.values(), MAX_OWN))
     return [_curve(chart, columns[chart.id]) for chart in shown if chart.id in columns]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import humanize
+import msgspec
 from flask import request, url_for
 
 from digits.core import events, preflight_result
@@ -317,6 +318,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "latent": state.latent,
         "loaded_weights": events.facts(state.loaded_weights),
         "snapshots": snapshots(job),
+        "marks": marks(job),
         "preflight": _preflight(job),
         "data_loading": _data_loading(state.inputs.get("train")),
         "recipe": {"mean": job.recipe.mean, "crop_size": job.recipe.crop_size}
@@ -360,6 +362,25 @@ def snapshots(job: ModelJob) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def marks(job: ModelJob) -> list[dict[str, Any]]:
+    """Return what to mark on the curves of a model, by epoch: snapshots, phases of the training and warnings.
+
+    ``kind`` is ``snapshot``, ``best``, ``phase`` or ``warning``; changes of the learning rate are in the curves.
+    """
+    state = services().scheduler.task_state(job, job.tasks[0])
+    found = [
+        {
+            "kind": "best" if row["best"] else "snapshot",
+            "epoch": row["epoch"],
+            "text": row["metrics"] or "saved",
+        }
+        for row in snapshots(job)
+        if not job.is_imported
+    ]
+    found += [msgspec.structs.asdict(mark) for mark in state.marks]
+    return sorted(found, key=lambda mark: mark["epoch"])
 
 
 def device_rows() -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ from digits.web.gate import comes_from_another_site
 from digits.web.kind_routes import health_check
 from digits.web.live import Live
 from digits.web.picture_cache import PictureCache
+from digits.web.recent_predictions import RecentPredictions
 from digits.web.record_selection import RecordSearch
 from digits.web.serving_metrics import ServingMetrics
 from digits.web.tensorboard import TensorBoards
@@ -84,6 +85,7 @@ class Services:
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
+        self.recent_predictions = RecentPredictions()
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
         self._default_snapshots: dict[str, tuple[tuple[int, ...], str]] = {}

@@ -1,10 +1,12 @@
-// Draws the columns of a MetricStore: zoom, log scale, a table, and export as PNG.
+// Draws the curves of a store, such as a MetricStore: zoom, ranges, marks, a table, and export as PNG.
 
 import uPlot from '../vendor/uplot.js';
+import { AXES, startRange } from './curve_axes.js';
+import { drawMarks, marksNear, markWords } from './curve_marks.js';
 import { number, percent, tick } from './format.js';
 import { smoothed } from './smoothing.js';
 
-const COLORS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--chart-5', '--chart-6'];
+const COLORS = Array.from({ length: 10 }, (_, index) => `--chart-${index + 1}`);
 const SMALLEST_LOG_VALUE = 1e-9;
 const TABLE_ROWS = 200;
 const WORDS_MILLISECONDS = 2000;
@@ -46,7 +48,10 @@ export class Chart {
     this.legend = figure.querySelector('[data-legend]');
     this.table = figure.querySelector('.chart-table');
     this.series = [];
-    this.isLog = false;
+    this.axis = 'epoch';
+    this.xs = [];
+    this.marks = [];
+    this.range = { type: 'auto' };
     this.isZoomed = false;
     this.weight = 0; // of the smoothing
     this.plot = null;
@@ -55,6 +60,9 @@ export class Chart {
     this.spoken.className = 'visually-hidden';
     this.spoken.setAttribute('role', 'status');
     figure.append(this.spoken);
+    this.tip = document.createElement('div');
+    this.tip.className = 'chart-tip small';
+    this.tip.hidden = true;
     this.listen();
   }
 
@@ -75,12 +83,13 @@ export class Chart {
   }
 
   draw() {
-    const series = this.store.series(this.name);
+    const { xs, series } = this.store.curves(this.name, this.axis);
     const points = series.reduce((sum, { values }) => sum + values.reduce((count, value) => count + (value !== null), 0), 0);
     this.figure.dataset.points = points;
     if (!points) return;
     const same = series.length === this.series.length && series.every(({ key }, index) => key === this.series[index].key);
     this.series = series;
+    this.xs = xs;
     if (!this.plot || !same) this.build();
     else if (this.isZoomed) {
       this.plot.setData(this.data(), false);
@@ -95,12 +104,12 @@ export class Chart {
     const columns = this.series.map(({ values }) => values);
     this.smooth = new Map(this.series.filter((column) => this.isSmoothed(column)).map((column) => [column.key, smoothed(column.values, this.weight)]));
     const drawn = [...columns, ...this.smooth.values()];
-    return [this.store.epochs, ...(this.isLog ? drawn.map((values) => values.map(forLog)) : drawn)];
+    return [this.xs, ...(this.range.type === 'log' ? drawn.map((values) => values.map(forLog)) : drawn)];
   }
 
   // A validation is a mean over all records, and the learning rate is exact.
-  isSmoothed({ stage }) {
-    return this.weight > 0 && stage === 'train' && this.name !== 'rate';
+  isSmoothed({ name, stage }) {
+    return this.weight > 0 && stage === 'train' && name !== 'learning_rate';
   }
 
   /** Smooths the curves with a `weight` from 0 to 1 (exclusive); the measured values remain visible beneath. */
@@ -109,6 +118,27 @@ export class Chart {
     if (!this.plot) return;
     this.build();
     this.showLegend();
+  }
+
+  /** Draws the curves over another axis: epoch, step or time. */
+  setAxis(axis) {
+    if (axis === this.axis) return;
+    this.axis = axis;
+    this.isZoomed = false;
+    if (!this.plot) return;
+    this.xs = this.store.curves(this.name, axis).xs;
+    this.build();
+    this.draw();
+  }
+
+  /** Marks events of the training, {kind, epoch, text}. */
+  setMarks(marks) {
+    this.marks = marks;
+    this.plot?.redraw();
+  }
+
+  get placedMarks() {
+    return this.marks.map((mark) => ({ ...mark, at: this.store.positionOf(mark.epoch, this.axis) }));
   }
 
   /* Construction ------------------------------------------------------- */
@@ -131,51 +161,78 @@ export class Chart {
       padding: [8, 10, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, sync: { key: 'metrics', setSeries: false }, points: { size: 7 } },
-      scales: { x: { time: false }, y: this.isLog ? { distr: 3 } : { range: this.type.range } },
+      scales: { x: { time: false }, y: this.yScale() },
       axes: [
-        { ...axis, size: 28, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => tick(value, distance)) },
+        { ...axis, size: 28, gap: 4, ...this.xLabels() },
         { ...axis, size: 52, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => this.label(value, distance)) },
       ],
       series: [
-        { label: 'Epoch' },
+        { label: AXES[this.axis].title },
         ...this.series.map((column, index) => ({ ...this.line(column, index, color), alpha: this.isSmoothed(column) ? 0.3 : 1 })),
         ...this.series.flatMap((column, index) => (this.isSmoothed(column) ? [{ ...this.line(column, index, color), width: 2 }] : [])),
       ],
       hooks: {
         setScale: [(plot, key) => key === 'x' && this.noticeZoom(plot)],
-        setCursor: [() => this.showLegend()],
+        setCursor: [(plot) => this.followCursor(plot)],
+        draw: [(plot) => this.marks.length && drawMarks(plot, this.placedMarks, color)],
+        ready: [(plot) => plot.over.append(this.tip)],
       },
     };
+  }
+
+  yScale() {
+    if (this.range.type === 'log') return { distr: 3 };
+    const { low, high } = this.range;
+    return { range: this.range.type === 'fixed' ? () => [low, high] : this.type.range };
+  }
+
+  xLabels() {
+    const { steps, show } = AXES[this.axis];
+    if (steps) return { incrs: steps, space: 70, values: (_, values) => values.map(show) };
+    return { values: (_, values, __, ___, distance) => values.map((value) => tick(value, distance)) };
   }
 
   // A log axis has labels only at powers of ten; the others are null.
   label(value, distance) {
     if (value === null) return '';
-    return (this.isLog ? number(value) : tick(value, distance)) + (this.type.unit ?? '');
+    return (this.range.type === 'log' ? number(value) : tick(value, distance)) + (this.type.unit ?? '');
   }
 
   line(column, index, color) {
     const stroke = color(this.colorOf(index));
     const validation = column.stage === 'val';
+    const isDashed = column.isDashed ?? validation;
     return {
       label: labelOf(column),
       stroke,
       width: validation ? 2 : 1.5,
-      dash: validation ? [6, 4] : undefined,
+      dash: isDashed ? [6, 4] : undefined,
       spanGaps: true,
       points: { show: validation || undefined, size: validation ? 5 : 4, fill: stroke },
     };
   }
 
   colorOf(index) {
-    return this.type.colors[index % this.type.colors.length];
+    return this.series[index].color ?? this.type.colors[index % this.type.colors.length];
   }
 
   noticeZoom(plot) {
-    const epochs = plot.data[0];
+    const xs = plot.data[0];
     const { min, max } = plot.scales.x;
-    this.isZoomed = epochs.length > 1 && (min > epochs[0] + 1e-9 || max < epochs.at(-1) - 1e-9);
+    this.isZoomed = xs.length > 1 && (min > xs[0] + 1e-9 || max < xs.at(-1) - 1e-9);
     this.figure.querySelector('[data-tool="reset"]').hidden = !this.isZoomed;
+  }
+
+  followCursor(plot) {
+    this.showLegend();
+    const near = this.marks.length && (this.area.matches(':hover') || this.area === document.activeElement) ? marksNear(plot, this.placedMarks) : [];
+    this.tip.hidden = !near.length;
+    if (!near.length) return;
+    this.tip.replaceChildren(...near.map((mark) => Object.assign(document.createElement('p'), { textContent: markWords(mark) })));
+    const left = plot.valToPos(near[0].at, 'x');
+    const isRight = left > plot.over.clientWidth / 2;
+    this.tip.style.left = isRight ? '' : `${left + 8}px`;
+    this.tip.style.right = isRight ? `${plot.over.clientWidth - left + 8}px` : '';
   }
 
   /* Legend and table --------------------------------------------------- */
@@ -198,7 +255,7 @@ export class Chart {
   legendItem(column, index) {
     const item = document.createElement('li');
     const swatch = document.createElement('span');
-    swatch.className = column.stage === 'val' ? 'swatch swatch-dashed' : 'swatch';
+    swatch.className = (column.isDashed ?? column.stage === 'val') ? 'swatch swatch-dashed' : 'swatch';
     swatch.style.setProperty('--color', `var(${this.colorOf(index)})`);
     item.append(swatch, `${labelOf(column)} `, document.createElement('b'));
     return item;
@@ -208,9 +265,14 @@ export class Chart {
     this.describing ||= setTimeout(() => {
       this.describing = 0;
       const latest = this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, column.values.length - 1))}`);
-      this.area.setAttribute('aria-label', `${this.title} over epochs, up to epoch ${number(this.store.epochs.at(-1))}. Latest: ${latest.join(', ')}.`);
+      this.area.setAttribute('aria-label', `${this.title} by ${AXES[this.axis].title.toLowerCase()}, up to ${this.position(this.xs.length - 1)}. Latest: ${latest.join(', ')}.`);
     }, this.described ? WORDS_MILLISECONDS : 0);
     this.described = true;
+  }
+
+  /** A position in words, such as "epoch 3". */
+  position(row) {
+    return `${AXES[this.axis].title.toLowerCase()} ${AXES[this.axis].show(this.xs[row])}`;
   }
 
   showTableSoon() {
@@ -224,17 +286,17 @@ export class Chart {
     const table = document.createElement('table');
     table.className = 'table table-tight';
     const head = table.createTHead().insertRow();
-    for (const words of ['Epoch', ...this.series.map(labelOf)]) {
+    for (const words of [AXES[this.axis].title, ...this.series.map(labelOf)]) {
       const cell = document.createElement('th');
       cell.scope = 'col';
       cell.textContent = words;
       head.append(cell);
     }
     const body = table.createTBody();
-    for (let row = this.store.epochs.length - 1; row >= 0 && body.rows.length < TABLE_ROWS; row -= 1) {
+    for (let row = this.xs.length - 1; row >= 0 && body.rows.length < TABLE_ROWS; row -= 1) {
       if (this.series.every(({ values }) => values[row] === null)) continue;
       const line = body.insertRow();
-      line.insertCell().textContent = number(this.store.epochs[row]);
+      line.insertCell().textContent = AXES[this.axis].show(this.xs[row]);
       for (const { values } of this.series) line.insertCell().textContent = values[row] === null ? '' : this.type.show(values[row]);
     }
     this.table.replaceChildren(table);
@@ -246,10 +308,6 @@ export class Chart {
     const tools = {
       // The charts zoom together, so they are reset together.
       reset: () => document.dispatchEvent(new CustomEvent('zoom-reset')),
-      log: (button) => {
-        this.isLog = toggle(button);
-        if (this.plot) this.build();
-      },
       table: (button) => {
         const shown = toggle(button);
         this.table.hidden = !shown;
@@ -262,10 +320,17 @@ export class Chart {
       const button = event.target.closest('[data-tool]');
       if (button) tools[button.dataset.tool](button);
     });
+    const shown = () => (this.plot ? [this.plot.scales.y.min ?? 0, this.plot.scales.y.max ?? 1] : [0, 1]);
+    startRange(this.figure, this.name, shown, (range) => {
+      this.range = range;
+      if (this.plot) this.build();
+    });
     this.area.addEventListener('keydown', (event) => this.moveCursor(event));
     this.area.addEventListener('blur', () => this.plot?.setCursor({ left: -10, top: -10 }));
     document.addEventListener('zoom-reset', () => this.resetZoom());
     document.addEventListener('smoothing-changed', ({ detail }) => this.setSmoothing(detail));
+    document.addEventListener('axis-changed', ({ detail }) => this.setAxis(detail));
+    document.addEventListener('marks-changed', ({ detail }) => this.setMarks(detail));
     document.addEventListener('theme-changed', () => this.plot && this.build());
     new ResizeObserver(() => {
       if (this.plot && this.area.clientWidth) this.plot.setSize({ width: this.area.clientWidth, height: this.area.clientHeight });
@@ -274,8 +339,7 @@ export class Chart {
 
   resetZoom() {
     if (!this.plot) return;
-    const epochs = this.store.epochs;
-    this.plot.setScale('x', { min: epochs[0], max: epochs.at(-1) });
+    this.plot.setScale('x', { min: this.xs[0], max: this.xs.at(-1) });
   }
 
   moveCursor(event) {
@@ -283,11 +347,14 @@ export class Chart {
     if (!this.plot || (!step && !['Home', 'End', 'Escape'].includes(event.key))) return;
     event.preventDefault();
     if (event.key === 'Escape') return this.plot.setCursor({ left: -10, top: -10 });
-    const last = this.store.epochs.length - 1;
+    const last = this.xs.length - 1;
     const from = this.plot.cursor.idx ?? last;
     const to = event.key === 'Home' ? 0 : event.key === 'End' ? last : Math.min(last, Math.max(0, from + step));
-    this.plot.setCursor({ left: this.plot.valToPos(this.store.epochs[to], 'x'), top: this.area.clientHeight / 3 });
-    this.spoken.textContent = `Epoch ${number(this.store.epochs[to])}: ${this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, to))}`).join(', ')}`;
+    this.plot.setCursor({ left: this.plot.valToPos(this.xs[to], 'x'), top: this.area.clientHeight / 3 });
+    const values = this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, to))}`);
+    const marks = marksNear(this.plot, this.placedMarks).map(markWords);
+    const position = this.position(to);
+    this.spoken.textContent = `${position[0].toUpperCase()}${position.slice(1)}: ${[...values, ...marks].join(', ')}`;
   }
 
   /** Saves the chart with its title and legend on the page's background. */
@@ -327,8 +394,11 @@ export class Chart {
   }
 }
 
-const labelOf = ({ name, stage }) =>
-  ['learning_rate', 'images_per_second'].includes(name) ? name.replaceAll('_', ' ') : `${name} (${stage})`;
+function labelOf({ label, name, stage }) {
+  if (label) return label;
+  if (name.includes('/')) return name.slice(name.indexOf('/') + 1); // its chart is called like the part before
+  return ['learning_rate', 'images_per_second'].includes(name) ? name.replaceAll('_', ' ') : `${name} (${stage})`;
+}
 
 const forLog = (value) => (value === null || value <= 0 ? null : Math.max(value, SMALLEST_LOG_VALUE));
 

@@ -4,6 +4,7 @@
 import { request } from './http.js';
 import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
 import { errorBox } from './trace.js';
+import { applyViewSettings } from './view_settings.js';
 
 // Stands for the input in the fields of the kind.
 const FIELDS = Symbol('fields');
@@ -11,29 +12,40 @@ const FIELDS = Symbol('fields');
 /** Initializes `panel`. The server selects the best snapshot until the user chooses another. */
 export function startClassifying(panel) {
   const form = panel.querySelector('form');
-  const { image_file: file, image_path: path, snapshot_epoch: snapshot, view } = form.elements;
+  const { image_file: file, image_path: path, snapshot_epoch: snapshot, view_extension_id: view } = form.elements;
   const drop = panel.querySelector('#drop');
   const image = panel.querySelector('#classify-image');
   const result = panel.querySelector('.predictions');
   const time = panel.querySelector('.panel-head [role="status"]');
   const own = panel.querySelector('.own-input');
+  // A view of the last prediction can be shown without predicting again.
+  let recent = '';
   let asked = 0;
   let chosen = null;
 
-  async function classify(given) {
+  const isChoice = view?.tagName === 'SELECT';
+  const optionFields = [...panel.querySelectorAll('[data-view-options]')];
+
+  const classify = (given) => draw(() => request(panel.dataset.url, { method: 'POST', body: fields(given), headers: { 'X-Fragment': 'prediction' } }));
+  const switchView = () => draw(() => request(`${recent}?${new URLSearchParams(viewFields())}`, { headers: { 'X-Fragment': 'prediction' } }));
+
+  async function draw(ask) {
     const number = (asked += 1);
     result.setAttribute('aria-busy', 'true');
     time.textContent = 'Running…';
     try {
       // The server draws the prediction, because that depends on the kind of the model.
-      const answer = await request(panel.dataset.url, { method: 'POST', body: fields(given), headers: { 'X-Fragment': 'prediction' } });
+      const answer = await ask();
       const drawn = document.createElement('template');
       drawn.innerHTML = await answer.text();
       if (number !== asked) return;
       const note = drawn.content.querySelector('[data-note]');
       note.remove();
+      recent = note.dataset.recent ?? '';
+      if (isChoice && note.dataset.views !== undefined) offerViews(note.dataset.views.split(' '));
       for (const control of drawn.content.querySelectorAll('[data-opacity]')) control.hidden = false;
       result.replaceChildren(drawn.content);
+      applyViewSettings(result);
       time.textContent = note.textContent;
     } catch (error) {
       if (number !== asked) return;
@@ -42,6 +54,24 @@ export function startClassifying(panel) {
     } finally {
       if (number === asked) result.removeAttribute('aria-busy');
     }
+  }
+
+  /** Only the views that can show the last prediction can be chosen. */
+  function offerViews(names) {
+    for (const option of view.options) option.disabled = option.value !== '' && !names.includes(option.value);
+  }
+
+  function showOptions() {
+    for (const fieldset of optionFields) {
+      fieldset.hidden = fieldset.dataset.viewOptions !== view.value;
+      fieldset.disabled = fieldset.hidden;
+    }
+  }
+
+  /** The view and its options, by the names of their fields. */
+  function viewFields() {
+    const names = ['view_extension_id', ...optionFields.filter(({ disabled }) => !disabled).flatMap((fieldset) => [...fieldset.elements].map(({ name }) => name))];
+    return [...new FormData(form)].filter(([name, value]) => names.includes(name) && value !== '');
   }
 
   function fields(given) {
@@ -53,7 +83,7 @@ export function startClassifying(panel) {
     const data = new FormData();
     data.set('job_id', form.elements.job_id.value);
     if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
-    if (view?.value) data.set('view', view.value);
+    for (const [name, value] of viewFields()) data.set(name, value);
     if (given instanceof File) data.set('image_file', given);
     else data.set('image_path', given);
     return data;
@@ -62,6 +92,7 @@ export function startClassifying(panel) {
   let last = null;
   function take(given) {
     last = given;
+    recent = '';
     if (given instanceof File) path.value = '';
     if (image) showImage(given);
     classify(given);
@@ -89,6 +120,7 @@ export function startClassifying(panel) {
   });
   snapshot.addEventListener('change', () => {
     chosen = snapshot.value;
+    recent = '';
     if (last) classify(last);
   });
 
@@ -96,7 +128,18 @@ export function startClassifying(panel) {
     if (target.closest('[data-opacity]')) result.style.setProperty('--opacity', target.value / 100);
   });
 
-  view?.addEventListener('change', () => last && classify(last));
+  function changeView() {
+    if (recent) switchView();
+    else if (last) classify(last);
+  }
+  if (isChoice) {
+    view.addEventListener('change', () => {
+      showOptions();
+      changeView();
+    });
+    for (const fieldset of optionFields) fieldset.addEventListener('change', changeView);
+    showOptions();
+  }
 
   if (drop) {
     panel.addEventListener('dragover', (event) => {

@@ -32,6 +32,15 @@ export function shortDuration(seconds) {
   return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
+/** A time on an axis, with the parts that are not zero: "0", "30 s", "1 min 30 s", "2 h". */
+export function elapsed(seconds) {
+  if (seconds < 60) return seconds === 0 ? '0' : `${Number(seconds.toPrecision(3))} s`;
+  const whole = Math.round(seconds);
+  const parts = [[Math.floor(whole / 86400), 'd'], [Math.floor(whole / 3600) % 24, 'h'], [Math.floor(whole / 60) % 60, 'min'], [whole % 60, 's']];
+  const first = parts.findIndex(([count]) => count > 0);
+  return parts.slice(first, first + 2).flatMap(([count, unit]) => (count ? [`${count} ${unit}`] : [])).join(' ');
+}
+
 /** How long ago the Unix time `at` was, in its largest unit. */
 export function ago(at, now = Date.now() / 1000) {
   const seconds = now - at;

@@ -27,7 +27,31 @@ async function refetch() {
 function show(html) {
   morphChildren(box, new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild);
   drawPixelDigits(box);
+  showChosen();
 }
+
+// The models to compare stay chosen while the list is updated, searched or turned to another page.
+const MOST_COMPARED = 10;
+const chosen = new Set();
+
+function showChosen() {
+  for (const input of box.querySelectorAll('input[form="compare-form"]')) {
+    input.checked = chosen.has(input.value);
+    input.disabled = !input.checked && chosen.size >= MOST_COMPARED;
+  }
+  const button = box.querySelector('#compare-form button');
+  if (!button) return;
+  button.disabled = chosen.size < 2;
+  button.textContent = chosen.size ? `Compare ${chosen.size}` : 'Compare';
+  button.title = chosen.size < 2 ? 'Select from two to ten models in the list' : '';
+}
+
+box.addEventListener('change', ({ target }) => {
+  if (target.getAttribute('form') !== 'compare-form') return;
+  if (target.checked) chosen.add(target.value);
+  else chosen.delete(target.value);
+  showChosen();
+});
 
 const isPage = ([name]) => name.endsWith('_page');
 
@@ -60,6 +84,10 @@ box.addEventListener('input', (event) => {
   typing = setTimeout(() => go({ q: event.target.value.trim() }), TYPING_MILLISECONDS);
 });
 box.addEventListener('submit', (event) => {
+  if (event.target.id === 'compare-form') {
+    event.preventDefault();
+    location.assign(`${event.target.action}?ids=${[...chosen].join(',')}`);
+  }
   if (event.target.id !== 'jobs-form') return;
   event.preventDefault();
   go({ q: box.querySelector('#jobs-search').value.trim() });
@@ -111,12 +139,17 @@ function receive({ detail: message }) {
   const patch = patches[message.update];
   if (patch) {
     for (const place of places(message.job_id)) patch(place, message);
-  } else if (['status', 'attribute', 'added', 'deleted'].includes(message.update)) {
+  } else if (message.update === 'deleted') {
+    chosen.delete(message.job_id);
+    refetchSoon();
+  } else if (['status', 'attribute', 'added'].includes(message.update)) {
     refetchSoon();
   }
 }
 
 document.addEventListener('job-update', receive);
+for (const input of box.querySelectorAll('input[form="compare-form"]:checked')) chosen.add(input.value); // kept by the browser
+showChosen();
 document.addEventListener('task-update', receive);
 document.addEventListener('live-joined', refetchSoon);
 document.addEventListener('job-action', refetchSoon);

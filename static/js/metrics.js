@@ -1,45 +1,96 @@
-// The metrics of a training as columns over epochs. Data only; charts.js draws it.
+// The metrics of a training as columns over epochs, steps or time. Data only; charts.js draws it.
 
 const RATE = { id: 'rate', metrics: ['learning_rate'] };
 const SPEED = { id: 'speed', metrics: ['images_per_second'] };
-const LOSS = { id: 'loss', metrics: [''] };
+const LOSS = { id: 'loss', metrics: ['loss'] };
+const OWN = 'own-';
 
 /** Stores columns over one ascending list of epochs, with null where a metric was not measured. */
 export class MetricStore {
-  /** `charts` are those of the model's kind: {id, metrics, percent}. Metrics on none of them are drawn with the loss. */
+  /**
+   * `charts` are those of the model's kind: {id, metrics, percent}. Metrics on none of them and not called a loss,
+   * such as the scalars of a network, have charts of their own: those that start with the same name before a slash
+   * share one.
+   */
   constructor(charts = []) {
     this.charts = [RATE, SPEED, ...charts, LOSS];
     this.clear();
   }
 
-  /** The chart of a metric: the first one with one of its words in the name. */
+  /** The chart of a metric: the first one with one of its words in the name, or one of its own. */
   chartOf(name) {
-    return this.charts.find(({ metrics }) => metrics.some((word) => name.toLowerCase().includes(word)));
+    const known = this.charts.find(({ metrics }) => metrics.some((word) => name.toLowerCase().includes(word)));
+    return known ?? { id: OWN + name.split('/')[0], title: name.split('/')[0], isOwn: true };
+  }
+
+  /** The charts of metrics that are on no other chart. */
+  get ownCharts() {
+    const own = [...this.columns.values()].map(({ name }) => this.chartOf(name)).filter(({ isOwn }) => isOwn);
+    return [...new Map(own.map((chart) => [chart.id, chart])).values()];
   }
 
   clear() {
     this.epochs = [];
+    this.steps = [];
+    this.seconds = [];
+    this.clock = null;
     this.columns = new Map();
   }
 
-  /** Replaces the contents by the server's history: {train: {epoch, values}, val: …}. */
-  load(history) {
-    this.clear();
-    const stages = ['train', 'val'].filter((stage) => history[stage]);
-    this.epochs = [...new Set(stages.flatMap((stage) => history[stage].epoch))].sort((a, b) => a - b);
-    const places = new Map(this.epochs.map((epoch, place) => [epoch, place]));
-    for (const stage of stages) {
-      for (const [name, values] of Object.entries(history[stage].values)) {
-        const column = this.column(stage, name);
-        values.forEach((value, row) => (column[places.get(history[stage].epoch[row])] = this.drawn(name, value)));
-      }
-    }
+  /** The ascending positions of the rows on an axis: 'epoch', 'step' or 'time' (in seconds of training). */
+  positions(axis) {
+    return { epoch: this.epochs, step: this.steps, time: this.seconds }[axis];
   }
 
-  /** Adds rows {stage, epoch, values}. Adding a row twice changes nothing. */
+  /** Whether the positions on `axis` are known. */
+  has(axis) {
+    const positions = this.positions(axis);
+    return positions.every((position) => position !== null) && (axis !== 'time' || positions.length < 2 || positions.at(-1) > 0);
+  }
+
+  /** The position of `epoch` on `axis`, between those of the rows. */
+  positionOf(epoch, axis) {
+    if (axis === 'epoch' || !this.epochs.length) return epoch;
+    const positions = this.positions(axis);
+    const next = this.epochs.findIndex((item) => item >= epoch);
+    if (next < 0) return positions.at(-1);
+    if (next === 0 || this.epochs[next] === epoch) return positions[next];
+    const share = (epoch - this.epochs[next - 1]) / (this.epochs[next] - this.epochs[next - 1]);
+    return positions[next - 1] + share * (positions[next] - positions[next - 1]);
+  }
+
+  /** The curves of a chart: the positions `xs` of all rows on `axis`, and the series. */
+  curves(chart, axis) {
+    return { xs: this.positions(axis), series: this.series(chart) };
+  }
+
+  /** Replaces the contents by the server's history: {clock, train: {epoch, step, seconds, values}, val: …}. */
+  load(history) {
+    this.clear();
+    this.clock = history.clock ?? null;
+    const stages = ['train', 'val'].filter((stage) => history[stage]);
+    this.epochs = [...new Set(stages.flatMap((stage) => history[stage].epoch))].sort((a, b) => a - b);
+    this.steps = new Array(this.epochs.length).fill(null);
+    this.seconds = new Array(this.epochs.length).fill(null);
+    const places = new Map(this.epochs.map((epoch, place) => [epoch, place]));
+    for (const stage of stages) {
+      const { epoch: epochs, step = [], seconds = [] } = history[stage];
+      epochs.forEach((epoch, row) => this.locate(places.get(epoch), step[row], seconds[row]));
+      for (const [name, values] of Object.entries(history[stage].values)) {
+        const column = this.column(stage, name);
+        values.forEach((value, row) => (column[places.get(epochs[row])] = this.drawn(name, value)));
+      }
+    }
+    let latest = 0;
+    this.seconds = this.seconds.map((seconds) => (seconds === null ? null : (latest = Math.max(latest, seconds))));
+  }
+
+  /** Adds rows {stage, epoch, step, at, values}. Adding a row twice changes nothing. */
   add(rows) {
-    for (const { stage, epoch, values } of rows) {
+    for (const { stage, epoch, step, at, values } of rows) {
       const place = this.place(epoch);
+      if (at !== undefined) this.clock ??= at;
+      this.locate(place, step, at === undefined ? undefined : at - this.clock);
       for (const [name, value] of Object.entries(values)) this.column(stage, name)[place] = this.drawn(name, value);
     }
   }
@@ -73,12 +124,20 @@ export class MetricStore {
     return this.columns.get(key).values;
   }
 
+  // The validation of a step ends later than the step itself; the first time counts.
+  locate(place, step, seconds) {
+    this.steps[place] ??= step ?? null;
+    if (seconds !== undefined) this.seconds[place] ??= Math.max(seconds, this.seconds[place - 1] ?? 0);
+  }
+
   // Rows arrive in order, so search from the end.
   place(epoch) {
     let at = this.epochs.length;
     while (at > 0 && this.epochs[at - 1] > epoch) at -= 1;
     if (at > 0 && this.epochs[at - 1] === epoch) return at - 1;
     this.epochs.splice(at, 0, epoch);
+    this.steps.splice(at, 0, null);
+    this.seconds.splice(at, 0, null);
     for (const { values } of this.columns.values()) values.splice(at, 0, null);
     return at;
   }

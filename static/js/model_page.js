@@ -2,6 +2,8 @@
 
 import { Chart } from './charts.js';
 import { startClassifying } from './classify.js';
+import { startAxis } from './curve_axes.js';
+import { allMarks, startMarks } from './curve_marks.js';
 import { toast } from './dialog.js';
 import { number, percent } from './format.js';
 import { highlightPython } from './highlight.js';
@@ -19,11 +21,15 @@ import { showUsage } from './usage.js';
 // Beyond this many rows, fetch the history again, downsampled by the server.
 const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
+const MOST_OWN_CHARTS = 24;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
 const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
 const smoothing = startSmoothing(document.getElementById('smoothing'));
+const chooseAxis = startAxis(document.getElementById('curve-axis'));
+const showMarks = startMarks(document.getElementById('curve-marks'), document.getElementById('curve-events'));
+let marks = [];
 for (const chart of charts) chart.setSmoothing(smoothing);
 for (const id of ['classify-panel', 'generate-panel']) startClassifying(document.getElementById(id));
 let cursor = null;
@@ -60,8 +66,39 @@ function load() {
 }
 
 function show() {
-  for (const chart of charts) chart.update(store);
+  addOwnCharts();
+  const axis = chooseAxis(store);
+  for (const chart of charts) {
+    chart.setAxis(axis);
+    chart.update(store);
+  }
+  showMarks(allMarks(marks, store));
   showTiles();
+}
+
+/** Adds charts of metrics that are on no other chart, such as the scalars of the network. */
+function addOwnCharts() {
+  const box = document.getElementById('own-charts');
+  for (const { id, title } of store.ownCharts.slice(0, MOST_OWN_CHARTS)) {
+    if (charts.some(({ name }) => name === id)) continue;
+    const figure = document.getElementById('own-chart').content.firstElementChild.cloneNode(true);
+    figure.id = `chart-${id}`;
+    figure.dataset.chart = id;
+    figure.querySelector('h2').textContent = title[0].toUpperCase() + title.slice(1).replaceAll('_', ' ');
+    for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
+    for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
+    box.append(figure);
+    box.hidden = false;
+    const chart = new Chart(figure);
+    chart.setSmoothing(document.getElementById('smoothing').valueAsNumber / 100);
+    charts.push(chart);
+    showMarks([]); // so that the new chart receives them
+  }
+}
+
+function readMarks() {
+  marks = JSON.parse(document.getElementById('marks-data').textContent);
+  if (store.epochs.length) showMarks(allMarks(marks, store));
 }
 
 const isLoss = (name) => /loss/i.test(name);
@@ -101,6 +138,8 @@ const receive = {
   },
   snapshots: () => refreshSoon(),
   best: () => refreshSoon(),
+  phase: () => refreshSoon(),
+  warned: () => refreshSoon(),
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
@@ -223,6 +262,8 @@ function tellWeights() {
   showLoadedWeights(panel.querySelector('.panel-body'), loaded);
 }
 
+document.addEventListener('parts-refreshed', readMarks);
+readMarks();
 document.addEventListener('parts-refreshed', tellWeights);
 tellWeights();
 if (about.preflight) showPreflight(document.querySelector('#preflight-panel .panel-body'), about.preflight);

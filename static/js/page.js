@@ -6,6 +6,7 @@ import { startPathFields } from './path_field.js';
 import { startThresholds } from './score_threshold.js';
 import { startThemeSwitch } from './theme_switch.js';
 import { startTimes } from './times.js';
+import { startViewSettings } from './view_settings.js';
 
 startThemeSwitch(document.getElementById('theme-switch'));
 startJobActions();
@@ -13,4 +14,5 @@ startCopying();
 startTimes();
 startPathFields();
 startThresholds(document);
+startViewSettings(document);
 document.getElementById('form-errors')?.focus();

@@ -329,11 +329,49 @@ def test_curves_are_smoothed_without_bias(page: Page):
     assert unchanged == [1, 5]
 
 
+MARKS = """async () => {
+  const { MetricStore } = await import('/static/js/metrics.js');
+  const { allMarks } = await import('/static/js/curve_marks.js');
+  const store = new MetricStore([]);
+  const epoch = [1, 2, 3, 4, 5, 6];
+  store.load({ clock: 100, train: { epoch, step: [10, 20, 30, 40, 50, 60], seconds: [1, 2, 3, 4, 5, 9],
+    values: { learning_rate: [0.1, 0.1, 0.1, 0.01, 0.01, 0.01], 'ratio/a': [1, 1, 1, 1, 1, 1], 'ratio/b': [1, 1, 1, 1, 1, 1], kl: [1, 1, 1, 1, 1, 1] } } });
+  store.add([{ stage: 'train', epoch: 7, step: 70, at: 112, values: { learning_rate: 0.01 } }]);
+  const old = new MetricStore([]);
+  old.load({ train: { epoch: [1, 2], values: { loss: [1, 2], learning_rate: [0.2, 0.1] } } });
+  const decaying = new MetricStore([]);
+  decaying.load({ train: { epoch, values: { learning_rate: [6, 5, 4, 3, 2, 1] } } });
+  return {
+    marks: allMarks([{ kind: 'best', epoch: 6, text: 'x' }, { kind: 'unknown', epoch: 1, text: '' }], store),
+    places: ['epoch', 'step', 'time'].map((axis) => store.positionOf(5.5, axis)),
+    end: store.positionOf(9, 'step'), added: store.curves('rate', 'time').xs.at(-1),
+    own: store.ownCharts.map(({ id }) => id), ratios: store.series('own-ratio').length,
+    has: ['epoch', 'step', 'time'].map((axis) => [store.has(axis), old.has(axis)]),
+    decaying: allMarks([], decaying).length,
+  };
+}"""
+
+
+def test_marks_are_placed_on_any_axis_and_old_logs_have_epochs_only(page: Page):
+    page.goto("/")
+    found = page.evaluate(MARKS)
+    assert found["marks"] == [
+        {"kind": "rate", "epoch": 4, "text": "0.1 → 0.01"},
+        {"kind": "best", "epoch": 6, "text": "x"},
+    ]
+    assert found["places"] == [5.5, 55, 7]
+    assert (found["end"], found["added"]) == (70, 12)
+    assert (found["own"], found["ratios"]) == (["own-ratio", "own-kl"], 2)
+    assert found["has"] == [[True, True], [True, False], [True, False]]
+    assert found["decaying"] == 0
+
+
 @pytest.mark.tensorflow
-def test_smoothing_applies_to_all_charts_and_is_remembered(
+def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     page: Page, create, dataset, check_accessibility: Callable[[Page], None]
 ):
     fields = {"standard_networks": "lenet", "train_epochs": 5, "batch_size": 4, "select_gpu": "cpu"}
+    fields |= {"lr_policy": "step", "lr_step_size": 50}
     model = create("models", model_name="Smoothed", dataset=dataset["id"], method="standard", **fields)
     page.goto(f"/models/{model['id']}")
     expect(page.locator("#job-status")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
@@ -352,3 +390,53 @@ def test_smoothing_applies_to_all_charts_and_is_remembered(
     expect(loss.last).to_have_text(validation or "")
     page.get_by_label("Smoothing").fill("0")
     expect(loss.first).to_have_text(measured or "")
+
+    page.get_by_label("X-axis").select_option("Time")
+    area = page.locator("#chart-accuracy .chart-area")
+    page.get_by_label("Range of Loss").select_option("Log")
+    page.get_by_label("Range of Accuracy").select_option("Fixed")
+    page.get_by_label("Minimum of Accuracy").fill("110")
+    page.get_by_label("Maximum of Accuracy").fill("101")
+    page.get_by_label("Maximum of Accuracy").press("Tab")  # refused: it is not greater than the minimum
+    page.get_by_label("Minimum of Accuracy").fill("50")
+    page.get_by_label("Minimum of Accuracy").press("Tab")
+    page.get_by_text("marked on the curves").click()
+    events = page.get_by_text("Learning rate: 0.01 → 0.001")
+    expect(events).to_be_visible()
+    expect(page.locator("#curve-events")).to_contain_text("Best snapshot:")
+    check_accessibility(page)
+    page.reload()
+    expect(page.get_by_label("X-axis")).to_have_value("time")
+    expect(page.get_by_label("Range of Loss")).to_have_value("log")
+    expect(page.get_by_label("Minimum of Accuracy")).to_have_value("50")
+    expect(page.get_by_label("Maximum of Accuracy")).to_have_value("101")
+    expect(area).to_have_attribute("aria-label", re.compile("by time"))
+    area.press("End")
+    expect(page.locator("#chart-accuracy [role=status]")).to_have_text(re.compile("^Time .*Best snapshot"))
+    expect(page.locator("#chart-accuracy .chart-tip")).to_contain_text("Best snapshot")
+    page.get_by_label("Markers").uncheck()
+    page.reload()
+    expect(page.get_by_label("Markers")).not_to_be_checked()
+
+    other = create(
+        "models",
+        model_name="Compared",
+        dataset=dataset["id"],
+        method="standard",
+        **fields | {"train_epochs": 1},
+    )
+    page.goto("/")
+    compare = page.locator("#compare-form button")
+    page.get_by_label("Compare Smoothed").check()
+    expect(compare).to_be_disabled()
+    page.get_by_label("Compare Compared").check()
+    expect(page.locator(f"#row-{other['id']}")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
+    expect(compare).to_have_text("Compare 2")  # kept while the list changed
+    compare.click()
+    expect(page.locator("#chart-accuracy .legend li")).to_have_text([re.compile("Smoothed|Compared")] * 2)
+    expect(page.get_by_label("X-axis")).to_have_value("time")
+    page.get_by_label("Stage").select_option("Both")
+    expect(page.locator("#chart-loss .legend li")).to_have_count(4)
+    expect(page.locator("#chart-learning_rate")).to_have_attribute("data-points", re.compile("[1-9]"))
+    expect(page.get_by_role("region", name="Settings of the models")).to_contain_text("epochs")
+    check_accessibility(page)

@@ -71,3 +71,23 @@ def test_from_folders_to_a_predicted_mask(
     expect(page.get_by_role("list", name="Share of each class")).to_contain_text("%")
     expect(page.get_by_role("link", name="Download mask")).to_have_attribute("download", "mask.png")
     check_accessibility(page)
+
+    # Another view does not predict again, and remembers its settings.
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_label("View", exact=True).select_option("Image segmentation")
+    width = page.get_by_label("Line width")
+    width.focus()
+    page.keyboard.press("ArrowRight")
+    expect(width).to_have_attribute("aria-valuetext", "4 px")
+    page.get_by_label("Threshold").fill("99")
+    shares = page.get_by_role("list", name="Share of each class")
+    shares.get_by_role("button").first.click()
+    expect(shares.get_by_role("button").first).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("Colors").select_option("Paired")
+    expect(page.locator('[data-highlight="1"] .class-swatch')).to_have_attribute(
+        "style", re.compile("a6cee3")
+    )
+    expect(width).to_have_value("4")
+    check_accessibility(page)
+    assert not any("infer_one" in url for url in asked)

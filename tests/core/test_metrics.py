@@ -96,6 +96,25 @@ def test_a_resumed_training_invalidates_repeated_rows_of_long_curves(
     assert after == 0 or series.steps[-1] == resumed + after
 
 
+def test_the_training_time_excludes_interruptions_and_never_decreases() -> None:
+    metrics = Metrics()
+    for event in (
+        Measured("val", 0, 0.0, {"loss": 3.0}, at=1000.0),
+        Measured("train", 1, 0.5, {"loss": 2.0}, at=1010.0),
+        Measured("train", 2, 1.0, {"loss": 1.0}, at=1030.0),
+        Resumed(1, 0.5, at=5000.0),
+        Measured("train", 2, 1.0, {"loss": 1.0}, at=5015.0),
+        Measured("val", 2, 1.0, {"loss": 1.0}, at=5020.0),
+        Measured("train", 3, 1.5, {"loss": 1.0}, at=4000.0),  # the clock of the machine was set back
+        Measured("train", 4, 2.0, {"loss": 1.0}, at=4005.0),
+    ):
+        metrics.add(event)
+    found = metrics.as_json()
+    assert found["train"]["seconds"] == [10.0, 25.0, 30.0, 35.0]
+    assert found["val"]["seconds"] == [0.0, 30.0]
+    assert found["clock"] == 4005.0 - 35.0
+
+
 def test_a_repeated_step_replaces_later_rows() -> None:
     series = Series()
     for number, step in enumerate((1, 2, 3, 2, 2, 4)):

@@ -26,9 +26,15 @@ TEXT = st.text(max_size=5)
 VALUES = st.dictionaries(st.sampled_from("abc"), st.floats(), max_size=3)
 EVENTS = st.one_of(
     st.builds(
-        events.Measured, st.sampled_from(["train", "val"]), st.integers(0, 60), st.floats(0, 9), VALUES
+        events.Measured,
+        st.sampled_from(["train", "val"]),
+        st.integers(0, 60),
+        st.floats(0, 9),
+        VALUES,
+        at=st.floats(0, 1e9),
     ),
-    st.builds(events.Resumed, st.integers(0, 60), st.just(0.5)),
+    st.builds(events.Resumed, st.integers(0, 60), st.just(0.5), at=st.floats(0, 1e9)),
+    st.builds(events.PhaseChanged, st.integers(0, 60), st.floats(0, 9)),
     st.builds(events.Progressed, st.floats(0, 1), st.none() | st.floats(0, 9), TEXT),
     st.builds(events.Counted, st.just("train"), st.just(["a", "b"]), st.just([1, 2])),
     st.builds(events.Skipped, TEXT, TEXT),

@@ -33,6 +33,15 @@ def test_interpolation_keeps_the_length_of_the_vectors() -> None:
     assert np.isfinite(opposite).all()
 
 
+def test_chained_rows_start_where_the_previous_one_ends() -> None:
+    vectors = draw_vectors(2, 3, 2, 0, given=[[2, 0], [0, 2], [-2, 0]], interpolate=True, chained=True)
+    assert vectors.shape == (6, 2)
+    assert vectors[0] == pytest.approx([2, 0]) and vectors[5] == pytest.approx([-2, 0], abs=1e-6)
+    assert vectors[2] == pytest.approx(vectors[3])
+    labels = draw_vectors(2, 3, 4, 0, interpolate=True, chained=True, classes=3)[:, 1:]
+    assert labels[[0, 2, 3, 5]].argmax(axis=1).tolist() == [0, 1, 1, 2]
+
+
 def test_vectors_end_with_a_class() -> None:
     vectors = draw_vectors(2, 4, 8, 0, classes=3)
     assert vectors[:, 5:].argmax(axis=1).tolist() == [0, 1, 2, 0] * 2

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment, PackageLoader
+from werkzeug.datastructures import MultiDict
 
-from digits.kinds import BUILT_IN, DATA_PLUGINS, VIEW_PLUGINS, Kind, PredictionView, Refusal
+from digits.core.errors import BadRequest
+from digits.kinds import BUILT_IN, BUILT_IN_VIEWS, DATA_PLUGINS, VIEW_PLUGINS, Kind, PredictionView, Refusal
 from digits.kinds.kind import MODULES, TEMPLATES
 from digits.kinds.plugins import load_plugins
+from digits.kinds.prediction_rendering import Prediction, check_options
+from tests.conftest import ROOT
 from tests.kinds.installed_plugins import (
     OLD_DATA_PLUGIN,
     OLD_DATA_PLUGIN_WITHOUT_BASE,
@@ -135,6 +141,35 @@ def test_a_plugin_does_not_affect_the_others(folder):
     install_kind(folder, "good", "image-a", "images/a")
     kinds, refusals = load_plugins(DATA_PLUGINS, Kind, BUILT_IN)
     assert ([kind.name for kind in kinds], len(refusals)) == (["image-a"], 1)
+
+
+def test_the_view_in_the_documentation_has_options(folder):
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    code = dict(re.findall(r"`(digits_table/[\w/.]+)`(?:(?!```).)*?```\w+\n(.*?)```", page, re.DOTALL))
+    package = install(folder, "digits_table", code["digits_table/__init__.py"], VIEW_PLUGINS, "VIEW")
+    (package / "view.py").write_text(code["digits_table/view.py"])
+    (package / "templates").mkdir()
+    (package / "templates" / "predictions.html").write_text(code["digits_table/templates/predictions.html"])
+    (view,), refusals = load_plugins(VIEW_PLUGINS, PredictionView, BUILT_IN_VIEWS)
+    assert refusals == [] and view.is_for("image-classification") and not view.is_for("generic")
+    drawing = view.load()
+    found = Prediction("image-classification", [["cat", 75.125]], [["cat", 75.125], ["dog", 24.875]])
+    assert drawing.fits(found)
+    options = drawing.Options(MultiDict({"decimals": "2"}))
+    check_options(options)
+    shown = drawing.context(found, options)
+    environment = Environment(loader=PackageLoader("digits_table"), autoescape=True)
+    assert "<td>75.12%</td>" in environment.get_template("predictions.html").render(shown=shown)
+    with pytest.raises(BadRequest, match="“decimals”: Number must be between 0 and 6"):
+        check_options(drawing.Options(MultiDict({"decimals": "9"})))
+
+
+def test_a_plugin_cannot_have_the_name_of_a_built_in_view(folder):
+    package = install_view(folder, "views", (), "")
+    source = package / "__init__.py"
+    source.write_text(source.read_text().replace("shouting", "all-raw-data"))
+    _, (refusal,) = load_plugins(VIEW_PLUGINS, PredictionView, BUILT_IN_VIEWS)
+    assert refusal.reason == "The name “all-raw-data” is taken."
 
 
 def test_a_view_requires_its_template(folder):

@@ -168,6 +168,39 @@ def test_two_models_are_compared_on_the_same_images(site: Site, dataset: str, mo
     assert site.get("/models/compare").status_code in (400, 404)
 
 
+def test_several_models_are_compared(site: Site, dataset: str, model: str) -> None:
+    others = [site.finished_model(dataset) for _ in range(2)]
+    ids = ",".join([model, *others])
+    body = site.json(f"/models/compare.json?ids={ids}")
+    trained, other, _ = body["models"]
+    assert (trained["id"], trained["name"], other["id"]) == (model, "judged", others[0])
+    manual = 2 * 16 * 16 * 3 * 3  # a multiplication and an addition for each weight
+    assert manual <= trained["flops"] < 1.2 * manual
+    assert trained["parameters"] == 16 * 16 * 3 * 3 + 3 and trained["milliseconds"] > 0
+    assert trained["metrics"]["loss"] > 0 and trained["epoch"] == 1
+    assert (other["flops"], other["peak_memory"], other["metrics"]) == (
+        None,
+        None,
+        {"loss": 0.05, "accuracy": 0.5},
+    )
+    assert body["pair"] is None
+    different = {item["name"]: item["values"] for item in body["settings"]}
+    assert different["network"] == ["source code 1", "source code 2", "source code 2"]
+    page = site.get(f"/models/compare?ids={ids}").text
+    assert "Comparison of 3 models" in page and "No common evaluation" in page
+    assert page.count("/metrics.json") == 3
+    # A form without scripts repeats the argument, and the two to compare in detail can be chosen.
+    query = f"ids={model}&ids={others[0]}&ids={others[1]}&first={others[1]}&second={others[0]}"
+    assert site.get(f"/models/compare?{query}").status_code == 200
+    assert (
+        site.get(f"/models/compare?ids={ids}&first={model}&second=20200101-000000-abcdef").status_code == 400
+    )
+    assert site.get(f"/models/compare?ids={model}").status_code == 400
+    many = ",".join(f"20200101-000000-{number:06}" for number in range(11))
+    assert "from two to 10" in site.get(f"/models/compare?ids={many}").text
+    assert site.get(f"/models/compare?ids={model},20200101-000000-abcdef").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [

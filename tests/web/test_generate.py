@@ -104,6 +104,12 @@ def test_models_generate_images_from_latent_vectors(site: Site) -> None:
     line = generate(site, job_id=model, rows=1, columns=3, vectors=lines, interpolate="y", label=0).get_json()
     assert line["vectors"][0] == pytest.approx(found["vectors"][4], abs=1e-5)
 
+    animated = generate(
+        site, job_id=model, rows=2, columns=3, view_extension_id="image-gan", gan_view_task_id="animation"
+    ).get_json()
+    assert (opened(animated["animation"]).format, len(animated["images"])) == ("GIF", 6)
+    assert animated["vectors"][2] == animated["vectors"][3]
+
     part = site.client.post(
         "/models/images/classification/generate",
         data={"job_id": model, "rows": 1, "columns": 2, "seed": 3},

@@ -30,6 +30,7 @@ class Encoding:
 
     def __init__(self, alphabet: str, length: int) -> None:
         self._length = length
+        self._alphabet = alphabet
         numbers = {character: number for number, character in enumerate(alphabet, 1)}
         others = {other: number for own, number in numbers.items() for other in (own.lower(), own.upper())}
         self._numbers = others | numbers
@@ -40,6 +41,13 @@ class Encoding:
         row = np.zeros(self._length, np.uint8)
         row[: len(numbers)] = numbers
         return row.reshape(1, self._length, 1)
+
+    def decode(self, pixels: Pixels) -> str:
+        """Return the text that ``pixels`` [1, length, 1] encode; characters outside the alphabet become spaces."""
+        return "".join(
+            self._alphabet[number - 1] if 0 < number <= len(self._alphabet) else " "
+            for number in pixels.ravel()
+        ).rstrip()
 
 
 def join_cells(cells: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
+    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`)
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
     {"call": "layers", "snapshot": …}   (the layers that can be inspected, and the outputs that can be explained)
     {"call": "inspect", "image": path, "snapshot": …, "layers": [name, …]}   (see `Inspector.describe`)
@@ -28,6 +29,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -41,6 +43,7 @@ from digits.core.events import EventLog, Frame
 from digits.core.files import UnreadableFile
 from digits.data import images
 from digits.kinds.targets import UnsuitableOutput
+from digits.worker.exporting import exported
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import image_input
 from digits.worker.inspection.attribution import Attribution
@@ -50,6 +53,9 @@ from digits.worker.training.generator import Generator, Grid
 
 MAX_LOADED_SNAPSHOTS = 4
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
+MAX_CLASSES = 1000
+# Of the outputs in a response, whose base64 text is a third longer.
+MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +92,18 @@ class BatchItem(msgspec.Struct):
     pixels: str | None = None
     shape: list[int] = msgspec.field(default_factory=list)
     is_described: bool = False
+
+
+class PredictedOutput(msgspec.Struct):
+    """An output of the network for one image: ``data`` is the base64 text of its bytes in C order.
+
+    It is None for an output that is too large to be sent.
+    """
+
+    name: str
+    dtype: str
+    shape: list[int]
+    data: str | None
 
 
 class Inspect(msgspec.Struct):
@@ -148,6 +166,47 @@ class Predictor:
         """The prediction for the array [height, width, channels] in a ``.npy`` file; raises Refused."""
         pixels, geometry = self._load(path)
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
+
+    def predict_with_outputs(self, source: str | Path, top: int = 5, *, is_image: bool) -> dict[str, Any]:
+        """The prediction for an image or for the pixels in a file, and every output of the network; raises Refused."""
+        pixels, geometry = self._read(source) if is_image else self._load(source)
+        values = self._run(pixels[None])[0]
+        predictions = self._targets.describe(values, top, geometry)
+        may_have_more = isinstance(predictions, list) and len(predictions) == top
+        return {
+            "predictions": predictions,
+            "all_predictions": self._targets.describe(values, MAX_CLASSES, geometry)
+            if may_have_more
+            else predictions,
+            "outputs": msgspec.to_builtins(self._outputs(pixels[None])),
+            "geometry": asdict(geometry),
+        }
+
+    def _outputs(self, pixels: NDArray[Any]) -> list[PredictedOutput]:
+        """Every output for the first of the ``pixels`` [1, …], in the order of the network."""
+        room = MAX_OUTPUT_BYTES
+        found = []
+        for name, tensor in self._named_outputs(
+            tf.constant(np.repeat(pixels, self._repeats, axis=0))
+        ).items():
+            values = tensor.numpy()
+            values = values[0] if values.ndim and len(values) == self._repeats else values
+            # JSON and pages have no other types; those of 16 bits fit into float32.
+            values = values.astype(np.float32) if values.dtype.kind not in "iufb" else values
+            room -= values.nbytes
+            data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode() if room >= 0 else None
+            found.append(PredictedOutput(name, values.dtype.name, list(values.shape), data))
+        return found
+
+    @functools.cached_property
+    def _named_outputs(self) -> Any:
+        """A function from images, uint8 or float32 [N, H, W, C], to a dict of all outputs [N, …]."""
+
+        def compute(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+            return exported.named(self._trained.outputs(pixels))
+
+        signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
+        return tf.function(compute, autograph=False, input_signature=signature)
 
     def values(self, source: str | Path, *, is_image: bool) -> Any:
         """The prediction for an image or for the pixels in a file as nested lists of numbers; raises Refused."""
@@ -402,6 +461,8 @@ class Service:
         predictor = self._predictor(snapshot)
         if request.get("values"):
             return {"values": predictor.values(source, is_image="image" in request)}
+        if request.get("outputs"):
+            return predictor.predict_with_outputs(source, top, is_image="image" in request)
         predict = predictor.predict if "image" in request else predictor.predict_pixels
         return {"predictions": predict(source, top)}
 

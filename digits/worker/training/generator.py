@@ -37,6 +37,7 @@ class Grid(Struct, frozen=True):
     seed: Annotated[int, Meta(ge=0)] = 0
     vectors: list[list[float]] = []
     interpolate: bool = False
+    chained: bool = False
     label: int | None = None
     with_images: bool = False
     with_values: bool = False
@@ -81,6 +82,7 @@ class Generator:
                 grid.seed,
                 given=grid.vectors,
                 interpolate=grid.interpolate,
+                chained=grid.chained,
                 classes=len(self._labels),
                 label=grid.label,
             )

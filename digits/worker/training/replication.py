@@ -8,7 +8,7 @@ batch, such as those of batch normalization, are over the records of one replica
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import tensorflow as tf
@@ -23,11 +23,15 @@ Gradients = list[list[Any]]
 
 @dataclass(frozen=True)
 class ReplicaResult:
-    """The result of a replica: a ``row`` of metrics, and the gradients for the objectives of ``built``."""
+    """The result of a replica: a ``row`` of metrics, and the gradients for the objectives of ``built``.
+
+    ``statistics`` are those of the updates of a step: see `digits.worker.training.update_statistics`.
+    """
 
     row: tf.Tensor
     gradients: Gradients
     built: Built
+    statistics: dict[str, tf.Tensor] = field(default_factory=dict)
 
 
 # Computes the replica or micro-batch with the given number from its records.

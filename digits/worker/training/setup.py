@@ -22,6 +22,7 @@ from digits.core.schedules import LearningRate, TwoPhaseRate
 from digits.worker import network_loader
 from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
+from digits.worker.network.flops import count_flops
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.python_generators import PythonGenerators
@@ -67,6 +68,7 @@ class Setup:
     generates_images = False
     head_training: Training | None = None
     head_steps = 0
+    _shown: inference.Inference | None = None
 
     def __init__(
         self,
@@ -94,6 +96,11 @@ class Setup:
         self.generators = PythonGenerators()
         self.side_effects = SideEffects(self.store, self.randomness, self.generators)
         self._without_xla = ""
+
+    @property
+    def measures_updates(self) -> bool:
+        """Whether some steps measure gradients and updates. Steps with checks of numerics are slow enough."""
+        return self.recipe.gradient_metrics and not self.recipe.numerics_checks
 
     @property
     def max_steps_per_call(self) -> int:
@@ -124,7 +131,7 @@ class Setup:
     def _build(self, board: TensorBoardLog) -> None:
         net = self._network()
         shown, fault = inference.trace_for_display(net, self.store)
-        self.generates_images = shown.latent > 0
+        self._shown, self.generates_images = shown, shown.latent > 0
         self.config = self.config.supported_by(shown.built.tower)
         if self.recipe.numerics_checks and self.config.compiled:
             self.config = dataclasses.replace(self.config, compiled=False)
@@ -169,6 +176,11 @@ class Setup:
     def load_weights(self) -> None:
         """Load the weights that the recipe names, if any, and report them. Raises UserFault."""
         self._weights.load(self.store, self._frozen, self.training.trained)
+
+    def count_flops(self) -> int | None:
+        """Return the floating-point operations for one image, None if unknown. Builds the network again."""
+        with self.side_effects.undone():
+            return count_flops(self._shown) if self._shown else None
 
     @property
     def max_steps(self) -> float:
@@ -215,6 +227,7 @@ class Setup:
             self.config,
             self._measures_labels,
             phase,
+            self.measures_updates,
         )
 
     def _activations(self, shown: inference.Inference) -> Activations:

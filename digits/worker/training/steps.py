@@ -31,6 +31,7 @@ from digits.worker.training.label_flow import LabelFlow
 from digits.worker.training.loss_scale import LossScale
 from digits.worker.training.optimizers import Optimizer
 from digits.worker.training.replication import ReplicaResult
+from digits.worker.training.update_statistics import UpdateStatistics
 
 Rows = NDArray[np.float32]
 
@@ -173,7 +174,8 @@ class Training(Evaluation):
 
     `trace` or the first steps set ``trained``, the names of the trained variables; ``pictures``, the network's
     histograms, images and texts; ``label_flow``, the losses' use of the labels; and ``remark``, a warning if XLA
-    cannot compile the steps. With ``measures_labels``, classification losses add the metric `CROSS_ENTROPY`.
+    cannot compile the steps. With ``measures_labels``, classification losses add the metric `CROSS_ENTROPY`. With
+    ``measures_updates``, `extended_step` measures gradients and updates.
     """
 
     stage = tower.TRAIN
@@ -189,10 +191,11 @@ class Training(Evaluation):
         config: DeviceConfig | None = None,
         measures_labels: bool = False,
         phase: Phase = Phase(),
+        measures_updates: bool = False,
     ) -> None:
         super().__init__(network, store, prepare, randomness, config)
         self._optimizer, self._phase = optimizer, phase
-        self._measures_labels = measures_labels
+        self._measures_labels, self._measures_updates = measures_labels, measures_updates
         self._seed = seed & 0x7FFFFFFF
         self._loss_scale = LossScale(optimizer.scope) if self._config.scales_loss else None
         if self._loss_scale:
@@ -203,9 +206,7 @@ class Training(Evaluation):
         self.remark = ""
         self._one_step: Any = self._row_of_step
         self._is_proven = True  # False while compiled steps have not run yet
-        self._with_pictures = tf.function(
-            self._step_with_pictures, autograph=False, input_signature=self.signature
-        )
+        self._extended = tf.function(self._extended_step, autograph=False, input_signature=self.signature)
 
     def trace(self) -> None:
         """Build the network now, and compile a step if the configuration requests XLA."""
@@ -269,10 +270,13 @@ class Training(Evaluation):
         self._is_proven = True
         return rows
 
-    def step_with_pictures(self, chunk: Chunk, rate: float, step: int) -> tuple[Rows, list[Any]]:
-        """One step on a chunk of one batch: its metrics, float32 [1, names], and the values of `pictures`."""
-        row, values = self._with_pictures(*chunk, *_settings([rate], step))
-        return row.numpy()[None], [value.numpy() for value in values]
+    def extended_step(self, chunk: Chunk, rate: float, step: int) -> tuple[Rows, list[Any], dict[str, float]]:
+        """One step on a chunk of one batch: its metrics, float32 [1, names], the values of `pictures`, and, by name,
+        the statistics of the updates.
+        """
+        row, values, statistics = self._extended(*chunk, *_settings([rate], step))
+        numbers = {name: float(value) for name, value in statistics.items()}
+        return row.numpy()[None], [value.numpy() for value in values], numbers
 
     @property
     def signature(self) -> list[tf.TensorSpec]:
@@ -293,9 +297,10 @@ class Training(Evaluation):
 
         return replication.stack_rows(tf.shape(positions)[0], step)
 
-    def _step_with_pictures(self, *given: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _extended_step(self, *given: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor], dict[str, tf.Tensor]]:
         result = self.build_step(*given)
-        return result.row, [tf.convert_to_tensor(item.tensor) for item in result.built.pictures]
+        pictures = [tf.convert_to_tensor(item.tensor) for item in result.built.pictures]
+        return result.row, pictures, result.statistics
 
     def build_step(
         self,
@@ -331,7 +336,10 @@ class Training(Evaluation):
         self.trained = {plain_name(variable) for item in built.objectives for variable in item.variables}
         if changes_weights:
             with tf.name_scope("train"):
-                self._update_weights(result, rate, step)
+                statistics = self._update_weights(
+                    result, rate, step, with_pictures and self._measures_updates
+                )
+            result = dataclasses.replace(result, statistics=statistics)
         return result
 
     def _prepared(self, images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, Targets]:
@@ -372,13 +380,17 @@ class Training(Evaluation):
         metrics = {**built.metrics, CROSS_ENTROPY: tf.add_n(means) / len(means)}
         return dataclasses.replace(built, metrics=metrics)
 
-    def _update_weights(self, result: ReplicaResult, rate: tf.Tensor, step: tf.Tensor) -> None:
+    def _update_weights(
+        self, result: ReplicaResult, rate: tf.Tensor, step: tf.Tensor, is_measured: bool
+    ) -> dict[str, tf.Tensor]:
+        """Update the weights, and return the statistics of the updates if they are to be measured."""
         # All gradients are computed before the first update; the updates keep their order.
         with (
             self._randomness.draw_for(f"{self.stage}/update", step),
             self._network.continue_build(result.built, self._store, step),
         ):
             updates = replication.updates(result)
+        statistics = UpdateStatistics(updates) if is_measured else None
 
         def apply() -> None:
             for pairs in updates:
@@ -388,9 +400,10 @@ class Training(Evaluation):
 
         if self._loss_scale is None:
             apply()
-            return
-        gradients = [gradient for found in result.gradients for gradient in found if gradient is not None]
-        self._loss_scale.guard(gradients, apply)
+        else:
+            gradients = [gradient for found in result.gradients for gradient in found if gradient is not None]
+            self._loss_scale.guard(gradients, apply)
+        return statistics.measure() if statistics else {}
 
 
 # Lines of TensorFlow's messages that contain a location in the graph and no reason.

@@ -27,6 +27,7 @@ from digits.worker.training.reporting import Reports
 from digits.worker.training.setup import Setup
 from digits.worker.training.steps import Rows, Training
 from digits.worker.training.timeline import Milestone
+from digits.worker.training.update_statistics import next_measured
 from digits.worker.training.validation import Validation
 
 log = logging.getLogger(__name__)
@@ -35,8 +36,9 @@ log = logging.getLogger(__name__)
 def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Train as ``recipe`` describes; write snapshots and logs to the job's folder.
 
-    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``environment``, and ``ended_early`` with the reason
-    if the training ended early. Raises UserFault, or whatever the user's network raises.
+    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known,
+    ``environment``, and ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the
+    user's network raises.
     """
     job_folder = task_folder.parent
     point = resume.choose_point(recipe, job_folder, events)
@@ -77,6 +79,9 @@ def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
         "parameters": setup.store.parameters,
         "environment": environment.describe(),
     }
+    flops = setup.count_flops()
+    if flops is not None:
+        result["flops"] = flops
     return {**result, "ended_early": ended_early} if ended_early else result
 
 
@@ -104,6 +109,8 @@ class Trainer:
         )
         self._validated = -1  # the step of the latest validation
         self._wants_pictures = False
+        self._has_extended = False  # whether the graph of an extended step has been built
+        self._statistics: tuple[int, dict[str, float]] = (0, {})  # of the step with this number
         self._is_stopping: Callable[[], bool] = lambda: False
 
     def resume(self, point: ResumePoint) -> None:
@@ -194,14 +201,22 @@ class Trainer:
             count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
             if unprofiled is not None:
                 count = min(count, max(1, unprofiled))
-            # The first step and a step with pictures also build their graphs: do not count their time.
+            is_extended = self._wants_pictures
+            if self._setup.measures_updates:
+                before_measured = next_measured(self.step) - 1 - self.step
+                is_extended = is_extended or before_measured == 0
+                count = min(count, max(1, before_measured))
+            # The first step and the first one with pictures or statistics also build their graphs, and steps with
+            # pictures compute more: do not count their time.
             is_representative = self.step > self._first_step and not self._wants_pictures
+            is_representative = is_representative and (self._has_extended or not is_extended)
             began = time.monotonic()
             with self._profiler.profiling() if unprofiled == 0 else contextlib.nullcontext():
-                metrics = self._step_with_pictures() if self._wants_pictures else self._steps(count)
+                metrics = self._extended_step() if is_extended else self._steps(count)
             seconds = time.monotonic() - began
             self.step += len(metrics)
-            self._pace.update(len(metrics), seconds)
+            if not is_extended:
+                self._pace.update(len(metrics), seconds)
             self._report(self._rows.add(metrics, seconds if is_representative else None))
             self._progress("Training the head" if self.step < self._setup.head_steps else "Training")
             if self._is_stopping():
@@ -217,13 +232,15 @@ class Trainer:
         numerics.check_losses(metrics[:, 0], self.step, rates)
         return metrics
 
-    def _step_with_pictures(self) -> Rows:
-        """One step that also computes the network's histograms, images and texts."""
-        self._wants_pictures = False
+    def _extended_step(self) -> Rows:
+        """One step that also computes the network's histograms, images and texts, or statistics of the updates."""
         rate = self._learning_rate.at(self.step)
-        metrics, values = self._phase.step_with_pictures(self._feed.take(1), rate, self.step)
+        metrics, values, statistics = self._phase.extended_step(self._feed.take(1), rate, self.step)
         numerics.check_losses(metrics[:, 0], self.step, [rate])
-        self._reports.train_board.pictures(self.step + 1, self._phase.pictures, values)
+        if self._wants_pictures:
+            self._reports.train_board.pictures(self.step + 1, self._phase.pictures, values)
+        self._wants_pictures, self._has_extended = False, True
+        self._statistics = self.step + 1, statistics
         return metrics
 
     # Validation
@@ -260,6 +277,9 @@ class Trainer:
         values["learning_rate"] = self._learning_rate.at(row.step - 1)
         if row.steps_per_second is not None:
             values["images_per_second"] = row.steps_per_second * self._setup.data.step_records
+        measured, statistics = self._statistics
+        if measured == row.step == next_measured(row.step - 1):
+            values |= statistics
         return Measured("train", row.step, round(self._timeline.epoch(row.step), 6), values)
 
     def _write_histograms(self) -> None:

@@ -91,6 +91,10 @@ def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> N
     expected = np.array(true[1:5], float) * [2, 1, 2, 1]
     best = min(np.abs(np.array(item["box"]) - expected).max() for item in found if item["score"] > 0.2)
     assert best < 6
+    view = site.post(
+        "/models/images/detection/infer_one.json", **asked, view_extension_id="image-bounding-boxes"
+    ).get_json()["view"]
+    assert sum(item["count"] for item in view["classes"]) == len(view["boxes"]) == len(found)
     part = site.client.post(
         "/models/images/detection/infer_one", data=asked, headers={"X-Fragment": "prediction"}
     ).text

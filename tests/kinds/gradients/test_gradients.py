@@ -66,6 +66,13 @@ def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
     # The routes of DIGITS 6
     generic = "/models/images/generic"
     asked = {"job_id": model, "gradient_x": 0.4, "gradient_y": -0.3}
+    options = {"view_extension_id": "image-gradients", "arrow_color": "blue"}
+    view = site.post(f"{url}.json", **asked, **options).get_json()["view"]
+    assert [view["x"], view["y"]] == pytest.approx([0.4, -0.3], abs=0.2) and view["color"] == "#2b6cb0"
+    options["arrow_size"] = "-1"
+    for page in (f"{generic}/infer_extension", f"{generic}/infer_extension.json"):
+        refused = site.post(page, **asked, **options)
+        assert refused.status_code == 400 and "“arrow_size”" in refused.text
     outputs = site.post(f"{generic}/infer_extension.json", **asked).get_json()["outputs"]
     assert outputs["0"]["output"] == pytest.approx([0.4, -0.3], abs=0.2)
     assert "arrow-drawing" in site.post(f"{generic}/infer_extension", **asked).text

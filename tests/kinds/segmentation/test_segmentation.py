@@ -118,6 +118,11 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
         "/models/images/segmentation/infer_one", data=asked, headers={"X-Fragment": "prediction"}
     ).text
     assert found["mask"] in part and 'class="mask"' in part and "<html" not in part
+    asked = {**asked, "view_extension_id": "image-segmentation", "colormap": "paired"}
+    view = site.post("/models/images/segmentation/infer_one.json", **asked).get_json()["view"]
+    assert view["options"] == {"colormap": "paired"}
+    drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(view["mask"].partition(",")[2]))))
+    assert np.array_equal(drawn, mask) and view["chances"]
 
 
 def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path) -> None:

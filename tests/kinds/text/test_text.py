@@ -71,6 +71,9 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) 
     answer = site.post(f"{url}.json", job_id=model, snippet="Whale, horse,\ndog and CAT").get_json()
     assert answer["predictions"][0][0] == "animal"
     assert sum(percent for _, percent in answer["predictions"]) == pytest.approx(100, abs=0.01)
+    options = {"view_extension_id": "text-classification", "max_classes": 2}
+    view = site.post(f"{url}.json", job_id=model, snippet="A Cat", **options).get_json()["view"]
+    assert (view["text"], len(view["classes"])) == ("a cat", 2)
     long = site.post(f"{url}.json", job_id=model, snippet="twelve zero hundred " * 1000).get_json()
     assert long["predictions"][0][0] == "number"
     asked = {"job_id": model, "snippet": "a river, a lake and a city"}

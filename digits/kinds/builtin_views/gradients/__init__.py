@@ -1,0 +1,1 @@
+"""The direction of a gradient as an arrow."""

@@ -1,0 +1,1 @@
+"""An output as an image."""

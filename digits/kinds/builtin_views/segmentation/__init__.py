@@ -1,0 +1,1 @@
+"""The classes of the pixels over the image."""

@@ -1,0 +1,121 @@
+// The page that compares models: their curves, one chart for each metric.
+
+import { Chart } from './charts.js';
+import { startAxis } from './curve_axes.js';
+import { getJson } from './http.js';
+import { MetricStore } from './metrics.js';
+import { startSmoothing } from './smoothing.js';
+import { store as remember, stored } from './storage.js';
+
+const STAGE_KEY = 'compared-stage';
+const MOST_CHARTS = 24;
+const REFRESH_MILLISECONDS = 15_000;
+// Charts of these metrics come last.
+const LAST = ['learning_rate', 'images_per_second'];
+
+/** The curves of several models, each with a MetricStore, over the positions of all of them. */
+class ComparedStore {
+  constructor(models) {
+    this.models = models;
+    this.stage = 'both';
+  }
+
+  has(axis) {
+    return this.models.every(({ store }) => store.has(axis));
+  }
+
+  /** The names of the metrics that any model has in a stage, the metrics of kinds first. */
+  get metrics() {
+    const names = this.models.flatMap(({ store }) => [...store.columns.values()].filter((column) => this.shows(column)).map(({ name }) => name));
+    const place = (name) => (LAST.includes(name) ? 2 : this.models.some(({ store }) => store.chartOf(name).isOwn) ? 1 : 0);
+    return [...new Set(names)].sort((a, b) => place(a) - place(b));
+  }
+
+  /** The curves of the metric `name`; values are null at the positions of other models. */
+  curves(name, axis) {
+    const chosen = this.models.flatMap((model) => [...model.store.columns.values()].filter((column) => column.name === name && this.shows(column)).map((column) => ({ model, column })));
+    const xs = [...new Set(chosen.flatMap(({ model }) => model.store.positions(axis)))].sort((a, b) => a - b);
+    const rows = new Map(xs.map((x, row) => [x, row]));
+    const series = chosen.map(({ model, column }) => {
+      const values = new Array(xs.length).fill(null);
+      model.store.positions(axis).forEach((x, row) => {
+        if (column.values[row] !== null) values[rows.get(x)] = column.values[row];
+      });
+      const label = this.stage === 'both' ? `${model.label} (${column.stage})` : model.label;
+      return { key: `${model.url} ${column.stage}`, name, stage: column.stage, label, color: model.color, isDashed: this.stage === 'both' && column.stage === 'val', values };
+    });
+    return { xs, series };
+  }
+
+  // Only a training has a rate and a speed.
+  shows({ name, stage }) {
+    return this.stage === 'both' || stage === this.stage || LAST.includes(name);
+  }
+}
+
+const models = JSON.parse(document.getElementById('comparison-data').textContent).map((model, index) => ({
+  ...model,
+  color: `--chart-${index + 1}`,
+  store: new MetricStore(model.charts),
+}));
+const compared = new ComparedStore(models);
+const charts = new Map();
+const box = document.getElementById('compared-charts');
+const status = document.getElementById('curves-status');
+const chooseAxis = startAxis(document.getElementById('curve-axis'));
+const smoothing = document.getElementById('smoothing');
+const stage = document.getElementById('curve-stage');
+startSmoothing(smoothing);
+stage.value = stored('localStorage', STAGE_KEY) ?? 'val';
+if (!stage.value) stage.value = 'val';
+
+// Without a validation, only the training has curves.
+function chooseStage() {
+  const validates = models.some(({ store }) => [...store.columns.values()].some((column) => column.stage === 'val'));
+  for (const option of stage.options) option.disabled = !validates && option.value !== 'train';
+  return validates ? stage.value : (stage.value = 'train');
+}
+
+function show() {
+  compared.stage = chooseStage();
+  const axis = chooseAxis(compared);
+  const names = compared.metrics.slice(0, MOST_CHARTS);
+  for (const name of names) if (!charts.has(name)) charts.set(name, newChart(name));
+  for (const [name, chart] of charts) {
+    chart.figure.hidden = !names.includes(name);
+    chart.setAxis(axis);
+    if (!chart.figure.hidden) chart.update(compared);
+  }
+  box.append(...names.map((name) => charts.get(name).figure));
+  status.textContent = names.length ? '' : 'No values recorded.';
+}
+
+function newChart(name) {
+  const figure = document.getElementById('compared-chart').content.firstElementChild.cloneNode(true);
+  const known = models[0].store.chartOf(name);
+  const title = known.metrics?.length === 1 && known.metrics[0] === name && known.title ? known.title : name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
+  figure.id = `chart-${name}`;
+  figure.dataset.chart = name;
+  figure.querySelector('h2').textContent = title;
+  for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
+  for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
+  box.append(figure);
+  const chart = new Chart(figure, known);
+  chart.setSmoothing(smoothing.valueAsNumber / 100);
+  return chart;
+}
+
+async function load(chosen) {
+  const results = await Promise.allSettled(chosen.map(async (model) => model.store.load(await getJson(model.url))));
+  show();
+  const failed = chosen.filter((_, index) => results[index].status === 'rejected').map(({ label }) => label);
+  if (failed.length) status.textContent = `The values of ${failed.join(', ')} could not be loaded.`;
+}
+
+stage.addEventListener('change', () => {
+  remember('localStorage', STAGE_KEY, stage.value);
+  show();
+});
+load(models);
+const running = models.filter(({ running: isRunning }) => isRunning);
+if (running.length) setInterval(() => document.hidden || load(running), REFRESH_MILLISECONDS);
