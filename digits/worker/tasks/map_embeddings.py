@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
@@ -154,7 +155,9 @@ def map_by_tsne(values: NDArray[np.float32]) -> NDArray[np.float32]:
         reduced = np.pad(reduced, ((0, 0), (0, 1)))  # it starts from two principal components
     perplexity = min(PERPLEXITY, (len(values) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", learning_rate="auto", random_state=SEED)
-    found: NDArray[np.float32] = tsne.fit_transform(reduced).astype(np.float32)
+    # Its threads wait for each other without sleeping, which takes several times longer beside other processes.
+    with threadpool_limits(1):
+        found: NDArray[np.float32] = tsne.fit_transform(reduced).astype(np.float32)
     return found
 
 
