@@ -76,7 +76,18 @@ class NoProcesses:
 
     def ask(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         self.started += 1
-        return {"ok": True, "predictions": [["left", 100.0]], "generated": {}, "milliseconds": 1}
+        heat_map = {"method": "grad_cam", "layer": "conv", "label": "left", "max": 1.0, "url": "data:,"}
+        return {
+            "ok": True,
+            "predictions": [["left", 100.0]],
+            "generated": {},
+            "heat_map": heat_map,
+            "image": "",
+            "layer": "conv",
+            "shape": [3, 3, 1, 4],
+            "milliseconds": 1,
+            **{name: [] for name in ("layers", "maps", "default", "outputs", "filters")},
+        }
 
     def stop_all(self) -> None:
         pass
