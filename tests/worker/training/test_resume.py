@@ -61,7 +61,6 @@ SETTINGS: dict[str, Any] = {
     "snapshot_interval": 1.5,
     "best_metric": "loss",
     "snapshots_kept": 3,
-    "gradient_metrics": True,
 }
 
 
