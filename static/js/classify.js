@@ -1,7 +1,8 @@
 // The prediction panels: choose, drop or paste an image, enter its path, or fill in the kind's own fields to get a
 // prediction.
 
-import { request } from './http.js';
+import { droppedFiles } from './dropped_files.js';
+import { postForm, request } from './http.js';
 import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
 import { errorBox } from './trace.js';
 import { applyViewSettings } from './view_settings.js';
@@ -98,6 +99,31 @@ export function startClassifying(panel) {
     classify(given);
   }
 
+  /** Predicts from one image here, and from several on a page of their own. */
+  function takeFiles(files) {
+    if (files.length > 1) predictMany(files);
+    else if (files.length) take(files[0]);
+  }
+
+  async function predictMany(files) {
+    const number = (asked += 1);
+    const data = new FormData();
+    if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
+    for (const given of files) data.append('image_files', given);
+    result.setAttribute('aria-busy', 'true');
+    time.textContent = `Uploading ${files.length} images…`;
+    try {
+      const { url } = await postForm(panel.dataset.manyUrl, data);
+      if (number === asked) window.location.assign(url);
+    } catch (error) {
+      if (number !== asked) return;
+      time.textContent = '';
+      result.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
+    } finally {
+      if (number === asked) result.removeAttribute('aria-busy');
+    }
+  }
+
   function showImage(given) {
     if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
     image.hidden = true; // until it has loaded, so that files that are not images stay hidden
@@ -109,7 +135,7 @@ export function startClassifying(panel) {
     image.hidden = false;
   });
   image?.addEventListener('error', () => (image.hidden = true));
-  file?.addEventListener('change', () => file.files[0] && take(file.files[0]));
+  file?.addEventListener('change', () => takeFiles([...file.files]));
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     // The Enter key submits with the first button, also from the path.
@@ -150,15 +176,14 @@ export function startClassifying(panel) {
     panel.addEventListener('dragleave', (event) => {
       if (!panel.contains(event.relatedTarget)) drop.classList.remove('over');
     });
-    panel.addEventListener('drop', (event) => {
+    panel.addEventListener('drop', async (event) => {
       event.preventDefault();
       drop.classList.remove('over');
-      const given = event.dataTransfer.files[0];
-      if (given) take(given);
+      const files = (await droppedFiles(event.dataTransfer)).map((item) => item.file);
+      takeFiles(files.filter(({ name }) => !name.startsWith('.')));
     });
     document.addEventListener('paste', (event) => {
-      const given = [...(event.clipboardData?.files ?? [])].find(({ type }) => type.startsWith('image/'));
-      if (given) take(given);
+      takeFiles([...(event.clipboardData?.files ?? [])].filter(({ type }) => type.startsWith('image/')));
     });
   }
 

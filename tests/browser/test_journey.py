@@ -98,6 +98,14 @@ def test_from_images_to_a_trained_model(
     expect(guesses.first).to_contain_text("middle")
     check_accessibility(page)
 
+    # Several images are predicted on a page of their own
+    images = [image_folder / name / "01.png" for name in ("left", "middle", "right")]
+    page.locator("#image-file").set_input_files(images)
+    expect(page).to_have_url(re.compile(r"/models/[^/]+/predictions/[^/]+$"), timeout=30_000)
+    expect(page.locator("#prediction-status")).to_have_attribute("data-state", "done", timeout=60_000)
+    expect(page.locator(".predictions")).to_have_count(3)
+    page.go_back()
+
     # The page is complete when reopened
     drawn = points(page, "loss")
     page.reload()

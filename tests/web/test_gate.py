@@ -22,7 +22,17 @@ from werkzeug.wrappers import Request
 
 from digits.web import gate as gate_module
 from digits.web.auth import VISITOR, Auth, Sessions
-from digits.web.gate import FOREIGN, NONCE, Gate, Hosts, RateLimiter, comes_from_another_site, origin_matches
+from digits.web.gate import (
+    FOREIGN,
+    MAX_BODY_BYTES,
+    MAX_IMAGE_BYTES,
+    NONCE,
+    Gate,
+    Hosts,
+    RateLimiter,
+    comes_from_another_site,
+    origin_matches,
+)
 from digits.web.peers import CONNECTION, Peer
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
 
@@ -268,6 +278,21 @@ def test_uploads_have_a_larger_limit() -> None:
         ("/upload/huge/x", 2000, 200),
     ]:
         assert through(gate, path, "POST", data=b"x" * length).status_code == status
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/models/1/predictions",
+        "/models/1/predictions.json",
+        "/models/images/classification/classify_many.json",
+        "/models/images/generic/infer_many.json",
+    ],
+)
+def test_images_to_predict_may_be_larger_than_other_requests(path: str) -> None:
+    too_large = {"CONTENT_LENGTH": str(MAX_IMAGE_BYTES + 1)}
+    assert through(Gate(App()), path, "POST", data=b"x" * (MAX_BODY_BYTES + 1)).status_code == 200
+    assert through(Gate(App()), path, "POST", environ=too_large).status_code == 413
 
 
 @pytest.mark.parametrize("read", ["read", "readline", "readlines", "iterate", "pieces"])

@@ -120,7 +120,7 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
     assert "<dt>Shape</dt>" in part and "<html" not in part
     page = site.get(f"/models/{model}").text
-    assert "Input values" in page and "Choose an image" not in page
+    assert "Input values" in page and "Choose images" not in page
     for values, message in (("1, 2", "4 numbers"), ("a", "separated by commas"), ("", "Enter numbers")):
         answer = site.post(f"{MODELS}/infer_one.json", job_id=model, values=values)
         assert answer.status_code == 400 and message in answer.get_json()["error"]["message"]
