@@ -36,13 +36,13 @@ from digits.web.offload import in_thread
 from digits.web.recent_predictions import Recent
 from digits.web.services import refuse_other_sites, services
 from digits.web.view_choice import (
-    FIELDS,
     GAN,
     ViewChoice,
     chosen_view,
     fitting,
     options_of,
     rendering,
+    requested,
     view_named,
     views_for,
 )
@@ -343,10 +343,10 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
 
 def _is_animated() -> bool:
     """Return whether this request asks for an animation; raises BadRequest for another view or a wrong option."""
-    name = next((request.values[field] for field in FIELDS if request.values.get(field)), GAN)
-    if name != GAN:
+    field, name = requested(request.values)
+    if name not in ("", GAN):
         raise BadRequest(
-            f"“view_extension_id”: “{name}” does not show generated images.", f"Use {GAN}, or leave it out."
+            f"“{field}”: “{name}” does not show generated images.", f"Use {GAN}, or leave it out."
         )
     return bool(options_of(view_named(GAN), request.values)["gan_view_task_id"].data == "animation")
 

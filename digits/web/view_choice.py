@@ -68,7 +68,7 @@ class ViewChoice:
         drawing = rendering(self.view)
         if not drawing.fits(prediction):
             raise BadRequest(
-                f"“view_extension_id”: the view “{self.view.name}” cannot show the outputs of this model.",
+                f"The view “{self.view.name}” cannot show the outputs of this model.",
                 "Choose another view, such as all-raw-data.",
             )
         found: dict[str, Any] = in_thread(drawing.context, prediction, self.options)
@@ -83,17 +83,22 @@ class ViewChoice:
 
 def chosen_view(kind: Kind, fields: Mapping[str, Any]) -> ViewChoice:
     """Return the view in the ``fields`` of a request; raises BadRequest if it or an option is not valid."""
-    name = next((fields[field] for field in FIELDS if fields.get(field)), "")
+    field, name = requested(fields)
     if not name:
         return ViewChoice(kind, None, Form())
     view = next((view for view in views_for(kind) if view.name == name), None)
     if view is None:
         raise BadRequest(
-            f"“view_extension_id”: there is no view “{name}” for {kind.title.lower()}.",
+            f"“{field}”: there is no view “{name}” for {kind.title.lower()}.",
             f"Use one of {', '.join(view.name for view in views_for(kind))}, leave it out, "
             "or install the plugin that provides it.",
         )
     return ViewChoice(kind, view, options_of(view, fields))
+
+
+def requested(fields: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the field of a request that names a view, and the name; both empty if there is none."""
+    return next(((field, fields[field]) for field in FIELDS if fields.get(field)), ("", ""))
 
 
 def options_of(view: PredictionView, fields: Mapping[str, Any]) -> Form:

@@ -250,7 +250,7 @@ def test_another_plugin_shows_the_predictions(server: Server, model: dict[str, A
     shown = server.get(f"/models/images/tagging/infer_one?{urlencode({**fields, 'view': 'shouting'})}")
     assert "MIDDLE!" in shown and "✓" not in shown
     error = server.post("/models/images/tagging/infer_one", **fields, view="whispering")["error"]
-    assert error["message"] == "There is no view “whispering” for image tagging."
+    assert error["message"] == "“view”: there is no view “whispering” for image tagging."
 
 
 def test_no_plugin_is_refused_and_no_error_is_logged(server: Server, model: dict[str, Any]) -> None:

@@ -314,6 +314,8 @@ def test_deleting_a_job_kills_its_remaining_processes(server: Server) -> None:
     server.wait_for_end(job)
     environment = {**os.environ, "DIGITS_TASK": str(job.folder / "toy")}
     with subprocess.Popen(["sleep", "300"], env=environment) as left:
+        while not Path(f"/proc/{left.pid}/environ").read_bytes():
+            time.sleep(0.01)  # The kernel is still replacing the program.
         server.scheduler.remove(job)
         assert left.wait(timeout=10) == -9
 
