@@ -1,13 +1,16 @@
 """Measure predictions for client programs: one at a time, and from many clients at the same time.
 
     .venv/bin/python benchmarks/serving.py IMAGES [--clients 32] [--seconds 5] [--turns 3] [--network lenet] [--side 28]
+        [--channels 1] [--training-images 2000]
 
 IMAGES is a folder of grayscale images with one subfolder per class, such as the test split of MNIST. Starts a
 separate server, trains the network for one epoch, and measures
 
 - classify_one over HTTP from one client, warm: the median and the 99th percentile in milliseconds;
 - the rate at which CLIENTS clients get predictions for one image each from POST /models/ID/predict, and that at which
-  they get the constant answer of GET /health, in turns; and the ratio.
+  they get the constant answer of GET /health, in turns; and the ratio;
+- for ResNet-50 (--network resnet50 --side 224 --channels 3), also the rate of keras.Model.predict of the same network
+  on arrays in memory, in batches of CLIENTS, in turns with the others, and the ratio to it.
 
 Prints one line of JSON. The clients run in a process of their own, on the same machine.
 """
@@ -19,6 +22,7 @@ import asyncio
 import base64
 import json
 import multiprocessing
+import os
 import re
 import signal
 import statistics
@@ -27,7 +31,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +39,22 @@ from urllib.parse import urlencode, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 SINGLE_REQUESTS = 300
-MAX_TRAINING_IMAGES = 2000
+# Reads the number of seconds from a line, and prints the rate of images per second that Keras predicts.
+KERAS = """
+import sys, time
+import keras, numpy as np
+side, channels, batch = map(int, sys.argv[1:])
+model = keras.applications.ResNet50(weights=None, input_shape=(side, side, channels), classes=10)
+pixels = np.random.default_rng(0).uniform(0, 255, (2 * batch, side, side, channels)).astype(np.float32)
+model.predict(pixels, batch, verbose=0)
+print("ready", flush=True)
+for line in sys.stdin:
+    count, began = 0, time.perf_counter()
+    while time.perf_counter() - began < float(line):
+        model.predict(pixels, batch, verbose=0)
+        count += len(pixels)
+    print(count / (time.perf_counter() - began), flush=True)
+"""
 
 
 def main() -> None:
@@ -46,6 +65,8 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--network", default="lenet")
     parser.add_argument("--side", type=int, default=28)
+    parser.add_argument("--channels", type=int, default=1, choices=(1, 3))
+    parser.add_argument("--training-images", type=int, default=2000)
     options = parser.parse_args()
     pictures = sorted(options.images.rglob("*.png"))[:: max(1, 10_000 // 200)]
     with tempfile.TemporaryDirectory() as folder, server(Path(folder), options.images) as address:
@@ -63,10 +84,14 @@ def main() -> None:
             get(address, classify, fields[number % len(fields)])
             seconds.append(time.perf_counter() - begun)
         rates: dict[str, list[float]] = {"predict": [], "constant": []}
-        predict, constant = (f"/models/{model}/predict", bodies), ("/health", [])
-        for _ in range(options.turns):
-            for name, (path, sent) in (("constant", constant), ("predict", predict)):
-                rates[name].append(_rate(address, path, sent, options))
+        predict = (f"/models/{model}/predict", bodies)
+        constant: tuple[str, list[bytes]] = ("/health", [])
+        with _keras(options) as keras_rate:
+            for _ in range(options.turns):
+                for name, (path, sent) in (("constant", constant), ("predict", predict)):
+                    rates[name].append(_rate(address, path, sent, options))
+                if keras_rate is not None:
+                    rates.setdefault("keras", []).append(keras_rate())
     quantiles = statistics.quantiles(seconds, n=100)
     result = {
         "network": options.network,
@@ -76,7 +101,40 @@ def main() -> None:
         "predictions_per_second": _round(statistics.median(rates["predict"])),
         "ratio": _round(statistics.median(rates["predict"]) / statistics.median(rates["constant"])),
     }
+    if "keras" in rates:
+        result["keras_predict_per_second"] = _round(statistics.median(rates["keras"]))
+        result["ratio_to_keras_predict"] = _round(
+            statistics.median(rates["predict"]) / statistics.median(rates["keras"])
+        )
     print(json.dumps(result))
+
+
+@contextmanager
+def _keras(options: argparse.Namespace) -> Iterator[Callable[[], float] | None]:
+    """Start a process that predicts with Keras; return a function that measures its rate, or None."""
+    if options.network != "resnet50":
+        yield None
+        return
+    sizes = map(str, (options.side, options.channels, options.clients))
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", KERAS, *sizes],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdin and process.stdout
+        seconds, rates = process.stdin, process.stdout
+        rates.readline()  # until the network is built
+
+        def measure() -> float:
+            print(options.seconds, file=seconds, flush=True)
+            return float(rates.readline())
+
+        yield measure
+        seconds.close()
 
 
 def _round(value: float) -> float:
@@ -85,13 +143,13 @@ def _round(value: float) -> float:
 
 def _model(address: str, options: argparse.Namespace) -> str:
     """Create a dataset, train the network for one epoch, and return the id of the model."""
-    sides = {"resize_width": options.side, "resize_height": options.side, "resize_channels": 1}
-    limit = {"folder_train_max_per_class": MAX_TRAINING_IMAGES // 10}
+    sides = {"resize_width": options.side, "resize_height": options.side, "resize_channels": options.channels}
+    limit = {"folder_train_max_per_class": options.training_images // 10}
     source = {"method": "folder", "folder_train": options.images, "dataset_name": "Serving"}
     dataset = get(address, "/datasets/images/classification.json", source | sides | limit)["id"]
     wait_for(address, dataset)
     settings = {"method": "standard", "standard_networks": options.network, "train_epochs": 1}
-    fields = {"model_name": "Serving", "dataset": dataset, "select_gpu": "cpu"}
+    fields = {"model_name": "Serving", "dataset": dataset, "select_gpu": "cpu", "crop_size": ""}
     model = str(get(address, "/models/images/classification.json", settings | fields)["id"])
     wait_for(address, model)
     return model

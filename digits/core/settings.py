@@ -212,6 +212,15 @@ class Settings:
         shown="none",
         option="--weights-source",
     )
+    model_stores: tuple[str, ...] = _setting(
+        _folders_or_addresses,
+        lambda: (),
+        "Folders and web addresses that publish models for import, separated by commas. See "
+        "[model stores](model-import.md#model-stores).",
+        shown="none",
+        variable="DIGITS_MODEL_STORE_URL",
+        option="--model-store",
+    )
     remote_addresses: tuple[str, ...] = _setting(
         _remote_addresses,
         lambda: (),

@@ -118,7 +118,7 @@ def upload_archive() -> Response:
     with _uploaded("archive") as folder:
         assert folder is not None
         (archive,) = folder.iterdir()
-        job = _imported(_recipe_for(archive))
+        job = import_from(archive)
     return jsonify(status="success", id=job.id, name=job.name)
 
 
@@ -133,7 +133,7 @@ def keep(job_id: str) -> AnyResponse:
     name = f"{job.name}, epoch {epoch_label(snapshot.epoch)}"[:NAME_LENGTH]
     described = {**serializers.model_json(job, verbose=False), "snapshot file": snapshot.name, "name": name}
     dataset = job.folder.with_name(job.dataset_id)
-    with _scratch() as folder:
+    with scratch() as folder:
         (folder / INFO_FILE).write_text(json.dumps(described))
         sources = [job.network_path, *job.folder.glob(f"{snapshot.name}.*")]
         sources += [
@@ -144,10 +144,18 @@ def keep(job_id: str) -> AnyResponse:
         for path in sources:
             if path.is_file() and not path.is_symlink():
                 (folder / path.name).hardlink_to(path)
-        kept = _imported(_recipe_for(folder), name, job.group)
+        kept = import_from(folder, name, job.group)
     if request.path.endswith(".json"):
         return jsonify(serializers.model_json(kept))
     return redirect(url_for("models.show", job_id=kept.id))
+
+
+def import_from(source: Path, name: str = "", group: str = "") -> ModelJob:
+    """Import the model in an archive, or in a folder with the files of one, into a new job.
+
+    Without a ``name``, the job has that of the model. Raises BadRequest if it cannot be imported.
+    """
+    return _imported(_recipe_for(source), name, group)
 
 
 def _recipe(form: PretrainedForm) -> ImportModel:
@@ -228,7 +236,7 @@ def _uploaded(*fields: str) -> Iterator[Path | None]:
             f"Too many files: {len(uploads)}; the maximum is {MAX_UPLOADED_FILES}.",
             "Upload an archive instead.",
         )
-    with _scratch() as folder:
+    with scratch() as folder:
         for upload in uploads:
             in_thread(upload.save, folder / _file_name(upload))
         yield folder
@@ -239,7 +247,7 @@ def _file_name(upload: FileStorage) -> str:
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def scratch() -> Iterator[Path]:
     """Yield a temporary folder on the same file system as the jobs, and discard it on exit."""
     folder = services().folder / "uploads" / secrets.token_hex(8)
     folder.mkdir(mode=0o700, parents=True)
@@ -250,4 +258,6 @@ def _scratch() -> Iterator[Path]:
 
 
 def _page(form: PretrainedForm) -> str:
-    return render_in_turns("pretrained_new.html", form=form)
+    return render_in_turns(
+        "pretrained_new.html", form=form, has_stores=bool(services().settings.model_stores)
+    )

@@ -43,6 +43,7 @@ from digits.web.picture_cache import PictureCache
 from digits.web.recent_predictions import RecentPredictions
 from digits.web.record_selection import RecordSearch
 from digits.web.serving_metrics import ServingMetrics
+from digits.web.store_cache import StoreCache
 from digits.web.tensorboard import TensorBoards
 from digits.web.upload_store import UploadStore
 
@@ -88,6 +89,7 @@ class Services:
         self.recent_predictions = RecentPredictions()
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
+        self.model_stores = StoreCache(settings.model_stores)
         self._default_snapshots: dict[str, tuple[tuple[int, ...], str]] = {}
         self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)

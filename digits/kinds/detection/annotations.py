@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from digits.data.sources import count_of, show
+from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import first_lines
 
 # The name of regions without annotations, as in KITTI.
@@ -91,7 +92,7 @@ class BoxChecks:
     dropped: list[str] = field(default_factory=list)
     clipped: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
-    ignored: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
 
     def usable(self, image: AnnotatedImage, size: tuple[int, int] | None) -> list[Box]:
         """Return the usable boxes of an image, in pixels and clipped to its ``size``, None if it is unknown."""
@@ -111,7 +112,8 @@ class BoxChecks:
         if fault:
             self.dropped.append(f"{box.where} ({fault})")
             return None
-        self.ignored += box.is_ignored
+        if box.is_ignored:
+            self.ignored[box.name] += 1
         return box
 
     def remarks(self) -> list[str]:
@@ -127,12 +129,26 @@ class BoxChecks:
             )
         if self.ignored:
             found.append(
-                f"{count_of(self.ignored, 'object')} marked difficult, crowd or don’t care: ignored."
+                f"{count_of(self.ignored.total(), 'object')} marked difficult, crowd or don’t care, or of a type that "
+                f"KITTI does not define: ignored ({listed(sorted(self.ignored))})."
             )
         if self.empty:
             what = _count(self.empty, "image has", "images have")
             found.append(f"{what} no objects: {first_lines(self.empty)}.")
         return found
+
+
+def none_usable(ignored: Counter[str]) -> UnusableSource:
+    """Return the error for a source without usable objects, given the number of ``ignored`` ones by name."""
+    if not ignored:
+        return UnusableSource(
+            "No image has an object that can be used.", "Check the annotations and the classes."
+        )
+    return UnusableSource(
+        f"No image has an object that can be used: {count_of(ignored.total(), 'object')} "
+        f"({listed(sorted(ignored))}) would be ignored.",
+        "If these are your classes, list them under “Classes”.",
+    )
 
 
 def _extends(whole: Box, clipped: Box) -> bool:

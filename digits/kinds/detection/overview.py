@@ -12,7 +12,7 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
 from digits.kinds.detection.formats import open_annotations
 from digits.kinds.detection.reader import ClassChoice, size_of
 from digits.kinds.detection.recipe import BoxRecords, Format
@@ -93,7 +93,7 @@ class Overview:
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
             )
         if not self._objects:
-            summary.problems.append("No image has an object that can be used.")
+            summary.problems.append(none_usable(self._checks.ignored).sentences)
         summary.problems += [*annotations.remarks, *self._checks.remarks()]
         order = dict.fromkeys([*self._choice.chosen, *annotations.classes, *sorted(self._objects)])
         bars = [(name, self._objects[name]) for name in order if self._objects[name]]
@@ -131,7 +131,7 @@ class RecordOverview(BoxMapping):
             if field in summary.options:
                 summary.options[field][0] = ("", "None")
         if summary.finished and not self._objects:
-            summary.problems.append("No image has an object that can be used.")
+            summary.problems.append(none_usable(self._checks.ignored).sentences)
         summary.problems += self._checks.remarks()
         order = dict.fromkeys([*self._choice.chosen, *self.classes, *sorted(self._objects)])
         bars = [(name, self._objects[name]) for name in order if self._objects[name]]

@@ -28,7 +28,7 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.data.target import IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE
-from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks
+from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import detect, open_annotations
 from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, BoxRecords, CreateDetection, Format
 from digits.kinds.detection.records import BoxMapping
@@ -115,6 +115,7 @@ class _Objects:
     boxes: list[Boxes] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
+    checks: BoxChecks = field(default_factory=BoxChecks)
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     if "val" in parts:
         _ignore_small(parts["val"], min_box_size(recipe), warnings)
     classes = _classes(recipe, parts)
+    if not classes:
+        raise none_usable(sum((source.checks.ignored for source in found.values()), Counter()))
     splits, groups = _plan_splits(recipe, parts, classes)
     warnings += _class_remarks(classes, parts)
     most = max((len(boxes) for part in parts.values() for boxes in part.boxes), default=0)
@@ -240,7 +243,7 @@ class _Gathering:
 
     def __init__(self, recipe: CreateDetection, found: _Objects) -> None:
         self.found = found
-        self._checks = BoxChecks()
+        self._checks = found.checks
         self._choice = ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
         self._unchosen: Counter[str] = Counter()
 
@@ -313,10 +316,6 @@ def _ignore_small(part: _Objects, side: int, warnings: list[str]) -> None:
 def _classes(recipe: CreateDetection, parts: dict[str, _Objects]) -> list[str]:
     """Return the classes that have objects, in the order of the recipe, else of the source, then by name."""
     used = {name for part in parts.values() for names in part.names for name in names}
-    if not used:
-        raise UnusableSource(
-            "No image has an object that can be used.", "Check the annotations and the classes."
-        )
     if len(used) > MAX_CLASSES:
         raise UnusableSource(f"{len(used):,} classes are too many.", f"Use at most {MAX_CLASSES:,}.")
     declared = [name for part in parts.values() for name in part.declared]

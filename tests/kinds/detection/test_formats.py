@@ -224,10 +224,22 @@ def test_kitti_has_default_classes_regions_to_ignore_and_small_boxes(folder: Pat
     small = [*objects[1][:4], IGNORED_BOX]  # the pedestrian is 10 pixels wide
     assert sorted(boxes) == sorted([*ignored, objects[0], small])
     assert found.counts(found.splits["val"], [0]).tolist() == [1, 0]
-    assert any("6 objects marked difficult, crowd or don’t care" in text for text in found.warnings)
+    assert any(
+        "6 objects marked difficult, crowd or don’t care" in text and "(dontcare, unicorn)" in text
+        for text in found.warnings
+    )
     assert "1 validation object smaller than 25 pixels: ignored." in found.warnings
     all_sizes = plan(folder, folder / "labels", pct_val=33, val_min_box_size=0)
     assert sorted(*boxes_of(all_sizes, "val").values()) == sorted(ignored + objects)
+
+
+def test_types_unknown_to_kitti_are_named_if_there_are_no_others(folder: Path) -> None:
+    for name in OBJECTS:
+        (folder / "labels" / f"{name}.txt").write_text(kitti_line("Unicorn", 5, 5, 35, 35))
+    with pytest.raises(UnusableSource, match=r"3 objects \(unicorn\) would be ignored") as caught:
+        plan(folder, folder / "labels")
+    assert "“Classes”" in caught.value.hint
+    assert plan(folder, folder / "labels", classes=["unicorn"]).target.names == ["unicorn"]
 
 
 def test_difficult_and_crowd_objects_are_ignored(folder: Path) -> None:

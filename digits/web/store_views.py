@@ -1,0 +1,82 @@
+"""Model stores: list their models, and import them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.model_job import ModelJob
+from digits.data import model_store
+from digits.data.model_store import Listing, StoredModel
+from digits.web import serializers
+from digits.web.live_messages import EVERYONE, JOB
+from digits.web.long_pages import render_in_turns
+from digits.web.pretrained_views import import_from, scratch
+from digits.web.services import refuse_other_sites, require_tensorflow, services
+
+blueprint = Blueprint("store", __name__)
+
+
+@blueprint.get("/store/list")
+def index() -> str:
+    """Show the models of all stores."""
+    return render_in_turns("store.html", listings=_listings())
+
+
+@blueprint.get("/store/models")
+def models() -> Response:
+    """Return the models of all stores, keyed by store as in DIGITS 6."""
+    return jsonify(
+        {
+            listing.store: {
+                "base_url": listing.store,
+                "welcome_msg": listing.message,
+                "model_list": [_as_json(model) for model in listing.models],
+                **({"error": listing.problem} if listing.problem else {}),
+            }
+            for listing in _listings()
+        }
+    )
+
+
+@blueprint.get("/store/push")
+def push() -> Response:
+    """Import the model ``id``, and return the ID of its job as text."""
+    refuse_other_sites()
+    return Response(_import(request.args.get("id", "")).id, mimetype="text/plain")
+
+
+@blueprint.post("/store/push")
+@blueprint.post("/store/push.json", endpoint="push_json")
+def import_model() -> AnyResponse:
+    """Import the model ``id``."""
+    job = _import(request.form.get("id", ""))
+    if request.path.endswith(".json"):
+        return jsonify(serializers.model_json(job))
+    return redirect(url_for("models.show", job_id=job.id))
+
+
+def _listings() -> list[Listing]:
+    refuse_other_sites()
+    return services().model_stores.listings(refresh=request.args.get("refresh") == "1")
+
+
+def _import(model_id: str) -> ModelJob:
+    """Import a model; report the progress of the download to browsers as DIGITS 6 does."""
+    require_tensorflow()
+    model = services().model_stores.find(model_id)
+    with scratch() as folder:
+        source = model.local_folder or folder
+        if source is folder:
+            for news in model_store.download(model, folder, services().settings.max_remote):
+                percent = round(100 * news.files / (news.total_files or 1))
+                body = {"update": "progress", "model_id": model_id, "progress": percent, "bytes": news.bytes}
+                services().live.publish(EVERYONE, JOB, body)
+        return import_from(source, model.name)
+
+
+def _as_json(model: StoredModel) -> dict[str, Any]:
+    found: dict[str, Any] = {"dir_name": model.folder, "id": model.id, "info": model.info}
+    return found | ({"aux": model.aux} if model.aux else {})
