@@ -153,15 +153,15 @@ def _load_worst(
         {
             "item": item,
             "words": words or item.label,
-            "prediction": _draw(predicted.get(str(item.number)), item, manifest),
+            "prediction": draw_prediction(predicted.get(str(item.number)), item, manifest),
         }
         for item, words in zip(items, described, strict=True)
     ]
 
 
-def _draw(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any] | None:
+def draw_prediction(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any] | None:
     """Return how to draw a prediction, for the macro ``drawn``; None for one that is not drawn."""
-    if predicted is None:
+    if predicted is None or not manifest.target.spatial:
         return None
     if manifest.target.spatial == "image":
         return {"url": predicted["image"]}

@@ -117,9 +117,7 @@ def _layers(job: ModelJob) -> dict[str, Any]:
 def _filters(job: ModelJob) -> dict[str, Any]:
     """Return the filters of at most `MAX_SNAPSHOTS` snapshots, evenly spread, from the first to the last one."""
     default = chosen_snapshot(job)
-    saved = [snapshot for snapshot in reversed(job.snapshots().snapshots) if snapshot.is_intact]
-    places = {round(place) for place in np.linspace(0, len(saved) - 1, MAX_SNAPSHOTS)} if saved else ()
-    epochs = {saved[place].name: epoch_label(saved[place].epoch) for place in sorted(places)}
+    epochs = spread_snapshots(job, MAX_SNAPSHOTS)
     asked = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
     answer = services().inference.ask(job.folder, asked)
     return {
@@ -127,6 +125,13 @@ def _filters(job: ModelJob) -> dict[str, Any]:
         "shape": answer["shape"],
         "filters": [{"epoch": epochs[item["snapshot"]], **item} for item in answer["filters"]],
     }
+
+
+def spread_snapshots(job: ModelJob, most: int) -> dict[str, str]:
+    """Return the epochs of at most ``most`` snapshots by name, evenly spread, from the first to the last one."""
+    saved = [snapshot for snapshot in reversed(job.snapshots().snapshots) if snapshot.is_intact]
+    places = {round(place) for place in np.linspace(0, len(saved) - 1, most)} if saved else ()
+    return {saved[place].name: epoch_label(saved[place].epoch) for place in sorted(places)}
 
 
 def _inspect(job: ModelJob) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 // The page of a model's layers: choose an input, layers and an output, and show activations, weights and heat maps.
 
+import { startEpochSlider } from './epoch_slider.js';
 import { request } from './http.js';
 import { startImageChoice } from './image_choice.js';
 import { errorBox } from './trace.js';
@@ -119,17 +120,7 @@ document.getElementById('show-filters').addEventListener('click', async () => {
   await draw(filters, {});
   const area = filters.area.querySelector('[data-filters]');
   if (!area) return;
-  const slider = area.querySelector('input');
-  const figures = [...area.querySelectorAll('figure')];
-  const move = () => {
-    for (const [place, figure] of figures.entries()) figure.hidden = place !== Number(slider.value);
-    area.querySelector('output').textContent = figures[slider.value].dataset.epoch;
-    slider.setAttribute('aria-valuetext', `Epoch ${figures[slider.value].dataset.epoch}`);
-  };
-  slider.parentElement.hidden = figures.length < 2;
-  slider.addEventListener('input', move);
-  if (figures.length) move();
-  slider.focus();
+  startEpochSlider(area).focus();
 });
 
 load();

@@ -43,6 +43,19 @@ def test_from_the_model_to_its_layers_and_heat_maps(
     model = finished(server, create("models", **fields, **network, random_seed=1))
     page.goto(f"/models/{model['id']}")
     page.wait_for_load_state()
+
+    # The predictions for the same images in each epoch.
+    page.get_by_text("Images of the run").click()
+    epochs = page.locator("#epochs-panel")
+    expect(epochs.get_by_role("slider", name="Epoch")).to_have_attribute(
+        "aria-valuetext", "Epoch 2", timeout=60_000
+    )
+    epochs.get_by_role("slider", name="Epoch").press("ArrowLeft")
+    expect(epochs.locator("[data-epoch='1']")).to_be_visible()
+    expect(epochs.locator("[data-epoch='2']")).to_be_hidden()
+    expect(epochs.locator("[data-epoch='1'] figcaption").first).to_contain_text("%")
+    check_accessibility(page)
+
     page.get_by_role("link", name="Inside the network").click()
 
     # A record of the dataset is shown at once.

@@ -86,7 +86,7 @@ class NoProcesses:
             "layer": "conv",
             "shape": [3, 3, 1, 4],
             "milliseconds": 1,
-            **{name: [] for name in ("layers", "maps", "default", "outputs", "filters")},
+            **{name: [] for name in ("layers", "maps", "default", "outputs", "filters", "epochs")},
         }
 
     def stop_all(self) -> None:

@@ -11,6 +11,7 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "inspect", "image": path, "snapshot": …, "layers": [name, …]}   (see `Inspector.describe`)
     {"call": "explain", "image": path, "snapshot": …, "method": "grad_cam", "output": 3, "layer": name}
     {"call": "filters", "snapshot": …, "snapshots": [name, …]}   (see `Inspector.filters`)
+    {"call": "follow", "snapshot": …, "snapshots": [name, …], "dataset": folder, "split": "val", "places": [0, …]}
     {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values", "generated", …)
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
@@ -40,15 +41,17 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Frame
+from digits.core.events import Split as SplitName
 from digits.core.files import UnreadableFile
 from digits.data import images
 from digits.kinds.targets import UnsuitableOutput
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault, describe, in_a_sentence
-from digits.worker.input import image_input
+from digits.worker.input import feeds, image_input
 from digits.worker.inspection.attribution import Attribution
 from digits.worker.inspection.inspector import Inspector
-from digits.worker.training import trained
+from digits.worker.training import restore, trained
+from digits.worker.training.batch_prediction import BatchPredictor
 from digits.worker.training.generator import Generator, Grid
 
 MAX_LOADED_SNAPSHOTS = 4
@@ -131,6 +134,15 @@ class Filters(msgspec.Struct):
     """A request for the filters of the first convolution in several ``snapshots``."""
 
     snapshots: list[str]
+
+
+class Follow(msgspec.Struct):
+    """A request for the predictions of several ``snapshots`` for the records at ``places`` of a split."""
+
+    snapshots: list[str]
+    dataset: str
+    split: SplitName
+    places: list[int]
 
 
 class Predictor:
@@ -246,6 +258,36 @@ class Predictor:
     def filters(self, folder: Path, asked: Filters) -> dict[str, Any]:
         """Return the filters of the first convolution in snapshots in ``folder``; see `Inspector.filters`."""
         return self._inspector.filters(folder, asked.snapshots)
+
+    def follow(self, folder: Path, asked: Follow) -> list[dict[str, Any]]:
+        """Return the ``predictions`` of each snapshot in ``folder`` for the same records, as the kind describes them.
+
+        Snapshots that cannot be read are left out. Raises UserFault or Refused.
+        """
+        if self._generator is not None:
+            raise Refused("The network generates images from latent vectors, not from an image.")
+        records = feeds.Records(Path(asked.dataset), self._manifest, asked.split, budget_bytes=0)
+        predictor, variables = self._batch_predictor, self._trained.store.variables
+        own = {name: variable.numpy() for name, variable in variables.items()}
+        found = []
+        try:
+            for snapshot in asked.snapshots:
+                try:
+                    restore.restore(folder / snapshot, variables)
+                except (UserFault, tf.errors.OpError):
+                    continue  # being removed, or damaged
+                predicted = predictor.predict_at(records, np.array(asked.places))
+                described = [self._targets.describe(each, 1, predictor.geometry) for each in predicted]
+                found.append({"snapshot": snapshot, "predictions": described})
+        finally:
+            for name, variable in variables.items():
+                variable.assign(own[name])
+            records.close()
+        return found
+
+    @functools.cached_property
+    def _batch_predictor(self) -> BatchPredictor:
+        return BatchPredictor(self._trained, self._manifest)
 
     @functools.cached_property
     def _inspector(self) -> Inspector:
@@ -449,6 +491,9 @@ class Service:
                 return self._predictor(snapshot).inspect(_convert(request, Inspect))
             case "filters":
                 return self._predictor(snapshot).filters(self._folder, _convert(request, Filters))
+            case "follow":
+                asked = _convert(request, Follow)
+                return {"epochs": self._predictor(snapshot).follow(self._folder, asked)}
             case "explain":
                 return self._predictor(snapshot).explain(_convert(request, Explain))
         raise Refused("The request is invalid.")
