@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 # General variables needed by programs.
 SYSTEM_VARIABLES = tuple(
@@ -39,3 +40,9 @@ def inherited(environment: Mapping[str, str], names: Iterable[str]) -> dict[str,
         folders = filter(None, kept["PYTHONPATH"].split(os.pathsep))
         kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, folders))
     return kept
+
+
+def for_program(kept: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables ``kept`` for a program of this package that starts in another folder."""
+    path = [str(Path(__file__).parents[2]), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**kept, "PYTHONPATH": os.pathsep.join(path)}

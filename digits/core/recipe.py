@@ -321,14 +321,15 @@ class Predict(Recipe, tag="predict"):
     """Predict from a list of images with the trained model in folder ``model``.
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``, and ``trained_on`` the folder of
-    the dataset of the training. The folder ``target`` contains the list, and receives the predictions; see
-    `digits.data.predictions`.
+    the dataset of the training. The folder ``target`` contains the list, and receives the predictions, with
+    ``keeps_values`` also their numbers; see `digits.data.predictions`.
     """
 
     model: str
     snapshot: str
     trained_on: str
     target: str
+    keeps_values: bool = False
 
 
 class Evaluate(Recipe, tag="evaluate"):

@@ -7,7 +7,9 @@ Each batch prediction is a subfolder of `FOLDER` in the folder of its model, whi
 - `ROWS_FILE`: the results, one `Row` per line in list order, appended while the task runs;
 - `PROBABILITIES_FILE`: class probabilities, float32 [images, classes], NaN for images that cannot be read; written at
   the end by classifiers;
-- `IMAGES_FOLDER`: uploaded images.
+- `VALUES_FILE`: the numbers of the predictions, [images, …], 0 for images that cannot be read; written at the end if
+  they were asked for;
+- `IMAGES_FOLDER`: uploaded images, and those of records, or their arrays in files that end with `ARRAY_SUFFIX`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ FILE_NAME = "predictions.json"
 LIST_FILE = "images.jsonl"
 ROWS_FILE = "rows.jsonl"
 PROBABILITIES_FILE = "probabilities.npy"
+VALUES_FILE = "values.npy"
 IMAGES_FOLDER = "images"
+ARRAY_SUFFIX = ".npy"
 MAX_IMAGES = 100_000
 MAX_FILE_BYTES = 1 << 30
 # The maximum number of list problems that are stored; further ones are only counted.
@@ -43,11 +47,15 @@ _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}\Z", re.ASCII)
 
 
 class ListedImage(Struct, frozen=True):
-    """An image at ``path``, displayed as ``name``. ``truth`` is the index of its true class, if known."""
+    """An image at ``path``, displayed as ``name``. ``truth`` is the index of its true class, if known.
+
+    ``error`` is the reason why it cannot be used, if that is known in advance.
+    """
 
     path: str
     name: str
     truth: Count | None = None
+    error: str = ""
 
 
 class Row(Struct, frozen=True):
@@ -140,9 +148,18 @@ def load_rows(folder: Path) -> list[Row]:
 
 def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
     """Load the class probabilities, float32 [images, classes], or None if they are not available."""
+    return _load_array(folder / PROBABILITIES_FILE)
+
+
+def load_values(folder: Path) -> NDArray[Any] | None:
+    """Load the numbers of the predictions, [images, …], or None if they are not available."""
+    return _load_array(folder / VALUES_FILE)
+
+
+def _load_array(path: Path) -> NDArray[Any] | None:
     try:
-        with open_plain(folder / PROBABILITIES_FILE, below=folder) as file:
-            found: NDArray[np.float32] = np.load(file, allow_pickle=False)
+        with open_plain(path, below=path.parent) as file:
+            found: NDArray[Any] = np.load(file, allow_pickle=False)
     except (UnreadableFile, OSError, ValueError, EOFError):
         return None
     return found

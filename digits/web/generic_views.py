@@ -7,33 +7,47 @@ the kind ``generic``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, render_template, request
+import numpy as np
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from numpy.typing import NDArray
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
-from digits.data import images
+from digits.data import images, predictions
+from digits.data.predictions import ListedImage
 from digits.data.record_features import Features
 from digits.data.record_files import paths_at
 from digits.data.tfrecords import examples
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.record_form import resolve_records
-from digits.web import dataset_views, explore_views, inference_views, model_views, serializers
+from digits.web import (
+    dataset_views,
+    explore_views,
+    inference_views,
+    model_views,
+    prediction_views,
+    serializers,
+)
 from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread, in_turns
+from digits.web.prediction_runs import FindSource, Source, limit_of_request
 from digits.web.services import services
 from digits.web.view_choice import chosen_view
 
 blueprint = Blueprint("generic", __name__)
 
 GENERIC = "generic"
-# The images of one request; each takes a few milliseconds.
-MAX_IMAGES = 1000
+# The records of one request, which are copied.
+MAX_RECORD_BYTES = 2 * 10**9
 
 
 @blueprint.get("/datasets/generic/new/<extension>")
@@ -133,99 +147,117 @@ def generate() -> Response:
 
 @blueprint.post("/models/images/generic/infer_many.json")
 def infer_many() -> Response:
-    """Return the values of the output for all images of a list: ``outputs``, by path and by name.
+    """Run a batch prediction; return the values of the output for each image: ``outputs``, by path and by name.
 
     Images that cannot be read are in ``skipped``, with the reasons.
     """
-    job = _model()
-    found = _Outputs("images")
-    for path in _listed_images():
-        found.add(path, partial(inference_views.predict_values, job, path))
-    return found.as_json()
+    return _outputs_of("images", by_path=True)
+
+
+@blueprint.post("/models/images/generic/infer_db.json")
+def infer_db_json() -> Response:
+    """Run a batch prediction; return the values of the output for the records of TFRecord files.
+
+    ``outputs`` are by file and record, and by name. Records that cannot be used are in ``skipped``, with the reasons.
+    """
+    return _outputs_of("records", _records_of_request())
 
 
 @blueprint.post("/models/images/generic/infer_db")
-@blueprint.post("/models/images/generic/infer_db.json", endpoint="infer_db_json")
-def infer_db() -> Response:
-    """Return the values of the output for the records of TFRecord files: ``outputs``, by file and record, and by name.
+def infer_db() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction for the records of TFRecord files, and redirect to the results page."""
+    return prediction_views.begin(_model().id, _records_of_request())
 
-    ``db_path`` is a file, a folder or a pattern. Records that cannot be used are in ``skipped``, with the reasons.
+
+def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = False) -> Response:
+    """Predict the images of this request, or the records that ``find`` returns.
+
+    Raises BadRequest if there are no outputs.
     """
-    job = _model()
-    dataset = services().store.find(job.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if not isinstance(dataset, DatasetJob) or manifest is None:
-        raise NotFound(f"The dataset of “{job.name}” no longer exists.")
-    size = (manifest.width, manifest.height) if request.form.get("dont_resize", "0") in ("1", "y") else None
-    views, recipe = views_of(dataset.data_kind), dataset.kind_recipe
-    found = _Outputs("records")
+    job, about, results = prediction_views.run_to_completion(find, keeps_values=True)
+    if results.rows and results.unreadable == len(results.rows):
+        raise BadRequest(f"None of the {len(results.rows):,} {noun} can be used: {results.rows[0].error}")
+    folder = predictions.folder_of(job.folder, about.id)
+    listed = in_thread(predictions.load_list, folder)
+    values = in_thread(predictions.load_values, folder)
+    if values is None or not len(values) == len(listed) == len(results.rows):
+        raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
+    outputs, skipped = {}, {}
+    for image, row, output in in_turns(iter(zip(listed, results.rows, values, strict=True))):
+        name = image.path if by_path else image.name
+        if row.error:
+            skipped[name] = row.error
+        else:
+            outputs[name] = {"output": output.tolist()}
+    return jsonify(
+        outputs=outputs,
+        skipped=skipped,
+        problems=[{"line": item.line, "message": item.message} for item in about.problems],
+        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
+    )
 
-    def predict(features: Features) -> Any:
-        try:
-            source = views.read_record(recipe, features)
-            if size and isinstance(source, bytes) and (own := images.header(source)[1]) != size:
-                raise ValueError(f"its image is {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
-        except ValueError as error:
-            raise BadRequest(f"The record cannot be used: {error}.") from error
-        return inference_views.predict_values(job, source)
 
-    for name, features in islice(_records(), _limit()):
-        found.add(name, partial(predict, features))
-    return found.as_json()
-
-
-def _records() -> Iterator[tuple[str, Features]]:
-    """Yield the records of the files at ``db_path``, with a name of each; raises BadRequest."""
+def _records_of_request() -> FindSource:
+    """Return how the records of the files at ``db_path`` become a list of images; raises an error for a bad path."""
     text = request.form.get("db_path", "").strip()
     if not text:
         raise BadRequest(
             "Enter the path of TFRecord files.", "Set “db_path” to a file, a folder or a pattern."
         )
-    for path in paths_at(resolve_records(services().roots, text)):
-        for frame, features in examples(path):
-            yield f"{path.name}:{frame.number}", features
+    job, limit = _model(), limit_of_request()
+    dataset = services().store.find(job.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    if not isinstance(dataset, DatasetJob) or manifest is None:
+        raise NotFound(f"The dataset of “{job.name}” no longer exists.")
+    size = (manifest.width, manifest.height) if request.form.get("dont_resize", "0") in ("1", "y") else None
+    paths = paths_at(resolve_records(services().roots, text))
+    read_record = partial(views_of(dataset.data_kind).read_record, dataset.kind_recipe)
+
+    def find(folder: Path, labels: list[str]) -> Source:
+        images = in_thread(_copy_records, paths, folder / predictions.IMAGES_FOLDER, read_record, size, limit)
+        return Source(os.path.basename(text.rstrip("/")), images, [])
+
+    return find
 
 
-class _Outputs:
-    """The outputs of several inputs, and the reasons why others were skipped."""
+def _copy_records(
+    paths: Iterable[Path],
+    folder: Path,
+    read_record: Callable[[Features], bytes | NDArray[Any]],
+    size: tuple[int, int] | None,
+    limit: int,
+) -> list[ListedImage]:
+    """Copy the images or arrays in at most ``limit`` records to ``folder``; return their list.
 
-    def __init__(self, noun: str) -> None:
-        self._noun = noun
-        self._outputs: dict[str, Any] = {}
-        self._skipped: dict[str, str] = {}
-
-    def add(self, name: str, predict: Callable[[], Any]) -> None:
+    With a ``size``, images of other sizes cannot be used. Raises BadRequest if the records are too large.
+    """
+    folder.mkdir(mode=0o700)
+    found: list[ListedImage] = []
+    room = MAX_RECORD_BYTES
+    records = ((path, frame, features) for path in paths for frame, features in examples(path))
+    for path, frame, features in islice(records, limit):
+        name, target = f"{path.name}:{frame.number}", folder / f"{len(found):06}"
         try:
-            self._outputs[name] = {"output": predict()}
-        except (BadRequest, NotFound) as error:
-            self._skipped[name] = error.sentences
-
-    def as_json(self) -> Response:
-        """Return the response; raises BadRequest if there are no outputs."""
-        if self._skipped and not self._outputs:
-            reason = next(iter(self._skipped.values()))
-            raise BadRequest(f"None of the {len(self._skipped):,} {self._noun} can be used: {reason}")
-        return jsonify(outputs=self._outputs, skipped=self._skipped)
-
-
-def _listed_images() -> Iterator[str]:
-    """Yield the paths in the uploaded list: one per line, followed by an optional number."""
-    upload = request.files.get("image_list")
-    if upload is None or not upload.filename:
-        raise BadRequest("Upload a list of images.", "The field is “image_list”, with one path per line.")
-    folder = request.form.get("image_folder", "").strip()
-    lines = (line.decode("utf-8", "replace").strip() for line in upload.stream)
-    for line in islice(filter(None, lines), _limit()):
-        path, _, number = line.rpartition(" ")
-        path = path.strip() if path and number.isdecimal() else line
-        yield f"{folder.rstrip('/')}/{path}" if folder and not path.startswith("/") else path
-
-
-def _limit() -> int:
-    limit = request.form.get("num_test_images", "").strip() or str(MAX_IMAGES)
-    if not limit.isdecimal() or not 1 <= int(limit[:9]) <= MAX_IMAGES:
-        raise BadRequest(f"“num_test_images” must be a number from 1 to {MAX_IMAGES:,}.")
-    return int(limit)
+            data = read_record(features)
+            if size and isinstance(data, bytes) and (own := images.header(data)[1]) != size:
+                raise ValueError(f"its image is {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
+        except ValueError as error:
+            found.append(ListedImage("", name, error=f"The record cannot be used: {error}."))
+            continue
+        if isinstance(data, bytes):
+            target.write_bytes(data)
+            room -= len(data)
+        else:
+            target = target.with_suffix(predictions.ARRAY_SUFFIX)
+            np.save(target, data, allow_pickle=False)
+            room -= data.nbytes
+        if room < 0:
+            raise BadRequest(
+                f"The first {len(found) + 1:,} records are larger than {MAX_RECORD_BYTES // 10**9} GB.",
+                "Set “num_test_images” to a lower number.",
+            )
+        found.append(ListedImage(str(target), name))
+    return found
 
 
 def _kind(extension: str) -> Kind:

@@ -1,33 +1,40 @@
-"""Start batch predictions from lists, folders and uploaded images, and read their results."""
+"""Start batch predictions from lists, folders, archives, uploaded images and records, and read their results."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from flask import request, url_for
 from numpy.typing import NDArray
 from werkzeug.datastructures import FileStorage
 
+from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 from digits.core.errors import BadRequest, NotReady
 from digits.core.files import UnreadableFile, make_folder
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Predict
 from digits.core.snapshot_list import Snapshot
-from digits.data import predictions
+from digits.data import predictions, unpacking
 from digits.data.data_roots import Roots
 from digits.data.images import EXTENSIONS
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
+from digits.data.unpacking import Limits
 from digits.web import serializers
+from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 
@@ -47,10 +54,17 @@ class Source:
     problems: list[Problem]
 
 
-def start(job: ModelJob, snapshot: Snapshot) -> BatchPrediction:
-    """Start a batch prediction for the images of this request.
+# Returns the images of this request; stores what it has to in a folder. The list contains the class names.
+FindSource = Callable[[Path, list[str]], Source]
 
-    Raises BadRequest if there are no usable images, and NotReady if the model is already running a batch prediction.
+
+def start(
+    job: ModelJob, snapshot: Snapshot, find: FindSource | None = None, *, keeps_values: bool = False
+) -> BatchPrediction:
+    """Start a batch prediction for the images of this request, which ``find`` returns; by default `images_of_request`.
+
+    With ``keeps_values``, the numbers of the predictions are saved. Raises BadRequest if there are no usable images,
+    and NotReady if the model is already running a batch prediction.
     """
     if services().predictions.state(job.id):
         raise NotReady(f"“{job.name}” is already processing other images.", "Try again when it has finished.")
@@ -61,7 +75,9 @@ def start(job: ModelJob, snapshot: Snapshot) -> BatchPrediction:
     folder = parent / prediction_id
     in_thread(folder.mkdir, mode=0o700)
     try:
-        source = _source(folder, labels)
+        if find is None:
+            _check_takes_images(job)
+        source = (find or images_of_request)(folder, labels)
         if not source.images:
             reason = f" {source.problems[0].message}" if source.problems else ""
             raise BadRequest(f"{source.title} contains no images.{reason}", "Send at least one image.")
@@ -88,6 +104,7 @@ def start(job: ModelJob, snapshot: Snapshot) -> BatchPrediction:
             snapshot=snapshot.name,
             trained_on=str(job.folder.with_name(job.dataset_id)),
             target=str(folder),
+            keeps_values=keeps_values,
         ),
     )
     return about
@@ -112,9 +129,27 @@ def labels_of(job: ModelJob) -> list[str]:
     return list(manifest.target.labels) if manifest else []
 
 
-def _source(folder: Path, labels: list[str]) -> Source:
-    """Return the images of this request: uploads, paths from a list, or a folder on the server."""
-    limit = _limit()
+def _check_takes_images(job: ModelJob) -> None:
+    kind = serializers.data_kind(job)
+    if kind is not None and not views_of(kind).takes_image:
+        raise BadRequest(
+            f"“{job.name}” does not predict from single images.",
+            "Use the input fields on the page of the model.",
+        )
+
+
+def images_of_request(folder: Path, labels: list[str]) -> Source:
+    """Return the images of this request: uploads, an archive, paths from a list, or a folder on the server."""
+    limit = limit_of_request()
+    archive = request.files.get("image_archive")
+    if archive is not None and archive.filename:
+        saved = folder / "archive"
+        in_thread(archive.save, saved)
+        try:
+            images = in_thread(_in_folder, _unpacked(saved, folder), labels, limit)
+        finally:
+            saved.unlink()
+        return Source(os.path.basename(archive.filename), images, [])
     uploads = [file for file in request.files.getlist("image_files") if file.filename]
     if uploads:
         title = f"{len(uploads)} uploaded image{'s' if len(uploads) != 1 else ''}"
@@ -132,13 +167,17 @@ def _source(folder: Path, labels: list[str]) -> Source:
     if not text:
         raise BadRequest(
             "The request contains no images.",
-            "Send image files (image_files), a list of paths (image_list), or a folder on the server (image_folder).",
+            "Send image files (image_files), an archive (image_archive), a list of paths (image_list), or a folder or "
+            "archive on the server (image_folder).",
         )
-    below = roots.resolve(text, "folder")
+    below = roots.resolve(text, "any")
+    if below.is_file():
+        return Source(below.name, in_thread(_in_folder, _unpacked(below, folder), labels, limit), [])
     return Source(below.name or str(below), in_thread(_in_folder, below, labels, limit), [])
 
 
-def _limit() -> int:
+def limit_of_request() -> int:
+    """Return the largest number of images to predict. Raises BadRequest."""
     text = request.values.get("num_test_images", "").strip() or str(MAX_IMAGES)
     if not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_IMAGES:
         raise BadRequest(f"“num_test_images” must be a number from 1 to {MAX_IMAGES:,}.")
@@ -153,6 +192,33 @@ def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:
         in_thread(upload.save, path)
         found.append(ListedImage(str(path), os.path.basename(upload.filename or "") or path.name))
     return found
+
+
+def _unpacked(archive: Path, folder: Path) -> Path:
+    """Unpack ``archive`` into `IMAGES_FOLDER` of ``folder``, in a separate process. Raises BadRequest."""
+    settings, target = services().settings, folder / predictions.IMAGES_FOLDER
+    limits = Limits(settings.max_upload_unpacked, settings.max_upload_files, settings.max_upload_ratio)
+    asked = unpacking.Request(archive=str(archive), folder=str(target), limits=limits)
+    progress = unpacking.Progress()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "digits.data.unpacking"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(msgspec.json.encode(asked) + b"\n")
+            process.stdin.flush()
+        for line in process.stdout:
+            progress = msgspec.json.decode(line, type=unpacking.Progress)
+    if not progress.is_finished:
+        raise BadRequest(
+            progress.error or "The archive cannot be unpacked.", "Send a zip or tar file of images."
+        )
+    return unpacking.content_folder(target)
 
 
 def _listed(

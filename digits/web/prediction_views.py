@@ -24,6 +24,7 @@ from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.prediction_runs import (
+    FindSource,
     Results,
     as_csv,
     best_of_classes,
@@ -47,10 +48,15 @@ SHOWN = ("all", "wrong", "unreadable")
 @blueprint.post("/models/<job_id>/predictions.json", endpoint="create_json")
 def create(job_id: str) -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction, and redirect to the results page."""
+    return begin(job_id)
+
+
+def begin(job_id: str, find: FindSource | None = None) -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction as `start` does, and redirect to the results page."""
     require_tensorflow()
     refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
-    about = start(job, snapshot_of(job, request.values.get("snapshot_epoch")))
+    about = start(job, snapshot_of(job, request.values.get("snapshot_epoch")), find)
     address = url_for("predictions.show", job_id=job.id, prediction_id=about.id)
     if request.path.endswith(".json") or request.headers.get("X-Requested-With"):
         return jsonify(id=about.id, url=address, images=about.total), 202
@@ -67,6 +73,9 @@ def show(job_id: str, prediction_id: str) -> str:
     page = Page.of(chosen, page_of(request.args, "page"), PAGE_IMAGES)
     kind = serializers.data_kind(job) or default_kind()
     matrix = results.matrix(labels)
+    data = serializers.data_of(job)
+    manifest = data.manifest() if data else None
+    has_pictures = manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
     return render_in_turns(
         "predictions.html",
         job=serializers.row(job),
@@ -79,7 +88,7 @@ def show(job_id: str, prediction_id: str) -> str:
         tiles=_tiles(about, results, labels),
         matrix=None if matrix is None else matrix.tolist(),
         page=page,
-        cards=[_card(job, about, number, row, labels) for number, row in page.items],
+        cards=[_card(job, about, number, row, labels, has_pictures) for number, row in page.items],
         show=shown,
         choices=_choices(results, labels),
         address=lambda number: url_for(
@@ -176,7 +185,7 @@ def many() -> AnyResponse | tuple[Response, int]:
 def top_n() -> AnyResponse | str:
     """Run a batch prediction to completion, and show the most probable images for each class."""
     count = _top_n()
-    job, about, results = _predicted()
+    job, about, results = run_to_completion()
     labels = labels_of(job)
     if not labels:
         raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
@@ -220,7 +229,7 @@ def _top_n() -> int:
 
 
 def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:
-    job, about, results = _predicted()
+    job, about, results = run_to_completion()
     if results.rows and results.unreadable == len(results.rows):
         raise BadRequest(f"None of the {len(results.rows):,} images can be used: {results.rows[0].error}")
     labels = labels_of(job)
@@ -233,12 +242,15 @@ def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Respon
     )
 
 
-def _predicted() -> tuple[ModelJob, BatchPrediction, Results]:
-    """Run a batch prediction for the images of this request, and return its results when it has finished."""
+def run_to_completion(
+    find: FindSource | None = None, *, keeps_values: bool = False
+) -> tuple[ModelJob, BatchPrediction, Results]:
+    """Run a batch prediction as `start` does, and return its results when it has finished."""
     require_tensorflow()
     refuse_other_sites()
     job = services().store.get(request.values.get("job_id", ""), ModelJob)
-    about = start(job, snapshot_of(job, request.values.get("snapshot_epoch")))
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    about = start(job, snapshot, find, keeps_values=keeps_values)
     while services().predictions.state(job.id):
         gevent.sleep(POLL_SECONDS)
     failure = services().predictions.failure(job.id)
@@ -307,13 +319,15 @@ def _is_shown(row: Row, labels: list[str], shown: str) -> bool:
     return bool(row.error) if shown == "unreadable" else True
 
 
-def _card(job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str]) -> dict[str, Any]:
+def _card(
+    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], has_pictures: bool
+) -> dict[str, Any]:
     url = _image_url(job, about, number)
     has_truth = row.truth is not None and row.truth < len(labels)
     return {
         "name": row.name,
         "url": url,
-        "picture": {"url": url, "width": row.width, "height": row.height},
+        "picture": {"url": url, "width": row.width, "height": row.height} if has_pictures else None,
         "predictions": row.predictions,
         "error": row.error,
         "truth": labels[row.truth] if has_truth and row.truth is not None else "",

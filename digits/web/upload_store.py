@@ -34,9 +34,8 @@ import gevent
 import humanize
 import msgspec
 
-import digits
 from digits.core import files
-from digits.core.environment import SYSTEM_VARIABLES, inherited
+from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 from digits.core.errors import BadRequest, DigitsError, DiskFull, InUse, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.settings import Settings
@@ -395,7 +394,7 @@ class UploadStore:
                 stderr=subprocess.STDOUT,
                 text=True,
                 cwd="/",
-                env=_environment(),
+                env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
                 start_new_session=True,
             )
         assert process.stdin is not None
@@ -482,16 +481,6 @@ def _write(file: Any, piece: bytes, digest: Any) -> None:
         digest.update(view)
     while view:
         view = view[file.write(view) :]
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of the program that unpacks archives, which finds this package."""
-    kept = inherited(os.environ, SYSTEM_VARIABLES)
-    path = [
-        str(Path(digits.__file__).parents[1]),
-        *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep)),
-    ]
-    return kept | {"PYTHONPATH": os.pathsep.join(path)}
 
 
 def _kill(upload: Upload) -> None:

@@ -31,7 +31,7 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     page.wait_for_load_state()
     panel = page.locator("#many-panel")
     panel.locator("summary").click()
-    panel.get_by_label("Folder on the server").fill(str(image_folder))
+    panel.get_by_label("Folder or archive on the server").fill(str(image_folder))
     check_accessibility(page)
     panel.get_by_role("button", name="Predict all").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Predictions for")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,6 +113,50 @@ def test_uploaded_images_are_predicted(site: Site, model: str):
     assert [row["image"] for row in body["results"]] == ["0.png", "1.png", "2.png"]
     assert {row["predictions"][0][0] for row in body["results"]} == {"right"}
     assert body["accuracy"] is None
+
+
+def zipped(site: Site, **more: bytes) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for label in ("left", "right"):
+            archive.write(site.data / "new" / label / "00.png", f"photos/{label}/a.png")
+        for name, content in more.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def test_an_archive_is_read_like_a_folder(site: Site, model: str):
+    archive = zipped(site)
+    (site.data / "photos.zip").write_bytes(archive)
+    sent = {"image_archive": (io.BytesIO(archive), "photos.zip")}
+    for fields in (sent, {"image_folder": str(site.data / "photos.zip")}):
+        body = site.post(f"{CLASSIFY_MANY}.json", job_id=model, **fields).get_json()
+        assert {name: found[0][0] for name, found in body["classifications"].items()} == {
+            "left/a.png": "left",
+            "right/a.png": "right",
+        }
+        assert body["accuracy"] == 1.0
+    page = site.get(body["url"]).text
+    assert "Predictions for photos.zip" in page
+    assert site.get(f"{body['url']}/images/1").mimetype == "image/png"
+
+
+def test_archives_that_cannot_be_used_are_refused(site: Site, model: str):
+    text_only = io.BytesIO()
+    with zipfile.ZipFile(text_only, "w") as archive:
+        archive.writestr("notes.txt", "no image")
+    for data, message in (
+        (b"no archive", "archive"),
+        (text_only.getvalue(), "contains no images"),
+        (zipped(site, **{"../up.png": b"x"}), "../up.png"),
+        (zipped(site)[:200], "archive"),
+    ):
+        files = {"image_archive": (io.BytesIO(data), "photos.zip")}
+        answer = site.post(f"/models/{model}/predictions.json", **files)
+        assert answer.status_code == 400, answer.text
+        assert message in answer.get_json()["error"]["message"]
+    folder = site.services.store.folder / model / "predictions"
+    assert all((entry / "predictions.json").is_file() for entry in folder.iterdir())
 
 
 def test_top_n_returns_the_most_probable_images_per_class(site: Site, model: str):

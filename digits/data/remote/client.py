@@ -9,12 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
-import digits
-from digits.core.environment import inherited
+from digits.core.environment import for_program, inherited
 from digits.core.errors import BadRequest
 from digits.data.remote.fetch import News, Request
 
@@ -107,8 +105,4 @@ class _Watch:
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the program: without proxies, behind which connections cannot be checked."""
     kept = inherited(environment, [name for name in environment if not name.lower().endswith("_proxy")])
-    path = [
-        str(Path(digits.__file__).parents[1]),
-        *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep)),
-    ]
-    return kept | {"PYTHONPATH": os.pathsep.join(path)}
+    return for_program(kept)

@@ -1,6 +1,9 @@
-"""Read single images as inputs of a trained network."""
+"""Read single images, or arrays, as inputs of a trained network."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,3 +30,20 @@ def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], i
     except (images.UnusableImage, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserFault(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
+
+
+def read_array(path: str | Path, manifest: Manifest) -> tuple[NDArray[Any], images.Geometry]:
+    """Read a ``.npy`` file; return the array, [H, W, C], and the geometry of an unchanged image.
+
+    ``manifest`` describes the model's dataset. Raises UserFault unless the array has its dtype and shape.
+    """
+    try:
+        pixels: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserFault(f"The pixels cannot be read: {error}") from error
+    if pixels.dtype != manifest.dtype or pixels.shape != manifest.shape:
+        raise UserFault(
+            f"Expected pixels of {manifest.dtype} {list(manifest.shape)}, got {pixels.dtype} {list(pixels.shape)}."
+        )
+    height, width, _ = manifest.shape
+    return pixels, images.Geometry((width, height), width, height, "squash")

@@ -30,10 +30,10 @@ from digits.worker.training.trained import Trained
 PROGRESS_SECONDS = 0.25
 LOWEST_PRIORITY = 19
 TOP = 5
-# The maximum number of probabilities to store: images times classes.
+# The maximum number of probabilities or values to store: images times classes.
 MAX_KEPT = 100_000_000
 
-_Read = tuple[NDArray[np.uint8], Geometry] | UserFault
+_Read = tuple[NDArray[Any], Geometry] | UserFault
 
 
 def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
     model = trained.load(Path(recipe.model), recipe.snapshot, Path(recipe.trained_on))
     predictor = _Predictor(model)
     try:
-        read = _predict_all(predictor, listed, target, events)
+        read = _predict_all(predictor, listed, target, events, recipe.keeps_values)
     except OSError as error:
         if is_disk_full(error):
             raise UserFault(
@@ -62,18 +62,23 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
     return {"images": len(listed), "read": read}
 
 
-def _predict_all(predictor: _Predictor, listed: list[ListedImage], target: Path, events: EventLog) -> int:
+def _predict_all(
+    predictor: _Predictor, listed: list[ListedImage], target: Path, events: EventLog, keeps_values: bool
+) -> int:
     """Append a row for each image; return the number of images that could be read."""
     interval, began, done, read = ReportInterval(PROGRESS_SECONDS), time.monotonic(), 0, 0
     classes = predictor.classes
     keeps = 0 < classes * len(listed) <= MAX_KEPT
     kept = np.full((len(listed), classes), np.nan, np.float32) if keeps else None
+    values = predictor.room_for(len(listed)) if keeps_values else None
     with open(target / predictions.ROWS_FILE, "wb") as file, ThreadPoolExecutor(os.cpu_count()) as threads:
         for chunk, inputs in _read_ahead(threads, predictor, listed):
             usable = [place for place, item in enumerate(inputs) if not isinstance(item, UserFault)]
             found = predictor.predict([inputs[place][0] for place in usable])  # type: ignore[index]
             if kept is not None and usable:
                 kept[done + np.array(usable)] = predictor.probabilities(found)
+            if values is not None and usable:
+                values[done + np.array(usable)] = found
             by_place = dict(zip(usable, found, strict=True))
             file.writelines(
                 msgspec.json.encode(predictor.row(image, item, by_place.get(place))) + b"\n"
@@ -87,8 +92,9 @@ def _predict_all(predictor: _Predictor, listed: list[ListedImage], target: Path,
                 events.append(
                     Progressed(done / len(listed), left, f"Predicting: {done:,} of {len(listed):,}")
                 )
-    if kept is not None:
-        np.save(target / predictions.PROBABILITIES_FILE, kept, allow_pickle=False)
+    for array, name in ((kept, predictions.PROBABILITIES_FILE), (values, predictions.VALUES_FILE)):
+        if array is not None:
+            np.save(target / name, array, allow_pickle=False)
     return read
 
 
@@ -98,7 +104,7 @@ def _read_ahead(
     """Yield chunks of the list with their inputs, reading the next chunk in the background."""
 
     def start(chunk: list[ListedImage]) -> tuple[list[ListedImage], list[Any]]:
-        return chunk, [threads.submit(predictor.read, image.path) for image in chunk]
+        return chunk, [threads.submit(predictor.read, image) for image in chunk]
 
     following = None
     for first in range(0, len(listed), predictor.size):
@@ -119,11 +125,6 @@ class _Predictor:
                 "The model generates images from random vectors and does not predict from images.",
                 "Use the generator on the page of the model.",
             )
-        if not self._targets.takes_image or self._manifest.dtype != "uint8":
-            raise UserFault(
-                "The model does not predict from single images.",
-                "Use the input fields on the page of the model.",
-            )
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
         self.size = self._usable_size()
@@ -132,14 +133,18 @@ class _Predictor:
     def classes(self) -> int:
         return self._targets.target.outputs if self._targets.target.classes else 0
 
-    def read(self, path: str) -> _Read:
-        """Return the input for an image file, or the error if it cannot be used."""
+    def read(self, image: ListedImage) -> _Read:
+        """Return the input for an image, or the error if it cannot be used."""
+        if image.error:
+            return UserFault(image.error)
         try:
-            return image_input.read(Path(path), self._manifest)
+            if image.path.endswith(predictions.ARRAY_SUFFIX):
+                return image_input.read_array(image.path, self._manifest)
+            return image_input.read(Path(image.path), self._manifest)
         except UserFault as error:
             return error
 
-    def predict(self, inputs: list[NDArray[np.uint8]]) -> NDArray[Any]:
+    def predict(self, inputs: list[NDArray[Any]]) -> NDArray[Any]:
         """Return the predictions for at most ``size`` images. Raises UserFault if they contain NaN or infinity."""
         if not inputs:
             return np.zeros((0, 1), np.float32)
@@ -150,6 +155,17 @@ class _Predictor:
         if not np.isfinite(found).all():
             raise UserFault("The predictions contain NaN or infinity.", "Choose another snapshot or model.")
         return found
+
+    def room_for(self, count: int) -> NDArray[Any]:
+        """Return an array of zeros for the values of ``count`` predictions, [count, …]. Raises UserFault."""
+        example = self._function(tf.zeros((self.size, *self._manifest.shape), self._manifest.dtype)).numpy()
+        if count * example[0].size > MAX_KEPT:
+            raise UserFault(
+                f"The predictions for {count:,} images have {count * example[0].size:,} values; the maximum is "
+                f"{MAX_KEPT:,}.",
+                "Set “num_test_images” to a lower number, or predict the images in several requests.",
+            )
+        return np.zeros((count, *example.shape[1:]), example.dtype)
 
     def probabilities(self, predicted: NDArray[Any]) -> NDArray[Any]:
         found = self._targets.class_probabilities(predicted)

@@ -439,17 +439,10 @@ class Predictor:
 
     def _load(self, path: str | Path) -> tuple[NDArray[Any], images.Geometry]:
         """Return the array in a ``.npy`` file as the network's input, and the geometry of an unchanged image."""
-        height, width, _ = self._manifest.shape
         try:
-            pixels: NDArray[Any] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise Refused(f"The pixels cannot be read: {error}") from error
-        dtype, shape = self._manifest.dtype, self._manifest.shape
-        if pixels.dtype != dtype or pixels.shape != shape:
-            raise Refused(
-                f"Expected pixels of {dtype} {list(shape)}, got {pixels.dtype} {list(pixels.shape)}."
-            )
-        return pixels, images.Geometry((width, height), width, height, "squash")
+            return image_input.read_array(path, self._manifest)
+        except UserFault as error:
+            raise Refused(error.message, error.hint) from error
 
 
 class Service:

@@ -132,6 +132,15 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     first = np.random.default_rng(0).normal(0, 1, 4)
     sums = [1000 * (first[0] + first[1]), 1000 * (first[0] - first[1])]
     assert records["outputs"]["vectors.tfrecord:0"]["output"] == pytest.approx(sums, abs=100)
+    started = site.post(f"{MODELS}/infer_db", job_id=model, db_path=str(path), num_test_images=2)
+    assert started.status_code == 302
+    found = site.wait(lambda: finished(site.json(f"{started.location}.json")))
+    assert found["source"] == "vectors.tfrecord" and [row["image"] for row in found["results"]] == [
+        "vectors.tfrecord:0",
+        "vectors.tfrecord:1",
+    ]
+    shown = site.get(started.location).text
+    assert "vectors.tfrecord:1" in shown and f"{started.location}/images/" not in shown
     other = write_records(site.data / "other.tfrecord", [example(z=1.0), *vectors(1)])
     records = site.post(f"{MODELS}/infer_db.json", job_id=model, db_path=str(other)).get_json()
     assert list(records["outputs"]) == ["other.tfrecord:1"] and list(records["skipped"]) == [
@@ -144,6 +153,10 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     ):
         answer = site.post(f"{MODELS}/infer_db.json", job_id=model, db_path=path_text)
         assert answer.status_code in (400, 403) and message in str(answer.get_json()["error"])
+
+
+def finished(answer: Any) -> Any:
+    return answer if answer["state"] not in ("running", "incomplete") else None
 
 
 @pytest.mark.integration

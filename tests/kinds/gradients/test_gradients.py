@@ -89,7 +89,8 @@ def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
         num_test_images=3,
     ).get_json()
     assert list(many["outputs"]) == [str(path)] and list(many["skipped"]) == [str(site.data / "missing.png")]
-    assert many["outputs"][str(path)]["output"] == one["output"][0]
+    # Batches of other sizes are rounded differently.
+    assert many["outputs"][str(path)]["output"] == pytest.approx(one["output"][0], abs=1e-5)
 
 
 def test_datasets_and_models_are_created_by_the_routes_of_digits_6(site: Site) -> None:
