@@ -1,6 +1,7 @@
 // The prediction panels: choose, drop or paste an image, enter its path, or fill in the kind's own fields to get a
 // prediction.
 
+import { startCamera } from './camera.js';
 import { droppedFiles } from './dropped_files.js';
 import { postForm, request } from './http.js';
 import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
@@ -136,6 +137,7 @@ export function startClassifying(panel) {
   });
   image?.addEventListener('error', () => (image.hidden = true));
   file?.addEventListener('change', () => takeFiles([...file.files]));
+  startCamera(panel.querySelector('#use-camera'), file);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     // The Enter key submits with the first button, also from the path.

@@ -54,6 +54,7 @@ CHROMIUM_OPTIONS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
+    "--use-fake-device-for-media-stream",  # a camera that shows a test pattern
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",

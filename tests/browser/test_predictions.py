@@ -56,3 +56,18 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     page.get_by_text("1 problem in the list").click()
     expect(page.get_by_text("Line 1: The class 99 is not between")).to_be_visible()
     expect(page.locator(".prediction-cards > li")).to_have_count(1, timeout=60_000)
+
+    # A photo of the camera; without the permission, a message.
+    page.goto(f"/models/{model['id']}")
+    page.wait_for_load_state()
+    page.get_by_role("button", name="Use camera").click()
+    dialog = page.get_by_role("dialog", name="Camera")
+    expect(dialog.get_by_role("alert")).to_contain_text("may not use the camera")
+    check_accessibility(page)
+    dialog.get_by_role("button", name="Cancel").click()
+    page.context.grant_permissions(["camera"])
+    page.get_by_role("button", name="Use camera").click()
+    dialog.get_by_role("button", name="Take photo").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#predictions")).to_contain_text("%", timeout=60_000)
+    assert page.locator("#classify-image").evaluate("image => image.naturalWidth") > 100
