@@ -187,7 +187,7 @@ class Metrics(Struct):
 
     @property
     def last_epoch(self) -> float:
-        """The epoch of the latest row, 0 without any."""
+        """The epoch of the latest row, or 0."""
         return max((series.epochs[-1] for series in (self.train, self.val) if series.epochs), default=0.0)
 
     def stage(self, name: str) -> Series:

@@ -180,7 +180,7 @@ class Counts(TypedDict):
 
 
 class Mark(Struct):
-    """Something that happened during a training at an ``epoch``, to be marked on its curves."""
+    """An event of a training at an ``epoch``, marked on its curves."""
 
     kind: Literal["phase", "warning"]
     epoch: float

@@ -69,7 +69,7 @@ class EmbeddingMap(Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether t-SNE is running, or ended early."""
+        """Whether t-SNE is running or was interrupted."""
         return "tsne" not in self.methods and not self.remark
 
 
@@ -97,7 +97,7 @@ def load(model_folder: Path, name: str) -> EmbeddingMap:
 
 
 def load_all(model_folder: Path) -> list[EmbeddingMap]:
-    """Load all maps of a model, the latest epoch first; those that are damaged are left out."""
+    """Load all maps of a model, latest epoch first, skipping damaged ones."""
 
     def readable() -> Iterator[EmbeddingMap]:
         folder = model_folder / FOLDER

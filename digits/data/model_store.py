@@ -56,7 +56,7 @@ class StoredModel:
 
     @property
     def id(self) -> str:
-        """An ID that stays the same when the store is read again."""
+        """An ID that is the same each time the store is read."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.store}/{self.folder}"))
 
     @property
@@ -86,7 +86,7 @@ class StoredModel:
 
 @dataclass
 class Listing:
-    """The models of a store, and its message. ``problem`` says why the store, or a part of it, cannot be read."""
+    """The models of a store, and its message. ``problem`` explains why all or some of them cannot be read."""
 
     store: str
     message: str = ""
@@ -189,7 +189,7 @@ def _file(store: str, name: str, path: Path) -> Source:
 
 
 def _run(sources: list[Source], store: str, only_list: bool = False) -> News:
-    """Download ``sources``, of which any may be missing."""
+    """Download ``sources``; any of them may be missing."""
     request = Request(
         sources=sources,
         allowed=[store],
@@ -207,7 +207,7 @@ def _environment() -> Mapping[str, str]:
 
 
 def _usable(names: list[str]) -> list[str]:
-    """Return the names that are plain names of folders, at most `MAX_MODELS`."""
+    """Return up to `MAX_MODELS` of the ``names``, without those that are not plain folder names."""
     plain = (name.rstrip("/") for name in names)
     return [name for name in dict.fromkeys(plain) if "/" not in name and is_usable_name(name)][:MAX_MODELS]
 

@@ -71,7 +71,7 @@ def write(
 
 
 def thumbnail_size(width: int, height: int, count: int) -> tuple[int, int]:
-    """Return the size in pixels of the thumbnails of ``count`` images of a size, which fit into one sprite."""
+    """Return the thumbnail size in pixels at which ``count`` images fit into one sprite."""
     across = math.ceil(math.sqrt(count))
     largest = min(MAX_THUMBNAIL_PIXELS, MAX_SPRITE_PIXELS // across)
     scale = min(1.0, largest / max(width, height))
@@ -79,7 +79,7 @@ def thumbnail_size(width: int, height: int, count: int) -> tuple[int, int]:
 
 
 def draw_sprite(thumbnails: Sequence[Image.Image]) -> bytes:
-    """Return a PNG file of ``thumbnails`` of one size, in rows of a square number of tiles, as TensorBoard expects."""
+    """Arrange ``thumbnails`` of equal size in a square grid, as TensorBoard expects; return a PNG file."""
     across = math.ceil(math.sqrt(len(thumbnails)))
     width, height = thumbnails[0].size
     sprite = Image.new("RGB", (across * width, across * height))

@@ -93,7 +93,7 @@ def draw_tiles(
 
 
 def _reduction(side: int) -> int:
-    """Return the step with which pixels of a map are left out, so that it fits the picture."""
+    """Return the subsampling step at which a map fits the picture."""
     return max(1, math.ceil(side / PICTURE_SIDE))
 
 

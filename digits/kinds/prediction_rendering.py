@@ -1,4 +1,4 @@
-"""What views of predictions draw, and their options. Runs in the server only."""
+"""Base classes for views of predictions. Runs in the server only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Prediction:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes, in bytes."""
+        """The approximate size in memory, in bytes."""
         text = len(self.picture["url"]) if self.picture else 0
         return sum(values.nbytes for values in self.outputs.values()) + text + len(str(self.predictions))
 
@@ -56,7 +56,7 @@ class View:
     uses_picture = False
 
     def fits(self, prediction: Prediction) -> bool:
-        """Return whether it can show a prediction, from its outputs."""
+        """Return whether the view can show a prediction, based on its outputs."""
         return True
 
     def context(self, prediction: Prediction, options: Form) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class View:
 
 
 def check_options(form: Form) -> None:
-    """Raise BadRequest with the name of the first field of ``form`` that is not valid."""
+    """Raise BadRequest for the first invalid field of ``form``."""
     if form.validate():
         return
     name, messages = next(iter(form.errors.items()))
@@ -78,7 +78,7 @@ def check_options(form: Form) -> None:
 
 
 def bad_option(name: str, message: str, choices: Sequence[str] = ()) -> BadRequest:
-    """The error for the option ``name``, with the possible ``choices``."""
+    """Return the error for the option ``name``, which lists the valid ``choices``."""
     return BadRequest(f"“{name}”: {message}", f"Use {', '.join(map(str, choices))}." if choices else "")
 
 

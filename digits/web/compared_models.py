@@ -1,4 +1,4 @@
-"""What is compared of several models: metrics of the best snapshot, size, time and memory, and settings that differ."""
+"""Compare models: metrics of the best snapshots, size, time, memory and differing settings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def facts(job: ModelJob) -> dict[str, Any]:
 
 
 def table(jobs: Sequence[ModelJob], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a table of the `facts` of ``jobs``: a title, the values in words, and which are the best."""
+    """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which ones are the best."""
     views = views_of(serializers.data_kind(jobs[0]) or default_kind())
     rows = [
         {"title": "Status", "values": [item["status"] for item in found]},
@@ -103,7 +103,7 @@ def _row(
 
 
 def differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
-    """Return the settings in which the models differ, by ``name``, with the ``values`` of all as text."""
+    """Return the settings that differ: the ``name``, and the ``values`` of all models as text."""
     settings = [_flat(msgspec.to_builtins(job.recipe)) for job in jobs]
     names = dict.fromkeys(name for each in settings for name in each if name.split(".")[0] not in OWN)
     found = []
@@ -122,7 +122,7 @@ def differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
 
 
 def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
-    """Return what the page needs to draw the curves: addresses, and names that are unique."""
+    """Return the addresses and unique names of the curves."""
     counts = Counter(job.name for job in jobs)
     return [
         {

@@ -124,13 +124,13 @@ def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
     ids = list(dict.fromkeys(listed)) or pair
     if len(set(ids)) < 2 or len(ids) > MAX_MODELS:
         raise BadRequest(
-            f"Choose from two to {MAX_MODELS} different models to compare.",
-            "Set “ids” to their ids, separated by commas.",
+            f"Choose 2 to {MAX_MODELS} different models.",
+            "Set “ids” to the IDs of the models, separated by commas.",
         )
     if not all(pair):
         pair = ids[:2]
     if pair[0] == pair[1] or not set(pair) <= set(ids):
-        raise BadRequest("Choose two different models of this page to compare their predictions.")
+        raise BadRequest("Choose two different models to compare their predictions.")
     by_id = {job_id: services().store.get(job_id, ModelJob) for job_id in ids}
     return list(by_id.values()), by_id[pair[0]], by_id[pair[1]]
 

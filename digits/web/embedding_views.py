@@ -200,14 +200,14 @@ def _as_json(result: EmbeddingMap) -> dict[str, Any]:
 def _asked_record() -> int:
     text = request.args.get("record", "")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadRequest(f"“{text[:40]}” is not the number of a record.")
+        raise BadRequest(f"“{text[:40]}” is not a record number.")
     return int(text)
 
 
 def _find(results: list[EmbeddingMap], name: str) -> EmbeddingMap:
     found = next((item for item in results if not name or item.name == name), None)
     if found is None:
-        raise NotFound("This model has no such embedding map.", "Compute it on the page of its maps.")
+        raise NotFound("This embedding map does not exist.", "Compute it on the page of embedding maps.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""How the predictions for the same images change from epoch to epoch, by the snapshots of a training."""
+"""Predictions of all snapshots of a training for the same images."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Followed:
 
 @blueprint.get("/models/<job_id>/epoch-predictions")
 def show(job_id: str) -> Response:
-    """Return the part of the model's page with the predictions of each snapshot for the same images."""
+    """Return the part of the model's page with the predictions of each snapshot."""
     job = services().store.get(job_id, ModelJob)
     found = _follow(job)
     images = RecordImages(found.dataset, found.manifest)

@@ -92,7 +92,7 @@ def state_of(job: ModelJob) -> dict[str, Any]:
 
 
 def state_of_task(tasks: BackgroundTasks, job_id: str, has_result: bool) -> dict[str, Any]:
-    """Return the state of the background task of a job, as `state_of` does for evaluations."""
+    """Return the state of a job's background task, like `state_of`."""
     running, failure = tasks.state(job_id), tasks.failure(job_id)
     return {
         "state": "running" if running else "failed" if failure else "done" if has_result else "none",

@@ -82,7 +82,7 @@ def predict(kind: Kind, call: str) -> Response:
 
 @blueprint.get("/models/recent-predictions/<name>")
 def recent_prediction(name: str) -> Response:
-    """Show a prediction of the last minutes again, in another view."""
+    """Show a recent prediction in another view."""
     recent = services().recent_predictions.get(name)
     job = services().store.get(recent.job_id, ModelJob)
     return _shown(chosen_view(_kind_of(job), request.values), recent, name)
@@ -90,7 +90,7 @@ def recent_prediction(name: str) -> Response:
 
 @blueprint.get("/models/recent-predictions/<name>.json")
 def recent_prediction_json(name: str) -> Response:
-    """Return what a view draws of a prediction of the last minutes."""
+    """Return what a view draws for a recent prediction."""
     recent = services().recent_predictions.get(name)
     choice = chosen_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
     return jsonify({"predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)})
@@ -98,7 +98,7 @@ def recent_prediction_json(name: str) -> Response:
 
 @blueprint.get("/models/recent-predictions/<name>/outputs.<any(json, csv, npy):ending>")
 def recent_outputs(name: str, ending: str) -> Response:
-    """Return all numbers of the outputs of a prediction, or of the one named ``output``; ``npy`` has only one."""
+    """Return the outputs of a recent prediction, or the one named ``output``. A ``npy`` file contains one output."""
     outputs = services().recent_predictions.get(name).prediction.outputs
     asked = request.args.get("output", "")
     if asked and asked not in outputs:
@@ -118,7 +118,10 @@ def view_options(view: str) -> str:
 
 
 def output_file(outputs: Mapping[str, NDArray[Any]], ending: str) -> tuple[bytes, str]:
-    """Return a file of the ``outputs`` and its media type: JSON, CSV with a row per number, or NumPy's of the first."""
+    """Return the ``outputs`` as a file, with its media type.
+
+    JSON, CSV with one value per row, or the first output as a NumPy file.
+    """
     file = io.BytesIO()
     if ending == "npy":
         np.save(file, next(iter(outputs.values())), allow_pickle=False)
@@ -342,7 +345,7 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
 
 
 def _is_animated() -> bool:
-    """Return whether this request asks for an animation; raises BadRequest for another view or a wrong option."""
+    """Return whether this request asks for an animation. Raises BadRequest for other views and invalid options."""
     field, name = requested(request.values)
     if name not in ("", GAN):
         raise BadRequest(

@@ -14,6 +14,8 @@ from werkzeug.wsgi import ClosingIterator
 Report = Callable[[str, float, float], None]
 
 MAX_LABEL_CHARACTERS = 200
+# Reading the CPU time is a system call, too slow for every switch: short runs share a reading.
+CPU_TIME_SECONDS = 0.01
 
 
 class LoopWatch:
@@ -22,19 +24,20 @@ class LoopWatch:
     ``report(label, seconds, cpu_seconds)`` is called in the same thread right after the switch and must
     not switch greenlets itself. The label is the request line for requests of a wrapped application, and the
     function for any other `gevent.Greenlet` that has not ended. Plain greenlets and the hub are not measured.
-    CPU time much shorter than elapsed time indicates a blocking call or an overloaded machine.
+    CPU time much shorter than elapsed time indicates a blocking call or an overloaded machine. It is at most
+    `CPU_TIME_SECONDS` too long.
     """
 
     def __init__(self, report: Report, seconds: float = 0.0) -> None:
         self._report = report
         self._seconds = seconds
         self._labels: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._since, self._cpu_since = time.monotonic(), time.thread_time()
         self._before: Any = None
+        self._begin()
 
     def start(self) -> None:
         """Start to measure this thread; an existing trace function is called as well."""
-        self._since, self._cpu_since = time.monotonic(), time.thread_time()
+        self._begin()
         self._before = greenlet.settrace(self._switched)
 
     def stop(self) -> None:
@@ -61,6 +64,10 @@ class LoopWatch:
 
         return watched
 
+    def _begin(self) -> None:
+        self._since = self._cpu_read_at = time.monotonic()
+        self._cpu_since = time.thread_time()
+
     def _end_request(self) -> None:
         current = greenlet.getcurrent()
         self._end_run(current)
@@ -72,10 +79,15 @@ class LoopWatch:
             self._before(event, greenlets)
 
     def _end_run(self, runner: Any) -> None:
-        now, cpu_now = time.monotonic(), time.thread_time()
+        now = time.monotonic()
         seconds, self._since = now - self._since, now
-        cpu_seconds, self._cpu_since = cpu_now - self._cpu_since, cpu_now
-        if seconds < self._seconds:
+        is_reported = seconds >= self._seconds
+        if not is_reported and now - self._cpu_read_at < CPU_TIME_SECONDS:
+            return
+        cpu_now = time.thread_time()
+        cpu_seconds, self._cpu_since = min(seconds, cpu_now - self._cpu_since), cpu_now
+        self._cpu_read_at = now
+        if not is_reported:
             return
         label = self._labels.get(runner)
         if label is None and isinstance(runner, gevent.Greenlet):

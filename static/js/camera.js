@@ -1,7 +1,7 @@
 // Takes a photo with the camera of this device and puts it into a file field, as if it had been chosen.
 
 const ERRORS = {
-  NotAllowedError: 'This page may not use the camera. Allow it in the settings of your browser, then try again.',
+  NotAllowedError: 'This page may not use the camera. Allow it in your browser settings, then try again.',
   NotFoundError: 'This device has no camera.',
   NotReadableError: 'The camera is in use by another program. Close it, then try again.',
 };

@@ -43,7 +43,7 @@ function showChosen() {
   if (!button) return;
   button.disabled = chosen.size < 2;
   button.textContent = chosen.size ? `Compare ${chosen.size}` : 'Compare';
-  button.title = chosen.size < 2 ? 'Select from two to ten models in the list' : '';
+  button.title = chosen.size < 2 ? 'Select two to ten models in the list' : '';
 }
 
 box.addEventListener('change', ({ target }) => {

@@ -99,3 +99,29 @@ def test_the_server_logs_code_that_blocks_its_loop(tmp_path: Path) -> None:
     stalls.read_logs(tmp_path)
     assert stalls.seconds["GET /hold"] >= 0.3 and "GET /hold" in stalls.summary()
     assert stalls.hangs() == {}
+
+
+def test_the_cpu_time_of_a_blocking_call_is_short() -> None:
+    found: list[tuple[str, float, float]] = []
+    watch = LoopWatch(lambda *run: found.append(run), HELD_SECONDS)
+    watch.start()
+
+    def app(environ, start_response):
+        for _ in range(100):
+            gevent.sleep(0)
+        end = time.thread_time() + HELD_SECONDS
+        while environ["PATH_INFO"] == "/busy" and time.thread_time() < end:
+            pass
+        time.sleep(HELD_SECONDS)
+        start_response("200 OK", [])
+        return [b""]
+
+    try:
+        client = Client(watch.wrap(app))
+        client.get("/blocked")
+        client.get("/busy")
+    finally:
+        watch.stop()
+    assert [label for label, _, _ in found] == ["GET /blocked", "GET /busy"]
+    (_, _, blocked), (_, elapsed, busy) = found
+    assert blocked < HELD_SECONDS <= busy <= elapsed

@@ -141,11 +141,9 @@ class BoxChecks:
 def none_usable(ignored: Counter[str]) -> UnusableSource:
     """Return the error for a source without usable objects, given the number of ``ignored`` ones by name."""
     if not ignored:
-        return UnusableSource(
-            "No image has an object that can be used.", "Check the annotations and the classes."
-        )
+        return UnusableSource("No image contains a usable object.", "Check the annotations and the classes.")
     return UnusableSource(
-        f"No image has an object that can be used: {count_of(ignored.total(), 'object')} "
+        f"No image contains a usable object: {count_of(ignored.total(), 'object')} "
         f"({listed(sorted(ignored))}) would be ignored.",
         "If these are your classes, list them under “Classes”.",
     )

@@ -36,7 +36,7 @@ class View(prediction_rendering.View):
 
 
 def animation(frames: Sequence[str]) -> str:
-    """Return PNG files, which are data URIs, as the data URI of a GIF file that repeats."""
+    """Combine PNG data URIs into the data URI of a looping GIF."""
     pictures = [
         Image.open(io.BytesIO(from_data_uri(frame)), formats=["PNG"]).convert("RGB") for frame in frames
     ]
