@@ -133,6 +133,14 @@ class Site:
         self.services.store.add(job)
         return job.id
 
+    def follow(self, model: str) -> tuple[Any, str]:
+        """Return the predictions of a model's last snapshot for its first records, and the part of the page."""
+        answer = self.get(f"/models/{model}/epoch-predictions.json")
+        assert answer.status_code == 200, answer.text
+        part = self.get(f"/models/{model}/epoch-predictions")
+        assert part.status_code == 200
+        return answer.get_json()["epochs"][-1]["predictions"], part.text
+
     def evaluate(self, model: str, **fields: Any) -> tuple[dict[str, Any], str]:
         """Evaluate a model, and return the latest result as JSON and its page."""
         answer = self.client.post(f"/models/{model}/evaluation", data=fields)

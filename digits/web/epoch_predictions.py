@@ -130,14 +130,14 @@ def _follow(job: ModelJob) -> Followed:
 
 
 def _cell(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any]:
-    words = _in_words(predicted, manifest.target)
+    """Return how a prediction is shown. ``is_right`` is None if the prediction is not a class."""
+    target = manifest.target
+    is_class = target.classes and not target.multi_hot and isinstance(predicted, list)
     return {
         "item": item,
         "drawing": draw_prediction(predicted, item, manifest),
-        "words": words,
-        "is_right": predicted[0][0] == item.label
-        if manifest.target.classes and not manifest.target.multi_hot
-        else None,
+        "words": _in_words(predicted, target),
+        "is_right": predicted[0][0] == item.label if is_class and not target.spatial else None,
     }
 
 

@@ -69,6 +69,8 @@ def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> N
         aug_flip="fliplrud",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")
+    predicted, part = site.follow(model)
+    assert any(item["score"] > 0.3 for item in predicted[0]) and 'class="box"' in part
     values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
     assert all(0 <= value <= 1 for value in values["map"] + values["map50"])
     assert values["map50"][0] < 0.2 and values["map50"][-1] > 0.5

@@ -178,6 +178,8 @@ def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:
     )
     model = answer.get_json()["id"]
     assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    predicted, part = site.follow(model)
+    assert predicted[0]["shape"] == [8, 8, 1] and "<figure>" in part
     photo = site.data / "photo.png"
     photo.write_bytes(picture(size=(8, 8)))
     asked = {"job_id": model, "image_path": str(photo)}

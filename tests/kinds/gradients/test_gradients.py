@@ -38,6 +38,8 @@ def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
         shuffle="y",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert dict(predicted[0]).keys() == {"gradient_x", "gradient_y"} and "gradient_x " in part
     assert site.json(f"/models/{model}/metrics.json")["val"]["values"]["r2"][-1] > 0.8
     page = site.get(f"/models/{model}").text
     assert 'name="gradient_x"' in page and 'name="image_file"' in page

@@ -75,6 +75,8 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
 
     model = train(site, dataset, standard_networks="dncnn", method="standard", train_epochs=25, batch_size=4)
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert predicted[0]["image"] in part
     values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
     # Initially, it returns the noisy image itself: 20 · log10(255 / 25) dB.
     assert values["psnr"][0] == pytest.approx(20.2, abs=0.5)

@@ -83,6 +83,8 @@ def test_a_table_becomes_a_model_that_predicts_labels(site: Site, table: Path) -
         use_mean="pixel",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert len(predicted[0]) == len(predicted[-1]) > 1 and "%" in part and "wrong:" not in part
     metrics = site.json(f"/models/{model}/metrics.json")
     values = metrics["val"]["values"]
     assert values["map"][-1] > 0.85 and values["map"][-1] > values["map"][0] + 0.1

@@ -45,6 +45,8 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
         shuffle="y",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert f"{predicted[0]['distance']:.3g}" in part
     metrics = {
         name: values[-1]
         for name, values in site.json(f"/models/{model}/metrics.json")["val"]["values"].items()

@@ -70,6 +70,8 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
         best_metric="r2",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert "{} {:.3g}".format(*predicted[0][0]) in part
     metrics = site.json(f"/models/{model}/metrics.json")["val"]["values"]
     assert metrics["r2"][-1] > 0.6
     assert 0 < metrics["mae"][-1] <= metrics["rmse"][-1] < 45

@@ -81,6 +81,8 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
         aug_flip="fliplr",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert predicted[0]["mask"] in part and ">Prediction<" in part
     metrics = site.json(f"/models/{model}/metrics.json")
     values = metrics["val"]["values"]
     # All background: an IoU of 0.88 and of 0.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,8 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) 
         shuffle="y",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
+    predicted, part = site.follow(model)
+    assert f"{escape(predicted[0][0][0])} {predicted[0][0][1]:.0f}%" in part and "snippet" in part
     assert site.json(f"/models/{model}/metrics.json")["val"]["values"]["accuracy"][-1] > 0.8
     page = site.get(f"/models/{model}").text
     assert '<textarea class="input" id="snippet" name="snippet"' in page and "image-file" not in page
