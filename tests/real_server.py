@@ -122,7 +122,7 @@ def create_dataset(server: RealServer) -> str:
     return str(dataset)
 
 
-def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
+def start_training(server: RealServer, dataset: str = "", network: str = SLOW_LINEAR, **fields: Any) -> str:
     """Start training on the dataset, by default a new one, and return the model's id."""
     dataset = dataset or create_dataset(server)
     model = server.ask(
@@ -130,7 +130,7 @@ def start_training(server: RealServer, dataset: str = "", **fields: Any) -> str:
         model_name="slow",
         dataset=dataset,
         method="custom",
-        custom_network=SLOW_LINEAR,
+        custom_network=network,
         batch_size=6,
         **fields,
     )

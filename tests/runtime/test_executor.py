@@ -137,6 +137,15 @@ def test_another_server_finds_and_stops_a_task(tmp_path: Path) -> None:
     wait(lambda: first.poll(tmp_path, handle) and not first.is_alive(handle))
 
 
+def test_a_task_can_be_identified_as_soon_as_it_has_started(tmp_path: Path) -> None:
+    run = running(HANGS)
+    for number in range(20):
+        handle = run.start(tmp_path, ["cpu"])
+        environment = Path(f"/proc/{handle['pid']}/environ").read_bytes()
+        assert f"DIGITS_TASK={tmp_path}".encode() in environment.split(b"\0"), f"start {number}"
+        wait(lambda: run.clear(tmp_path))
+
+
 def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
     run = running(HANGS)
     handle = run.start(tmp_path, ["cpu"])

@@ -197,7 +197,7 @@ def test_several_models_are_compared(site: Site, dataset: str, model: str) -> No
     )
     assert site.get(f"/models/compare?ids={model}").status_code == 400
     many = ",".join(f"20200101-000000-{number:06}" for number in range(11))
-    assert "from two to 10" in site.get(f"/models/compare?ids={many}").text
+    assert "Choose 2 to 10 different models." in site.get(f"/models/compare?ids={many}").text
     assert site.get(f"/models/compare?ids={model},20200101-000000-abcdef").status_code == 404
 
 

@@ -169,6 +169,11 @@ class LocalExecutor:
             setsigmask=[signal.SIGTERM],
         )
         self._children.add(child)
+        try:
+            processes.wait_until_identifiable(child)
+        except OSError:
+            os.kill(child, signal.SIGKILL)  # nothing else could find it
+            raise
         return child
 
     def _reap(self) -> None:

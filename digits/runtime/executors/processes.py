@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -48,6 +50,23 @@ def supervisor_of(folder: Path) -> int | None:
         if [os.path.basename(words[3]) if len(words) > 4 else b"", *words[4:5]] == wanted:
             return pid
     return None
+
+
+def wait_until_identifiable(pid: int, seconds: float = 5.0) -> None:
+    """Wait until `processes_in` can identify the new process ``pid``, at most for ``seconds``.
+
+    The kernel reports a program as started before its arguments and environment can be read. Raises OSError if
+    they cannot be read at all, for example with too many open files.
+    """
+    deadline = time.monotonic() + seconds
+    while start_ticks(pid) is not None and time.monotonic() < deadline:
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{pid}/environ", "rb") as file,
+        ):
+            if file.read(1):
+                return
+        time.sleep(0.001)
 
 
 def processes_in(folder: Path, handles: Sequence[Handle] = ()) -> Iterator[int]:
