@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from digits.core.settings import Settings
 from digits.core.task import Handle
 from digits.runtime import task_output
 from digits.runtime.executor import Exit
+from digits.runtime.executors import processes
 from digits.runtime.executors.local import LocalExecutor, child_environment
 from digits.web.services import Services
 from tests.failing_disk import small_disk
@@ -137,13 +139,16 @@ def test_another_server_finds_and_stops_a_task(tmp_path: Path) -> None:
     wait(lambda: first.poll(tmp_path, handle) and not first.is_alive(handle))
 
 
-def test_a_task_can_be_identified_as_soon_as_it_has_started(tmp_path: Path) -> None:
-    run = running(HANGS)
+def test_a_new_process_can_be_identified_after_the_wait(tmp_path: Path) -> None:
     for number in range(20):
-        handle = run.start(tmp_path, ["cpu"])
-        environment = Path(f"/proc/{handle['pid']}/environ").read_bytes()
-        assert f"DIGITS_TASK={tmp_path}".encode() in environment.split(b"\0"), f"start {number}"
-        wait(lambda: run.clear(tmp_path))
+        pid = os.posix_spawn("/bin/sleep", ["sleep", "300"], {"DIGITS_TASK": str(tmp_path)})
+        processes.wait_until_identifiable(pid)
+        try:
+            assert list(processes.processes_in(tmp_path)) == [pid], f"start {number}"
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    processes.wait_until_identifiable(pid)  # returns although the process has ended
 
 
 def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
