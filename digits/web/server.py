@@ -56,6 +56,8 @@ SPARE_CONNECTIONS = 50
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 32 * 1024
 MAX_QUEUED_MESSAGES = 256
+# Copying longer bodies would take longer than another system call.
+MAX_JOINED_BYTES = 64 * 1024
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # HTTP/0.9 has no version.
@@ -282,6 +284,8 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         self._reader = _Reader(connection, counted, server.owner)
         # Read the kernel's tables in a thread; they are long on a busy machine.
         self._peer = Peer(address[:2], connection.getsockname()[:2], in_thread)
+        # Collects the headers and the start of a short response, which one system call sends.
+        self._joined: bytearray | None = None
         super().__init__(connection, address, server, io.BufferedReader(self._reader))
 
     def read_requestline(self) -> str:
@@ -344,7 +348,21 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             self._reader.stop()
         return write
 
-    def _sendall(self, data: bytes) -> None:
+    def _write_with_headers(self, data: bytes) -> None:
+        if len(data) > MAX_JOINED_BYTES:
+            super()._write_with_headers(data)
+            return
+        self._joined = bytearray()
+        try:
+            super()._write_with_headers(data)
+        finally:
+            joined, self._joined = self._joined, None
+        self._sendall(joined)
+
+    def _sendall(self, data: bytes | bytearray) -> None:
+        if self._joined is not None:
+            self._joined += data
+            return
         seconds = SEND_SECONDS + len(data) / self.server.owner.slowest_bytes_per_second
         with self._counted.waiting(), gevent.Timeout(seconds, TimeoutError("the client does not read")):
             super()._sendall(data)

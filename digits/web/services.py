@@ -90,7 +90,7 @@ class Services:
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
         self.model_stores = StoreCache(settings.model_stores)
-        self._default_snapshots: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._default_snapshots: dict[str, tuple[tuple[int, int], str]] = {}
         self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
@@ -150,11 +150,8 @@ class Services:
 
         It is looked up again when a snapshot was added, validated or removed. Raises BadRequest without one.
         """
-        changed = tuple(
-            os.stat(path).st_mtime_ns
-            for path in (job.folder, job.folder / snapshot_list.FILE_NAME)
-            if path.exists()
-        )
+        folder = str(job.folder)
+        changed = _changed_at(folder), _changed_at(f"{folder}/{snapshot_list.FILE_NAME}")
         found = self._default_snapshots.get(job.id)
         if found is None or found[0] != changed:
             snapshot = job.snapshots().default
@@ -210,6 +207,14 @@ class Services:
             return folder
         job = self.store.find(job_id)
         return getattr(job, "tensorboard_folder", None)
+
+
+def _changed_at(path: str) -> int:
+    """Return the time of the last change to ``path`` in nanoseconds, or 0 if it does not exist."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _limits() -> dict[str, int]:
