@@ -24,9 +24,9 @@ from digits.core.snapshot_list import Snapshot
 from digits.data import images
 from digits.data.records import Record
 from digits.kinds import Kind, default_kind
-from digits.kinds.builtin_views.gan.view import animation
+from digits.kinds.builtin_views.gan.view import GenerationOptions, animation
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.prediction_rendering import Prediction
+from digits.kinds.prediction_rendering import Prediction, check_options
 from digits.kinds.views import InputRequest
 from digits.web import record_views, serializers
 from digits.web.kind_routes import views_of
@@ -36,11 +36,9 @@ from digits.web.offload import in_thread
 from digits.web.recent_predictions import Recent
 from digits.web.services import refuse_other_sites, services
 from digits.web.view_choice import (
-    GAN,
     ViewChoice,
     chosen_view,
     fitting,
-    options_of,
     rendering,
     requested,
     view_named,
@@ -52,6 +50,8 @@ blueprint = Blueprint("inference", __name__)
 TOP = 5
 MAX_GRID_SIDE = 50
 SHOWN_SIZE = (512, 512)
+# The view of generated images in DIGITS 6.
+GAN = "image-gan"
 # The frames of an animation.
 CHAIN = {"interpolate": True, "chained": True}
 
@@ -197,7 +197,7 @@ def generate(kind: Kind) -> Response:
             "_prediction.html" if is_part else "prediction.html",
             job=serializers.row(job),
             image_url=None,
-            partial="view:image-gan/predictions.html",
+            partial="_generated.html",
             title="Generate images",
             animation=_animation(found) if animated else None,
             **found,
@@ -351,7 +351,9 @@ def _is_animated() -> bool:
         raise BadRequest(
             f"“{field}”: “{name}” does not show generated images.", f"Use {GAN}, or leave it out."
         )
-    return bool(options_of(view_named(GAN), request.values)["gan_view_task_id"].data == "animation")
+    options = GenerationOptions(request.values)
+    check_options(options)
+    return bool(options["gan_view_task_id"].data == "animation")
 
 
 def _animation(generated: Mapping[str, Any]) -> str:

@@ -14,10 +14,10 @@ from digits.core.errors import BadRequest, NotFound
 from digits.kinds import Kind, PredictionView, prediction_views
 from digits.kinds.prediction_rendering import Prediction, View, check_options
 from digits.web.offload import in_thread
+from digits.web.services import services
 
-# The view of the text “view” is shorter, that of “view_extension_id” is the one of DIGITS 6.
+# The field of DIGITS 6, and a shorter name.
 FIELDS = ("view_extension_id", "view")
-GAN = "image-gan"
 
 
 @cache
@@ -37,7 +37,7 @@ def view_named(name: str) -> PredictionView:
 
 def views_for(kind: Kind) -> list[PredictionView]:
     """Return the views that a model of ``kind`` may have."""
-    return [view for view in prediction_views() if view.is_for(kind.name) and view.name != GAN]
+    return [view for view in prediction_views() if view.is_for(kind.name)]
 
 
 def fitting(kind: Kind, prediction: Prediction) -> list[PredictionView]:
@@ -75,7 +75,7 @@ class ViewChoice:
         return found
 
     def as_json(self, prediction: Prediction) -> dict[str, Any]:
-        """Return the view for JSON: its name, the options and what it draws; nothing for that of the kind."""
+        """Return the view for JSON: its name, the options and what it draws; empty without a ``view``."""
         if self.view is None:
             return {}
         return {"view": {"name": self.name, "options": self.options.data, **self.context(prediction)}}
@@ -103,6 +103,8 @@ def requested(fields: Mapping[str, Any]) -> tuple[str, str]:
 
 def options_of(view: PredictionView, fields: Mapping[str, Any]) -> Form:
     """Return the options of ``view`` in the ``fields`` of a request; raises BadRequest."""
-    form = rendering(view).Options(fields if isinstance(fields, MultiDict) else MultiDict(fields))
+    form = rendering(view).Options(
+        fields if isinstance(fields, MultiDict) else MultiDict(fields), meta={"data_roots": services().roots}
+    )
     check_options(form)
     return form

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import pickle
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +16,12 @@ from PIL import Image
 from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import BadRequest
+from digits.data.data_roots import Roots
 from digits.data.images import Geometry
 from digits.data.target import TargetSpec
 from digits.kinds import BUILT_IN_VIEWS, PredictionView
 from digits.kinds.builtin_views.gan.view import animation
+from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.prediction_rendering import Prediction, check_options
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.recipe import CreateText
@@ -38,7 +43,7 @@ def named(name: str) -> PredictionView:
 def draw(name: str, prediction: Prediction, **options: str) -> dict[str, Any]:
     view = named(name).load()
     assert view.fits(prediction)
-    form = view.Options(MultiDict(options))
+    form = view.Options(MultiDict(options), meta={"data_roots": Roots([Path("/")])})
     check_options(form)
     found: dict[str, Any] = view.context(prediction, form)
     return found
@@ -152,6 +157,96 @@ def test_frames_become_an_animation() -> None:
     assert (gif.format, gif.size, gif.n_frames) == ("GIF", (5, 4), 3)  # type: ignore[attr-defined]
 
 
+def encoded(latent: list[float], pixels: NDArray[np.uint8]) -> Prediction:
+    """The prediction of an encoder that generates ``pixels`` from ``latent``, as values from 0 to 1."""
+    output = np.concatenate([latent, pixels.ravel() / 255]).astype(np.float32)
+    return Prediction("generic", None, outputs={"z_and_image": output}, picture=PICTURE, pixels=pixels)
+
+
+PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
+
+
+@pytest.mark.parametrize(
+    "task", [{}, {"gan_view_task_id": "mnist_encoder"}, {"gan_view_task_id": "celeba_encoder"}]
+)
+@pytest.mark.parametrize("pixels", [PIXELS, PIXELS[:, :, :1]])
+def test_the_output_of_an_encoder_is_a_latent_vector_and_a_reconstruction(
+    pixels: NDArray[np.uint8], task: dict[str, str]
+) -> None:
+    drawn = draw("image-gan", encoded([0.5, -1.0, 2.0], pixels), **task)
+    assert drawn["latent"] == [0.5, -1.0, 2.0] and drawn["input"] == PICTURE["url"]
+    found = opened(drawn["output"]).reshape(pixels.shape).astype(int)
+    low, high = int(pixels.min()), int(pixels.max())
+    assert np.abs(found - (pixels.astype(int) - low) * 255 / (high - low)).max() <= 1
+    assert "attributes" not in drawn
+
+
+def test_an_image_file_has_the_shape_of_the_records() -> None:
+    recipe = CreateGeneric(train="records", width=4, height=4)
+    prediction = encoded([1.0, 2.0], PIXELS)
+    from_file = replace(prediction, pixels=None, recipe=recipe, geometry=Geometry((40, 20), 4, 4, "squash"))
+    assert draw("image-gan", from_file)["latent"] == [1.0, 2.0]
+
+
+def test_other_outputs_are_not_those_of_an_encoder() -> None:
+    view = named("image-gan").load()
+    prediction = encoded([], PIXELS)
+    assert not view.fits(prediction)  # only an image
+    assert not view.fits(replace(prediction, outputs={"logits": np.zeros(10, np.float32)}))
+    assert not view.fits(replace(encoded([1.0], PIXELS), pixels=None))
+    assert not view.fits(encoded([1.0], np.zeros((4, 4, 2), np.uint8)))
+
+
+def test_attributes_are_sorted_by_projection(tmp_path: Path) -> None:
+    table = tmp_path / "vectors.csv"
+    table.write_text("Smiling,3,0\n\nHat,0,-4\nBald,0,0\nYoung,1,1\nMale,-1,0\nBangs,2,1\n")
+    options = {"gan_view_task_id": "attributes", "attributes_file": str(table)}
+    found = draw("image-gan", encoded([2.0, -1.0], PIXELS), **options)["attributes"]
+    assert [attribute["name"] for attribute in found] == ["Smiling", "Bangs", "Hat", "Young", "Bald"]
+    expected = [2.0, 3 / 5**0.5, 1.0, 0.5**0.5, 0.0]
+    assert [attribute["score"] for attribute in found] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("count", "first"), [(40, "5_o_Clock_Shadow"), (3, "Attribute 1")])
+def test_attributes_of_an_array(count: int, first: str, tmp_path: Path) -> None:
+    vectors = np.zeros((count, 2))
+    vectors[0] = 1, 1
+    np.save(tmp_path / "vectors.npy", vectors)
+    options = {"gan_view_task_id": "attributes", "attributes_file": str(tmp_path / "vectors.npy")}
+    found = draw("image-gan", encoded([2.0, 1.0], PIXELS), **options)["attributes"]
+    assert found[0] == {"name": first, "score": pytest.approx(3 / 2**0.5)}
+    assert len(found) == min(count, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"Smiling,1,2\nHat,1\n", "line 2: 1 numbers, the first line has 2"),
+        ("a.csv", b"Smiling,1,x\n", "line 1: expected a name and numbers"),
+        ("a.csv", b"Smiling,1,nan\n", "its numbers must be finite"),
+        ("a.csv", b"Smiling,1\n", "its vectors have 1 numbers, that of the network has 2"),
+        ("a.csv", b"", "it must contain 1 to 1,000 vectors"),
+        ("a.csv", b"x,1,2\n" * 1001, "it must contain 1 to 1,000 vectors"),
+        ("a.pkl", pickle.dumps(np.ones((40, 2))), "it is neither a CSV file nor a NumPy array (.npy)"),
+        ("a.npy", b"\x93NUMPY", "it is not an array of numbers"),
+        ("a.npy", pickle.dumps([1]), "it is not an array of numbers"),
+    ],
+)
+def test_damaged_attribute_vectors_are_refused(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    options = {"gan_view_task_id": "attributes", "attributes_file": str(tmp_path / name)}
+    with pytest.raises(BadRequest) as caught:
+        draw("image-gan", encoded([2.0, 1.0], PIXELS), **options)
+    assert caught.value.message.startswith(f"“attributes_file”: {name}: {message}")
+
+
+def test_attribute_vectors_must_be_named() -> None:
+    with pytest.raises(BadRequest, match="Enter the path"):
+        draw("image-gan", encoded([2.0, 1.0], PIXELS), gan_view_task_id="attributes")
+
+
 @pytest.mark.parametrize(
     ("view", "name", "value"),
     [
@@ -164,10 +259,12 @@ def test_frames_become_an_animation() -> None:
         ("image-gradients", "arrow_size", "0"),
         ("text-classification", "max_classes", "many"),
         ("text-classification", "max_classes", "0"),
-        ("image-gan", "gan_view_task_id", "mnist_encoder"),
+        ("image-gan", "gan_view_task_id", "grid"),
+        ("image-gan", "attributes_file", "/nowhere/vectors.csv"),
     ],
 )
 def test_a_wrong_option_is_named(view: str, name: str, value: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        check_options(named(view).load().Options(MultiDict({name: value})))
+        options = named(view).load().Options
+        check_options(options(MultiDict({name: value}), meta={"data_roots": Roots([Path("/usr")])}))
     assert caught.value.message.startswith(f"“{name}”: ")

@@ -36,6 +36,5 @@ BUILT_IN_VIEWS = (
         "digits.kinds.builtin_views.text",
         ("text-classification",),
     ),
-    # Of generated images; see `digits.web.inference_views.generate`.
-    PredictionView("image-gan", "GAN", "digits.kinds.builtin_views.gan"),
+    PredictionView("image-gan", "GAN", "digits.kinds.builtin_views.gan", ("generic",)),
 )
