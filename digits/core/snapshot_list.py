@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +63,7 @@ class SnapshotList:
         """The best intact snapshot, or None if none has been validated."""
         return best_of(self.snapshots, self.metric)
 
-    @property
+    @cached_property
     def default(self) -> Snapshot | None:
         """The best snapshot, else the newest intact one, else the newest one; None without snapshots."""
         intact = [snapshot for snapshot in self.snapshots if snapshot.is_intact]

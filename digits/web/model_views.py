@@ -40,6 +40,7 @@ from digits.data.archive import MEDIA_TYPES, existing, stream
 from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
 from digits.kinds import Kind, all_kinds, default_kind
+from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.form_fields import choices, cursor_of, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
@@ -63,7 +64,7 @@ from digits.web.model_submit import new_model
 from digits.web.offload import each_in_thread, in_turns
 from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
-from digits.web.view_choice import GAN, rendering, view_named, views_for
+from digits.web.view_choice import rendering, views_for
 
 blueprint = Blueprint("models", __name__)
 
@@ -177,7 +178,7 @@ def show(job_id: str) -> str:
         views=views,
         charts=[asdict(chart) for chart in views.charts],
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
-        gan_options=rendering(view_named(GAN)).Options(),
+        gan_options=GenerationOptions(),
         model=serializers.model(job),
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
@@ -703,11 +704,12 @@ def _blame(field: Field, message: str) -> None:
 
 def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
     """Return the snapshot of the epoch ``asked``: by default the best one, for -1 the newest one."""
-    saved = job.snapshots()
-    if not saved.default:
+    saved = services().snapshots_of(job)
+    default = saved.default
+    if default is None:
         raise BadRequest(f"“{job.name}” has no snapshot yet.")
     if not asked:
-        return saved.default
+        return default
     if asked == "-1":
         return saved.snapshots[0]
     try:

@@ -10,11 +10,12 @@ import msgspec
 from flask import current_app, request
 
 from digits.core import snapshot_list
-from digits.core.errors import BadRequest, OtherSite, Unavailable
+from digits.core.errors import OtherSite, Unavailable
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
+from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
 from digits.data.data_roots import Roots
 from digits.data.production import ProductionModels
@@ -90,7 +91,7 @@ class Services:
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
         self.model_stores = StoreCache(settings.model_stores)
-        self._default_snapshots: dict[str, tuple[tuple[int, int], str]] = {}
+        self._snapshots: dict[str, tuple[tuple[int, int], SnapshotList]] = {}
         self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
@@ -145,19 +146,16 @@ class Services:
         if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
             self._evaluate(change.job)
 
-    def default_snapshot(self, job: ModelJob) -> str:
-        """Return the name of the snapshot that `digits.web.model_views.snapshot_of` selects by default.
+    def snapshots_of(self, job: ModelJob) -> SnapshotList:
+        """Return the snapshots of ``job``, read again only when one was added, validated or removed.
 
-        It is looked up again when a snapshot was added, validated or removed. Raises BadRequest without one.
+        Damage to the files of a snapshot since then is not noticed.
         """
         folder = str(job.folder)
         changed = _changed_at(folder), _changed_at(f"{folder}/{snapshot_list.FILE_NAME}")
-        found = self._default_snapshots.get(job.id)
+        found = self._snapshots.get(job.id)
         if found is None or found[0] != changed:
-            snapshot = job.snapshots().default
-            if snapshot is None:
-                raise BadRequest(f"“{job.name}” has no snapshot yet.")
-            found = self._default_snapshots[job.id] = changed, snapshot.name
+            found = self._snapshots[job.id] = changed, job.snapshots()
         return found[1]
 
     def _evaluate(self, job: ModelJob) -> None:

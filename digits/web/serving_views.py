@@ -60,8 +60,7 @@ def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
 def predict(job_id: str) -> Response:
     """Predict from the images in the body with a snapshot of a model (default: the best one)."""
     job = services().store.get(job_id, ModelJob)
-    epoch = request.args.get("snapshot_epoch")
-    return _answer(job.id, job, snapshot_of(job, epoch).name if epoch else services().default_snapshot(job))
+    return _answer(job.id, job, snapshot_of(job, request.args.get("snapshot_epoch")).name)
 
 
 @blueprint.post("/serve/<name>")

@@ -104,7 +104,7 @@ def _may_have_session(handle: Handle) -> bool:
 def _stat(pid: int) -> list[bytes] | None:
     """Return the fields of ``/proc/PID/stat`` from the third one on: state, parent, group, session, and so on."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return file.read().rpartition(b")")[2].split() or None
     except (FileNotFoundError, ProcessLookupError):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,17 +64,9 @@ class BatchPredictor:
 
     def predict(self, records: feeds.Records) -> Iterator[Batch]:
         """Yield the predictions of all records, in order; raises UserFault."""
-        size = self._usable_size(records)
-        # Some networks require whole batches, so the last one is filled up with the first records.
-        starts = range(0, len(records), size)
-        feed = records.stream(np.arange(start, start + size) % len(records) for start in starts)
-        try:
-            for start in starts:
-                pixels, y, _ = feed.take(1)
-                count = min(size, len(records) - start)
-                yield self._batch(np.arange(start, start + count), *self._function(pixels, y))
-        finally:
-            feed.close()
+        places = np.arange(len(records))
+        for chosen, arrays in in_batches(records, places, self._sizes, self._function):
+            yield self._batch(chosen, *arrays)
 
     @property
     def geometry(self) -> Geometry:
@@ -84,31 +76,8 @@ class BatchPredictor:
 
     def predict_at(self, records: feeds.Records, places: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return the predictions for the records at ``places``; raises UserFault."""
-        size, found = self._sizes[-1], []
-        for start in range(0, len(places), size):
-            chosen = np.resize(places[start : start + size], size)
-            feed = records.stream(iter([chosen]))
-            try:
-                pixels, y, _ = feed.take(1)
-                batch = self._batch(places[start : start + size], *self._function(pixels, y))
-            finally:
-                feed.close()
-            found += list(batch.predicted)
-        return found
-
-    def _usable_size(self, records: feeds.Records) -> int:
-        """Return the largest batch size that the network accepts: some networks require that of the training."""
-        for size in self._sizes[:-1]:
-            feed = records.stream(iter([np.arange(size) % len(records)]))
-            try:
-                pixels, y, _ = feed.take(1)
-                self._function(pixels, y)
-            except tf.errors.OpError:
-                continue
-            finally:
-                feed.close()
-            return size
-        return self._sizes[-1]
+        batches = in_batches(records, places, self._sizes[-1:], self._function)
+        return [each for chosen, arrays in batches for each in self._batch(chosen, *arrays).predicted]
 
     def _predict(self, pixels: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any, Any]:
         outputs = self._trained.outputs(pixels)
@@ -147,6 +116,59 @@ class BatchPredictor:
             raise UserFault(error.message, error.hint or HINT) from error
         if not np.all(np.isfinite(predicted)):
             raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
+
+
+def in_batches(
+    records: feeds.Records,
+    places: NDArray[np.int64],
+    sizes: Sequence[int],
+    compute: Callable[[tf.Tensor, tf.Tensor], Any],
+) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """Yield the numbers of the records at ``places``, batch by batch, and what ``compute`` returns for each batch.
+
+    ``compute`` maps the pixels and the targets of a batch to tensors [N, …]. The batches have the first of the
+    ``sizes`` that the network accepts; the last one may be smaller. N can be larger than the number of records, because
+    some networks require whole batches, and those that call ``tf.squeeze(x)`` at least two records.
+    """
+    for size in sizes:
+        batches = _in_batches(records, places, size, compute)
+        try:
+            first = next(batches, None)
+        except tf.errors.OpError:
+            if size == sizes[-1]:
+                raise
+            continue
+        if first is not None:
+            yield first
+            yield from batches
+        return
+
+
+def _in_batches(
+    records: feeds.Records,
+    places: NDArray[np.int64],
+    size: int,
+    compute: Callable[[tf.Tensor, tf.Tensor], Any],
+) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    parts = [places[start : start + size] for start in range(0, len(places), size)]
+    feed = records.stream(np.resize(part, min(size, max(2, len(part)))) for part in parts)
+    try:
+        for part in parts:
+            pixels, y, _ = feed.take(1)
+            try:
+                found = compute(pixels, y)
+            except tf.errors.OpError:
+                if len(pixels) == size:
+                    raise
+                found = compute(_filled_up(pixels, size), _filled_up(y, size))
+            yield part, found
+    finally:
+        feed.close()
+
+
+def _filled_up(values: tf.Tensor, size: int) -> tf.Tensor:
+    """Repeat ``values`` [N, …] up to a length of ``size``."""
+    return tf.gather(values, np.arange(size) % len(values))
 
 
 def check_fit(trained: Trained, manifest: Manifest) -> None:

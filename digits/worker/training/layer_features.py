@@ -14,7 +14,7 @@ from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.network import layer_table
 from digits.worker.network.layer_table import LayerOutput
-from digits.worker.training.batch_prediction import check_fit
+from digits.worker.training.batch_prediction import check_fit, in_batches
 from digits.worker.training.trained import Trained
 
 # Networks that accept batches of any size are faster in larger ones than those of a training with small batches.
@@ -57,40 +57,23 @@ class LayerFeatures:
             raise UserFault(
                 f"The layer “{self.layer}” has no output for each record.", "Choose another layer."
             )
-        # That of the output for one record, without the axis of the batch.
+        # Without the batch axis.
         self.shape: list[int | None] = output.shape.as_list()[1:]
         signature = [tf.TensorSpec((None, *manifest.shape), manifest.dtype)]
         self._function = tf.function(self._compute, autograph=False, input_signature=signature)
 
     def read(self, records: feeds.Records, places: NDArray[np.int64]) -> Iterator[Features]:
         """Yield the features of the records at ``places``, in order; raises UserFault."""
-        size = self._usable_size(records)
-        # Some networks require whole batches.
-        starts = range(0, len(places), size)
-        feed = records.stream(places.take(range(start, start + size), mode="wrap") for start in starts)
-        try:
-            for start in starts:
-                pixels, _, _ = feed.take(1)
-                chosen = places[start : start + size]
-                values, predicted = (array.numpy() for array in self._function(pixels))
-                self._check(values, size)
-                yield Features(chosen, values[: len(chosen)], predicted[: len(chosen)])
-        finally:
-            feed.close()
-
-    def _usable_size(self, records: feeds.Records) -> int:
-        """Return the batch size: `LARGE_BATCH`, unless the network accepts only that of the training."""
         own = self._trained.batch_size
-        if own >= LARGE_BATCH:
-            return own
-        feed = records.stream(iter([np.arange(LARGE_BATCH) % len(records)]))
-        try:
-            self._function(feed.take(1)[0])
-        except tf.errors.OpError:
-            return own
-        finally:
-            feed.close()
-        return LARGE_BATCH
+        sizes = sorted({own, max(own, LARGE_BATCH)}, reverse=True)
+        for chosen, (values, predicted) in in_batches(records, places, sizes, self._checked):
+            yield Features(chosen, values[: len(chosen)], predicted[: len(chosen)])
+
+    def _checked(self, pixels: tf.Tensor, _: tf.Tensor) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Return the values and the predicted classes of a batch; raises UserFault."""
+        values, predicted = (array.numpy() for array in self._function(pixels))
+        self._check(values, len(pixels))
+        return values, predicted
 
     def _compute(self, pixels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         trained = self._trained
