@@ -158,7 +158,7 @@ class Metrics(Struct):
     """The metrics of a task.
 
     The training time in seconds starts with the first row and excludes the interruptions of a resumed training.
-    ``clock`` is the Unix time at which it was 0, moved by the interruptions; None without any row.
+    ``clock`` is the Unix time at which it was 0, moved by the interruptions; None if there are no rows.
     """
 
     train: Series = field(default_factory=Series)

@@ -354,7 +354,7 @@ class MapEmbeddings(Recipe, tag="map-embeddings"):
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
     dataset of the training, and ``dataset`` that of the records, of which up to ``records`` are used, evenly spaced.
-    Without ``layer``, it is the last one before the output. The result goes to the folder ``name``; see
+    By default, ``layer`` is the last one before the output. The result goes to the folder ``name``; see
     `digits.data.embedding_map`.
     """
 

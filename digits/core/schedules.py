@@ -194,7 +194,7 @@ def from_settings(policy: str, **settings: Any) -> AnySchedule:
 def preview(
     schedule: Schedule, bases: Sequence[float], head_rate: float = 0.0, head_fraction: float = 0.0
 ) -> list[list[float]]:
-    """For each of ``bases``, the rate after 0, 1, … 100 percent of a training. Evaluates the policy once.
+    """Return, for each of ``bases``, the rates after 0, 1, … 100 percent of a training. Evaluates the policy once.
 
     The first ``head_fraction`` (0 to 1) of a fine-tuning is its head phase; see `TwoPhaseRate`.
     """

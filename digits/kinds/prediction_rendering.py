@@ -21,7 +21,7 @@ class Prediction:
 
     ``predictions`` is what `digits.kinds.targets.Targets.describe` returns for the most likely classes, and
     ``all_predictions`` for all of them. ``outputs`` are all outputs of the network by name, each [...], without the
-    dimension of the batch; ``omitted`` names those that were too large. ``picture`` is the image to draw on: its
+    batch dimension; ``omitted`` names those that were too large. ``picture`` is the image to draw on: its
     ``url``, and its ``width`` and ``height`` in pixels; ``geometry`` maps it to the input of the network. ``pixels`` is
     the input [height, width, channels] of models that do not predict from image files. ``recipe`` and ``target`` are
     those of the dataset.

@@ -110,8 +110,8 @@ def _start(logdir: str, path_prefix: str) -> int:
     from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 
     main_lib.global_init()
-    # Those of TensorBoard itself only: other installed plugins may access the network. TensorBoard loads its projector
-    # like an installed plugin.
+    # Only TensorBoard's own plugins: installed ones may access the network. The projector is one of its own, but loaded
+    # like an installed one.
     plugins: Any = [*default.get_static_plugins(), ProjectorPlugin]
     board = program.TensorBoard(plugins=plugins)
     board.configure(

@@ -27,7 +27,7 @@ from digits.web.services import services
 
 blueprint = Blueprint("epochs", __name__)
 
-# Records and epochs; fewer if predictions are drawn, because pictures are larger than words.
+# Records and epochs on the page. Predictions that are drawn, not written, take more room.
 MAX_RECORDS, MAX_EPOCHS = 14, 20
 MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS = 6, 8
 # Labels with a lower probability are not predicted.

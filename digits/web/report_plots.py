@@ -16,7 +16,7 @@ MAX_POINTS = 400
 RATE = Chart("rate", "Learning rate", ("learning_rate",), low=0.0)
 SPEED = Chart("speed", "Throughput (img/s)", ("images_per_second",))
 LOSS = Chart("loss", "Loss", ("loss",))
-# Charts of metrics that are on no other one, such as the scalars of a network.
+# Charts of metrics that no other chart shows, such as the scalars of a network.
 MAX_OWN = 8
 STAGE_TITLES = {"train": "training", "val": "validation"}
 # Dark enough on white paper, and different from each other in gray.

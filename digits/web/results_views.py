@@ -95,7 +95,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
 
 
 def _best(job: ModelJob, content_hash: str, split: str, metric: str) -> Evaluation | None:
-    """Return the complete evaluation with the best ``metric`` on a split of the dataset; None without any."""
+    """Return the complete evaluation with the best ``metric`` on a split of the dataset; None if there is none."""
     found = [
         item
         for item in evaluations.load_all(job.folder)

@@ -226,7 +226,7 @@ def _scores(outputs: Any) -> tf.Tensor:
     """Return a score per output, float32 [N, outputs].
 
     For outputs [N, …, outputs] such as those of a segmentation network, the score is the mean over the positions where
-    an output is the largest, or over all if it is so nowhere.
+    an output is the largest, or over all positions if there are none.
     """
     values = tf.cast(_main_output(outputs), tf.float32)
     if values.shape.rank == 1:

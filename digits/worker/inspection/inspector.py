@@ -20,7 +20,7 @@ from digits.worker.training.trained import Trained
 
 # Activations for the latest image that are kept, in numbers.
 MAX_KEPT = 100_000_000
-# Sides of the tiles of a single value in pixels.
+# The side of a tile that shows a single value, in pixels.
 VALUE_SIDE = 8
 
 
@@ -125,7 +125,7 @@ class Inspector:
         )
 
     def _activations(self, pixels: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """The output of each layer for an image, without the axis of the batch."""
+        """The output of each layer for an image, without the batch axis."""
         key = pixels.tobytes()
         if self._kept[0] == key:
             return self._kept[1]

@@ -117,7 +117,7 @@ def _run(recipe: recipes.MapEmbeddings, task_folder: Path, events: EventLog) -> 
         _publish(Path(recipe.model), task_folder, result, arrays)
 
     events.append(Progressed(0.9, doing="Writing the files for TensorBoard"))
-    # A dataset of texts has no images, but rows of one pixel in height.
+    # The records of a text dataset are rows of one pixel in height, not images.
     with_images = manifest.height > 1
     shown, rows = _describe(dataset, split, manifest, places, groups, predicted, with_images)
     columns = ["Label", "Predicted", "Record", "File"]
@@ -155,7 +155,7 @@ def map_by_tsne(values: NDArray[np.float32]) -> NDArray[np.float32]:
         reduced = np.pad(reduced, ((0, 0), (0, 1)))  # it starts from two principal components
     perplexity = min(PERPLEXITY, (len(values) - 1) / 3)
     tsne = TSNE(2, perplexity=perplexity, init="pca", learning_rate="auto", random_state=SEED)
-    # Its threads wait for each other without sleeping, which takes several times longer beside other processes.
+    # Its threads busy-wait for each other, which makes it several times slower beside other processes.
     with threadpool_limits(1):
         found: NDArray[np.float32] = tsne.fit_transform(reduced).astype(np.float32)
     return found

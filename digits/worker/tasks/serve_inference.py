@@ -57,7 +57,7 @@ from digits.worker.training.generator import Generator, Grid
 MAX_LOADED_SNAPSHOTS = 4
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 MAX_CLASSES = 1000
-# Of the outputs in a response, whose base64 text is a third longer.
+# The limit for the outputs in a response, before base64 makes them a third longer.
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
 log = logging.getLogger(__name__)

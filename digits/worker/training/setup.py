@@ -99,7 +99,7 @@ class Setup:
 
     @property
     def measures_updates(self) -> bool:
-        """Whether some steps measure gradients and updates. Steps with checks of numerics are slow enough."""
+        """Whether some steps measure gradients and updates. Numerics checks slow steps down enough as it is."""
         return self.recipe.gradient_metrics and not self.recipe.numerics_checks
 
     @property

@@ -58,7 +58,7 @@ class UpdateStatistics:
 
 
 def _layers(variables: Sequence[tf.Variable]) -> dict[str, list[tf.Variable]]:
-    """Return the weights of each layer by its name, without biases; of many layers, some at equal distances."""
+    """Return the weights of each layer by its name, without biases; of many layers, an evenly spaced selection."""
     layers: dict[str, list[tf.Variable]] = {}
     for variable in variables:
         name = plain_name(variable).removeprefix(f"{MODEL_SCOPE}/")
