@@ -91,7 +91,7 @@ class Services:
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
         self.model_stores = StoreCache(settings.model_stores)
-        self._snapshots: dict[str, tuple[tuple[int, int], SnapshotList]] = {}
+        self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
         self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
@@ -147,15 +147,17 @@ class Services:
             self._evaluate(change.job)
 
     def snapshots_of(self, job: ModelJob) -> SnapshotList:
-        """Return the snapshots of ``job``, read again only when one was added, validated or removed.
+        """Return the snapshots of ``job``.
 
-        Damage to the files of a snapshot since then is not noticed.
+        They are read again only when one was added, validated or removed, or when the files of the default one
+        changed. Later damage to the files of the other ones is not noticed.
         """
         folder = str(job.folder)
         changed = _changed_at(folder), _changed_at(f"{folder}/{snapshot_list.FILE_NAME}")
         found = self._snapshots.get(job.id)
-        if found is None or found[0] != changed:
-            found = self._snapshots[job.id] = changed, job.snapshots()
+        if found is None or found[0] != (*changed, *_default_changed_at(folder, found[1])):
+            saved = job.snapshots()
+            found = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
         return found[1]
 
     def _evaluate(self, job: ModelJob) -> None:
@@ -213,6 +215,13 @@ def _changed_at(path: str) -> int:
         return os.stat(path).st_mtime_ns
     except FileNotFoundError:
         return 0
+
+
+def _default_changed_at(folder: str, saved: SnapshotList) -> list[int]:
+    """Return the times of the last changes to the files of the default snapshot in nanoseconds."""
+    if saved.default is None:
+        return []
+    return [_changed_at(f"{folder}/{saved.default.name}{suffix}") for suffix in snapshot_list.SUFFIXES]
 
 
 def _limits() -> dict[str, int]:
