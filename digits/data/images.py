@@ -83,7 +83,7 @@ class Picture:
         return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
 
     def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
-        """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1."""
+        """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1, rarely 2."""
         if self.size == (width, height):
             return self.pixels
         geometry = Geometry(self.size, width, height, mode)

@@ -100,7 +100,7 @@ def scale(pixels: Pixels, cut: tuple[float, float, float, float], size: tuple[in
     """Scale the part ``cut`` (left, top, right, bottom) to ``size`` (width, height), uint8 [height, width, channels].
 
     The interpolation is bilinear with antialiasing, as with Pillow. Because the coefficients have 16 bits, the values
-    differ from Pillow's by 1 at most.
+    differ from Pillow's by at most 1 after each of the two passes: some by 1 in total, hardly any by 2.
     """
     height, width, channels = pixels.shape
     left, top, right, bottom = cut

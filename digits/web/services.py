@@ -210,10 +210,10 @@ class Services:
 
 
 def _changed_at(path: str) -> int:
-    """Return the time of the last change to ``path`` in nanoseconds, or 0 if it does not exist."""
+    """Return the time of the last change to ``path`` in nanoseconds, or 0 if they are unreadable."""
     try:
         return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
+    except OSError:
         return 0
 
 

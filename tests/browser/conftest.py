@@ -323,7 +323,8 @@ RUN_AXE = """async scheme => {
   const isPaper = document.querySelector('meta[name="color-scheme"][content="light"]');
   while (!isPaper && document.documentElement.dataset.theme !== scheme) await new Promise(requestAnimationFrame);
   await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
-  return (await axe.run(document, { resultTypes: ['violations'] })).violations;
+  const rules = { 'duplicate-id': { enabled: true } };
+  return (await axe.run(document, { resultTypes: ['violations'], rules })).violations;
 }"""
 
 

@@ -328,14 +328,17 @@ def test_a_jpeg_with_another_size_in_its_metadata_is_decoded_by_its_header() -> 
     st.sampled_from(images.RESIZE_MODES),
     st.integers(0, 99),
 )
-def test_resized_jpegs_differ_by_one_from_pillows_result(
+def test_resized_jpegs_barely_differ_from_pillows_result(
     width: int, height: int, to_width: int, to_height: int, channels: int, mode: str, seed: int
 ) -> None:
     data = saved(images.as_image(photo(width, height, channels, seed)), "JPEG")
     resized = images.open_picture(data, channels).resize(to_width, to_height, mode, seed=seed)
     with Image.open(io.BytesIO(data)) as image:
         expected = images.as_pixels(images.resize_image(image, to_width, to_height, mode, seed=seed))
-    assert np.abs(resized.astype(int) - expected).max() <= 1
+    difference = np.abs(resized.astype(int) - expected)
+    # Each of the two passes rounds to integers; both differences rarely meet in one value.
+    assert difference.max() <= 2
+    assert np.count_nonzero(difference == 2) <= 1 + difference.size / 1000
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -70,6 +70,11 @@ def put(victim: str, name: str, content: bytes) -> Damage:
     return Damage(victim, name, "put", apply)
 
 
+def link_to_itself(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
 HUGE = b"1" + b"0" * 400
 
 
@@ -84,8 +89,9 @@ HUGE = b"1" + b"0" * 400
         put(damage.RUNNING, "train/exit.json", b'{"code":null,"signal":999999,"run":1}'),
         put(damage.BROKEN, "dataset.json", b'{"schema":1}'),
         Damage(damage.RUNNING, "train/exit.json", "a link to itself", lambda path: path.symlink_to(path.name)),
+        Damage(damage.TRAINED, "snapshots.jsonl", "a link to itself", link_to_itself),
     ],
-    ids=range(8),
+    ids=range(9),
 )  # fmt: skip
 def test_a_damaged_line_affects_only_its_job(world: tuple[Site, Path], done: Damage) -> None:
     assert wrongs(world, done) == []

@@ -77,18 +77,20 @@ class Report:
 
     @property
     def remark(self) -> str:
-        """A sentence about the variables that keep their initial values; empty if there are none."""
-        parts = []
+        """A text about the variables that keep their initial values; empty if there are none."""
+        if not self.missing and not self.other_shape:
+            return ""
+        total = len(self.taken) + len(self.missing) + len(self.other_shape)
+        order = " in their order" if self.by_order else ""
+        sentences = [f"Restored {len(self.taken)} of {total} variables from the weights{order}."]
         if self.missing:
-            parts.append(f"not in it: {listed(self.missing)}")
+            sentences.append(f"Not in the weights: {listed(self.missing)}.")
         if self.other_shape:
             shapes = [f"{name} ({shapes})" for name, shapes in self.other_shape.items()]
-            parts.append(f"of another shape: {listed(shapes)}")
-        if not parts:
-            return ""
-        how = " in their order" if self.by_order else ""
-        unused = f" Unused values: {listed(self.unused)}." if self.unused else ""
-        return f"{len(self.taken)} variables were restored from the weights{how}; {'; '.join(parts)}.{unused}"
+            sentences.append(f"Of another shape: {listed(shapes)}.")
+        if self.unused:
+            sentences.append(f"Unused values: {listed(self.unused)}.")
+        return " ".join(sentences)
 
 
 def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:

@@ -70,8 +70,8 @@ def test_variables_are_restored_by_name_and_shape(in_child: Any, tmp_path: Path)
     assert restored.taken == {"same": "same"}
     assert restored.missing == ["new"]
     assert restored.remark == (
-        "1 variables were restored from the weights; not in it: new; of another shape: other ([1], not [2]). "
-        "Unused values: unused."
+        "Restored 1 of 3 variables from the weights. Not in the weights: new. "
+        "Of another shape: other ([1], not [2]). Unused values: unused."
     )
 
 
