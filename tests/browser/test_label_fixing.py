@@ -82,7 +82,7 @@ def test_images_are_changed_in_a_new_version(
         (
             "multilabel",
             "image,day,sea\n0.png,1,0\n1.png,0,0\n2.png,1,1",
-            ["+ sea", "+ sea · − day", "day, sea"],
+            ["+ sea", "− day · + sea", "day, sea"],
         ),
         (
             "regression",
