@@ -41,14 +41,16 @@ def read_attributes(path: Path, root: Path) -> Table:
 def open_attributes(path: Path) -> TableFile:
     """Open an attributes file and read its names; raises UnusableSource, also during iteration."""
     lines, is_whole = open_lines(path)
-    rows: Iterator[tuple[int, Cells]] = (
-        (number, line.split()) for number, line in enumerate(lines, 1) if line.strip()
-    )
-    first = [cells for _, cells in itertools.islice(rows, 2)]
+    filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    first = [line.split() for _, line in itertools.islice(filled, 2)]
     count, names = first if len(first) == 2 else ([], [])
     if len(count) != 1 or not count[0].isdecimal() or not names:
         raise UnusableSource(
             f"{show(path.name)} is not an attributes file.",
             "The first line is the number of images, the second one the names of the attributes, as in CelebA.",
         )
+    # The path of an image can contain spaces.
+    rows: Iterator[tuple[int, Cells]] = (
+        (number, line.strip().rsplit(maxsplit=len(names))) for number, line in filled
+    )
     return TableFile(path, ["image", *names], rows, is_whole)

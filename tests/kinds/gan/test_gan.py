@@ -16,7 +16,7 @@ from digits.kinds.gan.recipe import CreateGan
 from tests.kinds.tables import Silent
 from tests.site import Site
 
-ATTRIBUTES = "3\nDark Wide  Young\n0.png  1 -1  1\n1.png -1 -1 -1\n\n2.png -1  1  1\n"
+ATTRIBUTES = "3\nDark Wide  Young\n0.png  1 -1  1\n1.png -1 -1 -1\n\na face.png -1  1  1\n"
 
 
 def write_faces(folder: Path) -> Path:
@@ -42,11 +42,11 @@ def test_an_attributes_file_lists_images(tmp_path: Path) -> None:
     made = plan(tmp_path, ATTRIBUTES)
     split = made.splits["train"]
     found = {file: value.tolist() for file, value in zip(split.files, split.targets, strict=True)}
-    assert found == {"0.png": [1, 0, 1], "1.png": [0, 0, 0], "2.png": [0, 1, 1]}
+    assert found == {"0.png": [1, 0, 1], "1.png": [0, 0, 0], "a face.png": [0, 1, 1]}
     assert made.target.names == ["Dark", "Wide", "Young"] and made.target.multi_hot
     assert made.target.mean == pytest.approx([1 / 3, 1 / 3, 2 / 3])
     groups = {file: made.groups[group] for file, group in zip(split.files, split.groups, strict=True)}
-    assert groups == {"0.png": "Dark", "1.png": "no label", "2.png": "Wide"}
+    assert groups == {"0.png": "Dark", "1.png": "no label", "a face.png": "Wide"}
 
 
 @pytest.mark.parametrize(
