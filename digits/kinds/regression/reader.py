@@ -69,7 +69,7 @@ def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[st
 def _read_tables(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
     old: dict[str, databases.Split] = {}
     if databases.is_database(Path(recipe.table)):
-        old = databases.read(Path(recipe.table), progress)
+        old = databases.read(recipe.sources(), progress)
         found = {name: split.table for name, split in old.items()}
     else:
         found = {
