@@ -31,7 +31,15 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
     """A dataset for regression, from a table of images and numbers, databases of DIGITS, or TFRecord files."""
 
     SCANNED = (
-        *("table_train", "image_folder", "image_column", "target_columns", "table_val", "table_test"),
+        *(
+            "table_train",
+            "image_folder",
+            "image_column",
+            "target_columns",
+            "table_val",
+            "val_image_folder",
+            "table_test",
+        ),
         *("method", *RecordForm.RECORD_FIELDS, "image_feature", "record_shape"),
     )
     DATABASE_FIELDS: ClassVar[dict[str, FileType]] = {
