@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from digits.data.sources import UnusableSource, show
-from digits.data.tables import Cells, Table, TableFile, open_lines, usable_rows
+from digits.data.tables import Cells, Faults, Table, TableFile, open_lines, usable_rows
 
 _FLAGS = {"1": 1.0, "-1": 0.0, "0": 0.0}
 
 
-def read_attributes(path: Path, root: Path) -> Table:
+def read_attributes(path: Path, root: Path, faults: Faults) -> Table:
     """Return the images below ``root`` with zeros and ones for their attributes, float32 [images, attributes].
 
-    Raises UnusableSource that names the first faulty lines.
+    Lines that cannot be used are added to ``faults``. Raises UnusableSource that names the first ones.
     """
     table = open_attributes(path)
     names = table.columns[1:]
@@ -34,7 +34,7 @@ def read_attributes(path: Path, root: Path) -> Table:
                 raise ValueError(f"“{show(cell)}” is neither 1 nor -1 ({show(name)})")
         return [_FLAGS[cell] for cell in cells[1:]]
 
-    rows, values = usable_rows(path, table.parse(root, 0, parse))
+    rows, values = usable_rows(table.parse(root, 0, parse), faults)
     return Table(names, [row.file for row in rows], np.array(values, np.float32))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from digits.data import images
 from digits.data.image_lists import list_images
 from digits.data.sources import ImageFolder, Plan, Progress, SplitPlan, show, shuffle
+from digits.data.tables import Faults
 from digits.data.target import TargetSpec, label_set
 from digits.kinds.gan.attributes import read_attributes
 from digits.kinds.gan.recipe import CreateGan
@@ -36,7 +37,8 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
     root = Path(recipe.folder)
     if recipe.file_list:
         progress.reading(f"Reading {show(recipe.file_list)}")
-        table = read_attributes(Path(recipe.file_list), root)
+        faults = Faults(Path(recipe.file_list), recipe.max_unusable_percent, "train")
+        table = read_attributes(Path(recipe.file_list), root, faults)
         groups, places = group_records(table.names, {"train": table.values})
         split = SplitPlan(
             ImageFolder(root), table.files, list(table.values), places["train"], recipe.file_list
@@ -44,16 +46,22 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
         mean, std = (
             getattr(table.values, name)(axis=0, dtype=np.float64).tolist() for name in ("mean", "std")
         )
-        target, warnings = label_set(table.names, mean, std), []
+        target, warnings, unusable = label_set(table.names, mean, std), [], faults.unusable
     else:
         progress.reading(f"Reading {show(recipe.folder)}")
         found = list_images(root)
         found.need_images()
         split = SplitPlan(ImageFolder(root), found.files, [0.0] * len(found.files))
-        target, groups, warnings = NO_TARGET, [], found.remarks()
+        target, groups, warnings, unusable = NO_TARGET, [], found.remarks(), []
     shuffle(split, recipe.seed, "train")
     return GanPlan(
-        target, {"train": split}, groups, warnings, channels=recipe.channels, center_crop=recipe.center_crop
+        target,
+        {"train": split},
+        groups,
+        warnings,
+        unusable,
+        channels=recipe.channels,
+        center_crop=recipe.center_crop,
     )
 
 

@@ -17,6 +17,7 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
+    Unusable,
     UnusableSource,
     check_shares,
     choose,
@@ -24,7 +25,16 @@ from digits.data.sources import (
     show,
     split_counts,
 )
-from digits.data.tables import MAX_TABLE_BYTES, Cells, Row, is_image, open_table, usable_rows
+from digits.data.tables import (
+    MAX_TABLE_BYTES,
+    Cells,
+    Faults,
+    Row,
+    is_image,
+    one_line,
+    open_table,
+    usable_rows,
+)
 from digits.data.target import class_index
 from digits.kinds.pairs.recipe import CreatePairs
 
@@ -69,11 +79,13 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     check_shares(*shares)
     progress.reading(f"Reading {show(recipe.source)}")
     warnings: list[str] = []
+    unusable: list[Unusable] = []
     if os.path.isdir(recipe.source):
         root, parts = Path(recipe.source), _pairs_of_folder(recipe, shares, warnings)
     else:
         root = Path(recipe.folder)
-        parts = _divide(read_pairs(Path(recipe.source), root), shares, recipe.seed)
+        pairs = read_pairs(Path(recipe.source), root, unusable, recipe.max_unusable_percent)
+        parts = _divide(pairs, shares, recipe.seed)
     splits = {name: _split(pairs, root, recipe.source) for name, pairs in parts.items() if pairs}
     for name, source, folder in (
         ("val", recipe.val_source, recipe.val_folder),
@@ -81,18 +93,13 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     ):
         if source:
             progress.reading(f"Reading {show(source)}")
-            splits[name] = _read_separate(recipe, name, source, folder or recipe.folder, warnings)
-    return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, required_groups=2, stacked=2)
-
-
-def _read_separate(
-    recipe: CreatePairs, name: str, source: str, folder: str, warnings: list[str]
-) -> PairSplit:
-    """Plan the split ``name`` of a separate ``source``."""
-    if not os.path.isdir(source):
-        return _split(read_pairs(Path(source), Path(folder)), Path(folder), source)
-    classes = list_classes(Path(source), warnings)
-    return _split(draw_pairs(classes, max(2, recipe.pairs // 4), recipe.seed, name), Path(source), source)
+            if os.path.isdir(source):
+                folder, pairs = source, _pairs_of_separate_folder(recipe, source, name, warnings)
+            else:
+                folder = folder or recipe.folder
+                pairs = read_pairs(Path(source), Path(folder), unusable, recipe.max_unusable_percent, name)
+            splits[name] = _split(pairs, Path(folder), source)
+    return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, unusable, required_groups=2, stacked=2)
 
 
 def _divide(pairs: list[Pair], shares: Shares, seed: int) -> dict[str, list[Pair]]:
@@ -109,10 +116,17 @@ def _cut(items: list[_Item], shares: Shares) -> Iterator[list[_Item]]:
         start += count
 
 
-def read_pairs(path: Path, root: Path) -> list[Pair]:
-    """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource."""
+def read_pairs(
+    path: Path, root: Path, unusable: list[Unusable], max_unusable_percent: float, split: str = "train"
+) -> list[Pair]:
+    """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource.
+
+    Skipped rows are added to ``unusable``.
+    """
     rows, _ = read_rows(path, root, MAX_TABLE_BYTES)
-    usable, values = usable_rows(path, rows)
+    faults = Faults(path, max_unusable_percent, split)
+    usable, values = usable_rows(rows, faults)
+    unusable += faults.unusable
     pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
     if len({label for *_, label in pairs}) < 2:
         raise UnusableSource(
@@ -135,8 +149,8 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
     inside = os.path.realpath(root)
 
     def parse(cells: Cells) -> tuple[str, int]:
-        other = path_below(inside, cells[1] if len(cells) > 1 else "")
-        label = cells[2].lower() if len(cells) > 2 else ""
+        other = path_below(inside, one_line(cells[1]) if len(cells) > 1 else "")
+        label = one_line(cells[2]).lower() if len(cells) > 2 else ""
         if label not in _LABELS:
             raise ValueError(f"the label “{show(label)}” is neither 0 nor 1")
         return other, _LABELS[label]
@@ -201,6 +215,13 @@ def _pairs_of_folder(recipe: CreatePairs, shares: Shares, warnings: list[str]) -
         if share:
             counts[split] = max(2, round(recipe.pairs * share / train_share))
     return {split: draw_pairs(classes[split], count, recipe.seed, split) for split, count in counts.items()}
+
+
+def _pairs_of_separate_folder(
+    recipe: CreatePairs, source: str, split: str, warnings: list[str]
+) -> list[Pair]:
+    """Draw a quarter as many pairs as for training."""
+    return draw_pairs(list_classes(Path(source), warnings), max(2, recipe.pairs // 4), recipe.seed, split)
 
 
 def _split(pairs: list[Pair], root: Path, source: str) -> PairSplit:
