@@ -42,7 +42,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     """The result of an evaluation for the first ``records`` of the ``total`` in a split; all, unless it is partial.
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
-    predictions, without loading the model. ``metrics`` are those of the kind, and ``details`` what its pages show.
+    predictions, without loading and tracing the model. ``metrics`` are those of the kind, and ``details`` what its
+    pages show.
     """
 
     name: FileName

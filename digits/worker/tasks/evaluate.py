@@ -33,6 +33,8 @@ PROGRESS_SECONDS = 0.25
 PARTIAL_SECONDS = 10.0
 PARTIAL_SHARE = 0.05
 LOWEST_PRIORITY = 19
+# Enough for networks that require at least two.
+WARM_UP_RECORDS = 2
 # Predictions and values that are kept for all records, in numbers.
 MAX_KEPT = 250_000_000
 
@@ -59,26 +61,31 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
     records = feeds.Records(dataset, manifest, recipe.split, budget_bytes=0)
     interval, began = ReportInterval(PROGRESS_SECONDS), time.monotonic()
     partial_due = began + PARTIAL_SECONDS
+    predicting_seconds = 0.0
     try:
+        # Trace the network before the first measured batch.
+        predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, split.count)))
+        began = batch_began = time.monotonic()
         for batch in predictor.predict(records):
-            collected.add(batch)
             now = time.monotonic()
+            predicting_seconds += now - batch_began
+            collected.add(batch)
             if interval.is_due():
                 left = (split.count - collected.count) * (now - began) / collected.count
                 done = f"Predicting: {collected.count:,} of {split.count:,}"
                 events.append(Progressed(0.95 * collected.count / split.count, left, done))
             if now >= partial_due:
-                writer.write_partial(collected, now - began)
+                writer.write_partial(collected, predicting_seconds)
                 ended = time.monotonic()
                 partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
-        predicting_seconds = time.monotonic() - began
+            batch_began = time.monotonic()
         events.append(Progressed(0.95, doing="Computing the metrics"))
         found = collected.found()
         worst = _predict_worst(model, predictor, records, writer.evaluation.errors(found))
         scores = writer.write(found, predicting_seconds, worst)
     except Exception as error:
         with contextlib.suppress(OSError):
-            writer.write_partial(collected, time.monotonic() - began)
+            writer.write_partial(collected, predicting_seconds)
         if isinstance(error, OSError) and is_disk_full(error):
             raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
         raise
