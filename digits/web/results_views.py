@@ -133,7 +133,7 @@ def _row(job: ModelJob, result: Evaluation | None, *, has_snapshot: bool) -> dic
             for name, found in services().production.of(job.id).items()
         ],
         "metrics": result.metrics if result else {},
-        "milliseconds": 1000 * result.predicting_seconds / max(1, result.records) if result else None,
+        "milliseconds": result.milliseconds if result else None,
         "parameters": state.parameters,
         "seconds": job.elapsed,
         "is_on_front": False,

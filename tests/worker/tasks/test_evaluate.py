@@ -113,6 +113,8 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
     assert outcome.code == 0, outcome.output
     complete = evaluation.load(model, NAME)
     assert complete.predicting_seconds < SLOW_SECONDS <= complete.seconds
+    assert 0 < complete.seconds_per_record <= complete.predicting_seconds / RECORDS + 0.001
+    assert complete.milliseconds == 1000 * complete.seconds_per_record
     assert complete.records == complete.total == RECORDS and not complete.is_partial
     assert outcome.of(Progressed)[-1].fraction >= 0.95
     assert np.array_equal(evaluation.load_array(model, NAME, evaluation.ERRORS_FILE)[:20], errors)
