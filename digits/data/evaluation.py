@@ -43,8 +43,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
     predictions, without loading and tracing the model, and ``seconds_per_record`` that for a record of the fastest
-    batch, which other programs delayed the least; 0 if unknown. ``metrics`` are those of the kind, and ``details`` what its
-    pages show.
+    batch, which other programs delayed the least; 0 if unknown. ``metrics`` are those of the kind, and ``details`` what
+    its pages show.
     """
 
     name: FileName

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core.errors import TooBusy
 from digits.core.model_job import ModelJob
 from digits.web import serving
 from tests.shared_executor import SharedExecutor
@@ -154,6 +155,20 @@ def test_errors_are_json_for_all_clients(site: Site, served: str, address: str, 
     # As a string under the addresses of the protocols.
     is_protocol = "/v1/" in address or "/v2" in address
     assert message in (error if is_protocol else error["message"])
+
+
+def test_errors_before_the_prediction_are_json(site: Site, served: str, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any) -> None:
+        raise TooBusy("Too many images are waiting.", "Try again in a second.")
+
+    address = f"{served}/v1/models/bars:predict"
+    monkeypatch.setattr(site.services.batches, "predict", refuse)
+    answer = site.client.post(address, json={"instances": [{"b64": text(file_of(site, "left"))}]})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
+    assert answer.get_json() == {"error": "Too many images are waiting. Try again in a second."}
+    too_large = {"CONTENT_LENGTH": "1000000000"}
+    answer = site.client.post(address, environ_overrides=too_large)
+    assert answer.status_code == 413 and "larger than the limit" in answer.get_json()["error"]
 
 
 def test_a_large_body_is_read_in_a_thread(site: Site, served: str):
