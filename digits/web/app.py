@@ -55,7 +55,7 @@ from digits.web import (
     version_views,
 )
 from digits.web.bounded_request import BoundedRequest
-from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
+from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, PROGRAM_PATHS, Gate
 from digits.web.kind_routes import add_kinds
 from digits.web.offload import in_thread, in_turns
 from digits.web.row_cache import RowCache
@@ -165,7 +165,7 @@ def load_templates(app: Flask) -> None:
 
 def wants_json() -> bool:
     """Return whether the client of this request prefers JSON to a page."""
-    if request.path.endswith((".json", "/upload_archive")) or "Tus-Resumable" in request.headers:
+    if request.path.endswith(PROGRAM_PATHS) or "Tus-Resumable" in request.headers:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"

@@ -75,6 +75,8 @@ BODY_LIMITS: Mapping[str, int] = {
     "/top_n.json": MAX_IMAGE_BYTES,
 }
 
+# The ends of paths whose responses are always JSON.
+PROGRAM_PATHS = (".json", "/upload_archive")
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
 # TensorBoard requests its font at the root of the site, to which cookies limited to a prefix are not sent.
 ROOT_FOLDERS = ("/font-roboto/",)
@@ -581,9 +583,8 @@ def _wants_page(environ: Environ) -> bool:
 
 
 def _wants_json(environ: Environ) -> bool:
-    return not _wants_page(environ) and (
-        "json" in environ.get("HTTP_ACCEPT", "") or environ.get("PATH_INFO", "").endswith(".json")
-    )
+    is_for_program = environ.get("PATH_INFO", "").endswith(PROGRAM_PATHS)
+    return not _wants_page(environ) and ("json" in environ.get("HTTP_ACCEPT", "") or is_for_program)
 
 
 def _is_json(headers: Iterable[tuple[str, str]]) -> bool:
