@@ -701,8 +701,9 @@ def _previous_network(form: ModelForm) -> tuple[str, str | None]:
     except UnreadableFile as error:
         _blame(form.previous_networks, f"The network of “{job.name}” cannot be read: {error}.")
         return "", None
-    chosen = request.form.get(f"{job.id}-snapshot", "0")
-    if chosen in ("", "0"):
+    chosen = request.form.get(f"{job.id}-snapshot", "")
+    # Imported models without an epoch have a snapshot of epoch 0; of other models, 0 means random weights.
+    if not chosen or (chosen == "0" and services().snapshots_of(job).of_epoch(0) is None):
         return text, None
     try:
         return text, str(job.folder / snapshot_of(job, chosen).name)
