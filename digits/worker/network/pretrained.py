@@ -13,7 +13,7 @@ from digits.data.pretrained_catalog import CATALOG, Pretrained
 from digits.worker import build_context
 from digits.worker.build_context import PretrainedParts
 from digits.worker.failure import UserFault
-from digits.worker.network import job_export, loading
+from digits.worker.network import applications, job_export, loading
 from digits.worker.network.variables import plain, plain_name
 
 
@@ -27,8 +27,9 @@ def pretrained(
     and the epoch or the name of a snapshot, for its export as one of these (see `job_export.exported`).
 
     - A network with ImageNet weights takes images of pixels from 0 to 255, float32 [N, H, W, 1 or 3], which it
-      preprocesses itself. It returns features, float32 [N, C], their maps [N, H, W, C] if ``pooling`` is None, or the
-      logits of ImageNet's 1000 classes if ``include_top``. A training loads its weights before the first step.
+      preprocesses itself. It returns features, float32 [N, C], their maps [N, H, W, C] (of a transformer, its tokens
+      [N, T, C]) if ``pooling`` is None, or the logits of ImageNet's 1000 classes if ``include_top``. A training loads
+      its weights before the first step.
     - A Keras model takes what it was trained with. Without ``include_top``, it returns the input of its last layer
       with weights.
     - A SavedModel takes and returns what its call or its signature ``serving_default`` does; it is not trained.
@@ -64,20 +65,11 @@ def _application(entry: Pretrained, include_top: bool, pooling: str | None) -> C
 
     def features(x: Any) -> Any:
         color = x if x.shape[3] == 3 else tf.repeat(x, 3, axis=3)
-        top = {"classifier_activation": None} if include_top else {"pooling": pooling}
-        net = getattr(keras.applications, entry.application)(
-            weights=None, include_top=include_top, input_shape=(*x.shape[1:3], 3), **top
-        )
-        return net(_preprocess(entry, color), training=False)
+        shape = (*x.shape[1:3], 3)
+        net = applications.build(entry, shape, include_top=include_top, pooling=pooling)
+        return net(applications.preprocess(entry, color), training=False)
 
     return features
-
-
-def _preprocess(entry: Pretrained, x: tf.Tensor) -> tf.Tensor:
-    """Convert RGB pixels of 0 to 255 to the input of the network; those that are not listed do this themselves."""
-    if entry.id == "resnet50":
-        return tf.reverse(x, [3]) - tf.constant([103.939, 116.779, 123.68], x.dtype)
-    return x
 
 
 def _saved_model(path: Path, title: str) -> Callable[[Any], Any]:
