@@ -140,7 +140,7 @@ def _common(first: ModelJob, second: ModelJob) -> tuple[Evaluation, Evaluation] 
     others = evaluations.load_all(second.folder)
     for one in evaluations.load_all(first.folder):
         for other in others:
-            same = (one.content_hash, one.split) == (other.content_hash, other.split)
+            same = one.records_key == other.records_key
             if same and not one.is_partial and not other.is_partial:
                 return one, other
     return None
@@ -169,11 +169,11 @@ def _compared(
         return {}
     if targets.ndim != 1 or targets.dtype.kind != "i" or scores[0].shape != scores[1].shape:
         return {}
-    outcomes = compare(targets, *scores)
+    outcomes = Outcomes(*(chosen & (targets >= 0) for chosen in compare(targets, *scores)))
     counts = {name: int(chosen.sum()) for name, chosen in outcomes._asdict().items()}
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
     is_same = manifest is not None and manifest.content_hash == other.content_hash
-    names = manifest.target.names if manifest and is_same else []
+    names = other.names(manifest.target.names) if manifest and is_same else []
     shown = {name: _records(getattr(outcomes, name), targets, scores, names) for name in GROUPS if is_same}
     return {
         "counts": counts,

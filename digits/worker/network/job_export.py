@@ -96,6 +96,7 @@ def _export(folder: Path, job_id: str, snapshot: str) -> Path:
     except UnreadableFile as error:
         raise UserFault(f"digits.pretrained: the job {job_id} cannot be read: {error}") from error
     sibling = folder.with_name(dataset.name)  # the jobs may have been moved
+    failures: list[Failed] = []
     for format_ in _FORMATS:
         log.info("Exporting %s of the job %s as %s", snapshot, job_id, model_export.FORMATS[format_].title)
         target = model_export.folder_of(folder, snapshot, format_)
@@ -111,8 +112,10 @@ def _export(folder: Path, job_id: str, snapshot: str) -> Path:
         if failure is None:
             return _path(folder, snapshot, format_, model_export.FORMATS[format_].file)
         log.info("%s", failure.message)
+        failures.append(failure)
     raise UserFault(
-        f"digits.pretrained: {snapshot} of the job {job_id} cannot be used: {failure.message}", failure.hint
+        f"digits.pretrained: {snapshot} of the job {job_id} cannot be used: {failures[-1].message}",
+        failures[-1].hint,
     )
 
 
