@@ -126,7 +126,7 @@ LESSONS = {
     "resnet32": Lesson(16, 0.01),
     "resnet50": Lesson(32, 0.001, "ADAM", features=2048),
     "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=30, features=1280),
-    "efficientnetv2": Lesson(32, 0.003, "ADAM", features=1280),
+    "efficientnetv2": Lesson(32, 0.003, "ADAM", epochs=14, features=1280),
     "convnext": Lesson(32, 0.0003, "ADAM", epochs=1),
 }
 

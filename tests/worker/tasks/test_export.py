@@ -354,7 +354,7 @@ def test_an_unsupported_operation_is_named_with_its_line(
 CHAOS = networks.classifier(
     """
 net = keras.layers.Dense(8, name="first")(keras.layers.Flatten()(self.x))
-net = keras.layers.Activation(lambda x: tf.sin(x * 1e6), name="wave")(net)
+net = keras.layers.Activation(lambda x: tf.sin(x * 1e4), name="wave")(net)
 return keras.layers.Dense(self.nclasses, name="last")(net)
 """,
     "import keras",

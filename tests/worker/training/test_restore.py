@@ -86,7 +86,7 @@ def test_weights_that_do_not_match_are_reported(in_child: Any, tmp_path: Path) -
     assert report.missing == ["model/new/weights"]
     assert report.other_shape == {"model/fc/weights": "[2, 4], not [2, 5]"}
     assert "model/fc/weights ([2, 4], not [2, 5])" in report.remark
-    assert "3 variables" in report.remark and "model/new/weights" in report.remark
+    assert "3 of 5 variables" in report.remark and "model/new/weights" in report.remark
 
 
 def _other_names(folder: Path) -> Any:
