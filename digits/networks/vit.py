@@ -1,4 +1,4 @@
-# Vision transformer (ViT-B/16): attention between patches of 16x16 pixels; accurate after fine-tuning, but needs
+# Vision transformer: ViT-B/16, attention between patches of 16x16 pixels; accurate after fine-tuning, but needs
 # millions of images when trained from scratch. Needs KerasHub. Dosovitskiy et al., 2021, “An Image is Worth 16x16
 # Words”.
 #

@@ -69,9 +69,9 @@ def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:
             "found": str(found) if (found := places.find(entry)) else None,
             "megabytes": entry.full.megabytes,
             "license": entry.license,
-            "how_to_get": f"{entry.how_to_get} Put the file into {places.folder}."
-            if entry.how_to_get
-            else "",
+            "file": entry.full.name,
+            "folder": str(places.folder),
+            "is_downloaded": not entry.how_to_get,
         }
         for entry in CATALOG.values()
     }
