@@ -43,7 +43,9 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     """The result of an evaluation for the first ``records`` of the ``total`` in a split; all, unless it is partial.
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
-    predictions, without loading the model. ``metrics`` are those of the kind, and ``details`` what its pages show.
+    predictions, without loading and tracing the model, and ``seconds_per_record`` that for a record of the fastest
+    batch, which other programs delayed the least; 0 if unknown. ``metrics`` are those of the kind, and ``details`` what
+    its pages show.
 
     ``classes`` are the names of the model's classes, labels or numbers if those of the dataset differ, else empty: all
     arrays, metrics and details are by the model's. ``lacking`` are the names in the dataset that the model lacks, and
@@ -60,6 +62,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     total: Count = 0
     seconds: Annotated[float, Meta(ge=0)]
     predicting_seconds: Annotated[float, Meta(ge=0)]
+    seconds_per_record: Annotated[float, Meta(ge=0)] = 0.0
     metrics: dict[MetricName, float]
     details: JsonObject
     classes: list[str] = field(default_factory=list)
@@ -71,9 +74,14 @@ class Evaluation(Struct, frozen=True, kw_only=True):
         return self.classes or of_dataset
 
     @property
-    def records_key(self) -> tuple[str, ...]:
-        """Equal for evaluations of the same records by the same classes, which can be compared."""
-        return self.content_hash, self.split, *self.classes
+    def is_comparable(self) -> bool:
+        """Whether it can be compared with one of another model: it is complete, and by the names of the dataset."""
+        return not self.is_partial and not self.classes
+
+    @property
+    def milliseconds(self) -> float:
+        """The time for a record, in batches."""
+        return 1000 * (self.seconds_per_record or self.predicting_seconds / max(1, self.records))
 
     @property
     def is_partial(self) -> bool:

@@ -49,13 +49,13 @@ def panel(job: ModelJob) -> dict[str, Any]:
             }
             for item in results
         ],
-        "others": _others(job, {item.records_key for item in results if not item.is_partial}),
+        "others": _others(job, {(item.content_hash, item.split) for item in results if item.is_comparable}),
         "datasets": others,
         "splits": [(name, SPLIT_TITLES[name]) for name in offered],
     }
 
 
-def _others(job: ModelJob, evaluated: set[tuple[str, ...]]) -> list[dict[str, str]]:
+def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, str]]:
     """Return the newest other models of the dataset that have been evaluated on the same records."""
     dataset = services().store.find(job.dataset_id)
     if dataset is None or not evaluated:
@@ -65,7 +65,7 @@ def _others(job: ModelJob, evaluated: set[tuple[str, ...]]) -> list[dict[str, st
 
     def is_comparable(other: ModelJob) -> bool:
         found = evaluations.load_all(other.folder)
-        return any(item.records_key in evaluated for item in found if not item.is_partial)
+        return any((item.content_hash, item.split) in evaluated for item in found if item.is_comparable)
 
     recent = list(itertools.islice(models, MAX_OTHERS))
     chosen = in_thread(lambda: [other for other in recent if is_comparable(other)])

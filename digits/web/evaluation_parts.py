@@ -216,15 +216,10 @@ def _describe_predictions(
     except UnreadableFile:
         return [""] * len(places)
     target = _target_of(result, manifest)
-    if target.classes:
-        return [
-            f"{target.names[targets[place]]}, predicted {target.names[predictions[place].argmax()]} "
-            f"({100 * predictions[place].max():.0f}%)"
-            for place in places
-        ]
-    shown = predictions >= 0.5 if target.multi_hot else predictions
+    separator = "," if target.classes else ";"
     return [
-        f"{target.describe(targets[place])}; predicted {target.describe(shown[place])}" for place in places
+        f"{target.describe(targets[place])}{separator} predicted {describe_prediction(target, predictions[place])}"
+        for place in places
     ]
 
 
@@ -235,6 +230,13 @@ def _target_of(result: Evaluation, manifest: Manifest) -> TargetSpec:
         return target
     shape = [len(result.classes)] if len(target.shape) == 1 else target.shape
     return msgspec.structs.replace(target, names=result.classes, shape=shape, mean=[], std=[])
+
+
+def describe_prediction(target: TargetSpec, predicted: NDArray[Any]) -> str:
+    """Describe the outputs of a model for a record, float32 [outputs]: the most likely class, the labels or numbers."""
+    if target.classes:
+        return f"{target.names[predicted.argmax()]} ({100 * predicted.max():.0f}%)"
+    return target.describe(predicted >= 0.5 if target.multi_hot else predicted)
 
 
 def load_points(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[list[tuple[float, float]]]:

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from digits.core import pretrained_files
 from digits.data.pretrained_catalog import CATALOG, Pretrained
 from digits.worker import build_context
 from digits.worker.build_context import PretrainedParts
@@ -24,7 +25,8 @@ def pretrained(
 
     ``source`` is the name of a network with ImageNet weights, such as ``resnet50``; the path of a Keras model
     (``.keras`` or ``.h5``); the folder of a SavedModel; or the id of another model job, optionally followed by ``/``
-    and the epoch or the name of a snapshot, for its export as one of these (see `job_export.exported`).
+    and the epoch or the name of a snapshot, for its export as one of these (see `job_export.exported`). A relative path
+    starts at the folder of the network's file.
 
     - A network with ImageNet weights takes images of pixels from 0 to 255, float32 [N, H, W, 1 or 3], which it
       preprocesses itself. It returns features, float32 [N, C], their maps [N, H, W, C] (of a transformer, its tokens
@@ -40,18 +42,26 @@ def pretrained(
     name = str(source)
     if name in CATALOG:
         return _application(CATALOG[name], include_top, pooling)
-    path, title = Path(name), Path(name).name
+    path, title = _path(name), Path(name).name
     if match := job_export.NAME.fullmatch(name):
         path, title = job_export.exported(*match.groups()), f"the job {name}"
     if (path / "saved_model.pb").is_file():
         return _saved_model(path, title)
-    if path.suffix in (".keras", ".h5", ".hdf5") and path.is_file():
+    if path.suffix in pretrained_files.KERAS_SUFFIXES and path.is_file():
         return _keras_model(path, title, include_top)
     raise UserFault(
         f"digits.pretrained: there is no pretrained model {name!r}.",
         f"Pass one of {', '.join(CATALOG)}, the path of a .keras or .h5 file, the folder of a SavedModel, or the id of "
         "a model job.",
     )
+
+
+def _path(name: str) -> Path:
+    folder = build_context.current().folder or Path()
+    path = folder / name
+    # Networks of earlier imports name the folder in which the model was imported.
+    beside = folder / path.name
+    return beside if not path.exists() and path.name in pretrained_files.NAMES else path
 
 
 def _parts() -> PretrainedParts:
