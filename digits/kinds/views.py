@@ -153,6 +153,13 @@ class Views(Generic[AnyRecipe]):
         except DamagedRecords:
             return "no target"
 
+    def describe_error(self, error: float) -> str:
+        """Describe the error of a prediction in an evaluation, such as ``IoU 43.2%``; empty if other words do.
+
+        See `digits.kinds.evaluation.Evaluation.errors`.
+        """
+        return ""
+
     def draw_record(self, recipe: AnyRecipe, record: Record) -> dict[str, Any]:
         """Return what the gallery shows with a record, its ``arrow``, or instead of its image, its ``text``.
 

@@ -104,14 +104,15 @@ def infer_page() -> Response:
 
 @blueprint.post("/models/images/generic/infer_one.json")
 def infer_one() -> Response:
-    """Return the values of the output for one image: ``outputs``, by name, of a batch of one.
+    """Return the values of the outputs for one image: ``outputs``, by name, of a batch of one.
 
-    The view is checked but does not change them, as in DIGITS 6.
+    The prediction is ``output``; the outputs of a network with several are also under their names. The view is checked but does not change them, as in DIGITS 6.
     """
     job = _model()
     chosen_view(_kind_of(job), request.values)
     found = inference_views.infer(job)
-    return jsonify({"outputs": {"output": [found.pop("values")]}, **found})
+    outputs = {name: [values] for name, values in found.pop("outputs").items()}
+    return jsonify({"outputs": outputs, **found})
 
 
 @blueprint.post("/models/images/generic/infer_extension.json")
@@ -130,7 +131,8 @@ def infer_extension() -> Response:
             f"Models for {kind.title.lower()} predict from images only.", "Send the image to infer_one.json."
         )
     chosen_view(kind, request.values)
-    return jsonify(outputs={"0": {"output": inference_views.predict_values(job)}})
+    found = inference_views.infer(job)
+    return jsonify({"outputs": {"0": found.pop("outputs")}, **found})
 
 
 @blueprint.post("/models/images/generic/generate.json")
@@ -180,15 +182,15 @@ def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = Fa
     folder = predictions.folder_of(job.folder, about.id)
     listed = in_thread(predictions.load_list, folder)
     values = in_thread(predictions.load_values, folder)
-    if values is None or not len(values) == len(listed) == len(results.rows):
+    if not values or not len(listed) == len(results.rows):
         raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
     outputs, skipped = {}, {}
-    for image, row, output in in_turns(iter(zip(listed, results.rows, values, strict=True))):
+    for place, (image, row) in enumerate(in_turns(iter(zip(listed, results.rows, strict=True)))):
         name = image.path if by_path else image.name
         if row.error:
             skipped[name] = row.error
         else:
-            outputs[name] = {"output": output.tolist()}
+            outputs[name] = {each: array[place].tolist() for each, array in values.items()}
     return jsonify(
         outputs=outputs,
         skipped=skipped,

@@ -22,6 +22,7 @@ from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
+from digits.data.predictions import with_outputs
 from digits.data.records import Record
 from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions, animation
@@ -253,13 +254,16 @@ def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> An
 
 
 def infer(job: ModelJob) -> dict[str, Any]:
-    """Return the ``values`` for the input of this request, and ``visualizations`` of the layers if requested."""
+    """Return the ``outputs`` by name for the input of this request, and ``visualizations`` if requested.
+
+    They are nested lists; see `digits.data.predictions.with_outputs`.
+    """
     snapshot = chosen_snapshot(job)
     with input_of(job) as item:
-        return {
-            "values": _ask(job, item, snapshot, values=True)["values"],
-            **_visualizations(job, item, snapshot),
-        }
+        answer = _ask(job, item, snapshot, values=True, outputs=True)
+        layers = _visualizations(job, item, snapshot)
+    outputs = {name: array.tolist() for name, array in _arrays(answer).items()}
+    return {"outputs": with_outputs(answer["values"], outputs), **layers}
 
 
 def _predict(job: ModelJob) -> dict[str, Any]:
@@ -290,15 +294,12 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
         layers = _visualizations(job, item, snapshot)
     dataset = services().store.find(job.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    arrays = {
-        found["name"]: _array(found) for found in answer.get("outputs", ()) if found["data"] is not None
-    }
     predictions = views.conclude(answer["predictions"], snapshot.metrics)
     prediction = Prediction(
         kind.name,
         predictions,
         all_predictions=answer.get("all_predictions", predictions),
-        outputs=arrays,
+        outputs=_arrays(answer),
         omitted=[found["name"] for found in answer.get("outputs", ()) if found["data"] is None],
         picture=picture,
         geometry=_geometry(answer.get("geometry")),
@@ -308,6 +309,11 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
     )
     words = f"Epoch {epoch_label(snapshot.epoch)}"
     return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
+
+
+def _arrays(answer: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return the outputs in the answer of an inference server by name, except those that were too large."""
+    return {found["name"]: _array(found) for found in answer.get("outputs", ()) if found["data"] is not None}
 
 
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from flask import request, url_for
+from msgspec import structs
 from numpy.typing import NDArray
 from werkzeug.datastructures import FileStorage
 
@@ -33,6 +34,7 @@ from digits.data.data_roots import Roots
 from digits.data.images import EXTENSIONS
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.unpacking import Limits
+from digits.kinds import default_kind
 from digits.web import serializers
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
@@ -63,11 +65,13 @@ def start(
 ) -> BatchPrediction:
     """Start a batch prediction for the images of this request, which ``find`` returns; by default `images_of_request`.
 
-    With ``keeps_values``, the numbers of the predictions are saved. Raises BadRequest if there are no usable images,
-    and NotReady if the model is already running a batch prediction.
+    The batch predictions of a model run one after another. With ``keeps_values``, the outputs of the network are saved.
+    Raises BadRequest if there are no usable images, and NotReady if too many batch predictions are waiting.
     """
-    if services().predictions.state(job.id):
-        raise NotReady(f"“{job.name}” is already processing other images.", "Try again when it has finished.")
+    if len(services().predictions.tasks(job.id)) >= KEPT:
+        raise NotReady(
+            f"{KEPT} batch predictions of “{job.name}” are waiting.", "Try again when some have finished."
+        )
     labels = labels_of(job)
     parent = job.folder / predictions.FOLDER
     in_thread(make_folder, parent)
@@ -96,7 +100,8 @@ def start(
         services().store.discard(folder)
         raise
     for old in in_thread(predictions.load_all, job.folder)[KEPT:]:
-        services().store.discard(parent / old.id)
+        if not services().predictions.task(job.id, old.id):
+            services().store.discard(parent / old.id)
     services().predictions.start(
         job,
         Predict(
@@ -106,6 +111,7 @@ def start(
             target=str(folder),
             keeps_values=keeps_values,
         ),
+        key=about.id,
     )
     return about
 
@@ -124,9 +130,10 @@ def recent(job: ModelJob) -> list[dict[str, str]]:
 
 def labels_of(job: ModelJob) -> list[str]:
     """Return the class names; empty for models that are not classifiers."""
-    data = serializers.data_of(job)
+    data, kind = serializers.data_of(job), serializers.data_kind(job)
     manifest = data.manifest() if data else None
-    return list(manifest.target.labels) if manifest else []
+    # The targets of other kinds can be classes that are not predicted, such as whether the images of a pair match.
+    return list(manifest.target.labels) if manifest and kind and views_of(kind).checks_labels else []
 
 
 def _check_takes_images(job: ModelJob) -> None:
@@ -301,36 +308,38 @@ def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
     return row.truth is not None and labels[row.truth] in [name for name, _ in row.predictions[:top]]
 
 
-def results_of(job: ModelJob, prediction_id: str) -> Results:
+def results_of(job: ModelJob, about: BatchPrediction) -> Results:
     """Load the results of a batch prediction so far. Raises BadRequest if the file is damaged."""
+    views = views_of(serializers.data_kind(job) or default_kind())
+    snapshots = services().snapshots_of(job)
+    metrics = next((snapshot.metrics for snapshot in snapshots if snapshot.name == about.snapshot), {})
+
+    def load() -> list[Row]:
+        rows = predictions.load_rows(predictions.folder_of(job.folder, about.id))
+        return [
+            row if row.error else structs.replace(row, predictions=views.conclude(row.predictions, metrics))
+            for row in rows
+        ]
+
     try:
-        folder = predictions.folder_of(job.folder, prediction_id)
-        return Results(in_thread(predictions.load_rows, folder))
+        return Results(in_thread(load))
     except UnreadableFile as error:
         raise BadRequest(f"The predictions cannot be read: {error}.", "Predict the images again.") from error
 
 
 def best_of_classes(
-    folder: Path, rows: list[Row], labels: list[str], count: int
-) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return the ``count`` most probable images for each class, as pairs of image index and percentage."""
+    folder: Path, rows: list[Row], classes: Sequence[int], count: int
+) -> list[list[tuple[int, float]]]:
+    """Return the ``count`` most probable images so far for each of the ``classes``: pairs of index and percentage."""
     found = predictions.load_probabilities(folder)
-    if found is None or found.shape != (len(rows), len(labels)):
-        return []
-    found = np.nan_to_num(found, nan=-1.0)
+    if found is None or found.shape[1] < max(classes, default=0):
+        return [[] for _ in classes]
+    found = found[: len(rows)]
     best = []
-    for number, label in enumerate(labels):
-        order = np.argsort(-found[:, number], kind="stable")[:count]
-        best.append(
-            (
-                label,
-                [
-                    (int(place), 100 * float(found[place, number]))
-                    for place in order
-                    if found[place, number] >= 0
-                ],
-            )
-        )
+    for number in classes:
+        column = np.nan_to_num(found[:, number], nan=-1.0)
+        order = np.argsort(-column, kind="stable")[:count]
+        best.append([(int(place), 100 * float(column[place])) for place in order if column[place] >= 0])
     return best
 
 

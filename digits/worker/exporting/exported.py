@@ -50,6 +50,12 @@ def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
     return {whole: tf.convert_to_tensor(tensor) for whole, tensor in _flat(outputs, name)}
 
 
+def as_array(tensor: tf.Tensor) -> NDArray[Any]:
+    """Return an output as an array; types that JSON does not have, such as bfloat16, as float32."""
+    values: NDArray[Any] = tensor.numpy()
+    return values if values.dtype.kind in "iufb" else values.astype(np.float32)
+
+
 def restore_structure(outputs: Any, values: dict[str, NDArray[Any]]) -> Any:
     """Pack ``values``, a dict in the format of `named`, into the structure of ``outputs``."""
     return _restored(outputs, values, "output")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,21 @@ def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], i
 
     ``manifest`` describes the model's dataset. Raises UserFault if the image cannot be used.
     """
-    height, width, channels = manifest.shape
+    return read_stack([image], manifest)
+
+
+def read_stack(
+    stacked: Sequence[images.Source], manifest: Manifest
+) -> tuple[NDArray[np.uint8], images.Geometry]:
+    """Like `read`, for images that are ``stacked`` along the channels; the geometry is that of the first one."""
+    read = [_read(image, manifest, manifest.channels // len(stacked)) for image in stacked]
+    return np.concatenate([pixels for pixels, _ in read], axis=2), read[0][1]
+
+
+def _read(
+    image: images.Source, manifest: Manifest, channels: int
+) -> tuple[NDArray[np.uint8], images.Geometry]:
+    height, width, _ = manifest.shape
     if channels not in (1, 3) or manifest.dtype != "uint8":
         raise UserFault(
             "The model does not predict from single images.", "Use the input fields on the page of the model."

@@ -23,7 +23,8 @@ from digits.data.manifest import Manifest
 from digits.kinds import kind_named
 from digits.kinds.evaluation import Evaluation, Found
 from digits.kinds.metrics import Metrics
-from digits.worker.failure import UserFault
+from digits.worker import stopping
+from digits.worker.failure import Stopped, UserFault
 from digits.worker.input import feeds
 from digits.worker.training import trained
 from digits.worker.training.batch_prediction import Batch, BatchPredictor
@@ -40,8 +41,8 @@ MAX_KEPT = 250_000_000
 def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Evaluate the model of ``recipe``, and write the result to the model's folder.
 
-    Partial results are published from time to time and when the evaluation fails. Returns the metrics. Raises UserFault
-    if the model cannot be loaded, or does not fit the records.
+    Partial results are published from time to time, and when the evaluation fails or is stopped. Returns the metrics.
+    Raises UserFault if the model cannot be loaded, or does not fit the records.
     """
     started = time.monotonic()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
@@ -60,17 +61,21 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
     interval, began = ReportInterval(PROGRESS_SECONDS), time.monotonic()
     partial_due = began + PARTIAL_SECONDS
     try:
-        for batch in predictor.predict(records):
-            collected.add(batch)
-            now = time.monotonic()
-            if interval.is_due():
-                left = (split.count - collected.count) * (now - began) / collected.count
-                done = f"Predicting: {collected.count:,} of {split.count:,}"
-                events.append(Progressed(0.95 * collected.count / split.count, left, done))
-            if now >= partial_due:
-                writer.write_partial(collected, now - began)
-                ended = time.monotonic()
-                partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
+        with stopping.defer() as is_stopping:
+            for batch in predictor.predict(records):
+                collected.add(batch)
+                now = time.monotonic()
+                if is_stopping():
+                    writer.write_partial(collected, now - began)
+                    raise Stopped
+                if interval.is_due():
+                    left = (split.count - collected.count) * (now - began) / collected.count
+                    done = f"Predicting: {collected.count:,} of {split.count:,}"
+                    events.append(Progressed(0.95 * collected.count / split.count, left, done))
+                if now >= partial_due:
+                    writer.write_partial(collected, now - began)
+                    ended = time.monotonic()
+                    partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
         predicting_seconds = time.monotonic() - began
         events.append(Progressed(0.95, doing="Computing the metrics"))
         found = collected.found()

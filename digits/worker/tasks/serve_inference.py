@@ -5,7 +5,8 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
-    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`)
+    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`;
+                                                        with "values", only if the network has several)
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
     {"call": "layers", "snapshot": …}   (the layers that can be inspected, and the outputs that can be explained)
     {"call": "inspect", "image": path, "snapshot": …, "layers": [name, …]}   (see `Inspector.describe`)
@@ -201,10 +202,8 @@ class Predictor:
         for name, tensor in self._named_outputs(
             tf.constant(np.repeat(pixels, self._repeats, axis=0))
         ).items():
-            values = tensor.numpy()
+            values = exported.as_array(tensor)
             values = values[0] if values.ndim and len(values) == self._repeats else values
-            # JSON and pages have no other types; those of 16 bits fit into float32.
-            values = values.astype(np.float32) if values.dtype.kind not in "iufb" else values
             room -= values.nbytes
             data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode() if room >= 0 else None
             found.append(PredictedOutput(name, values.dtype.name, list(values.shape), data))
@@ -220,10 +219,16 @@ class Predictor:
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         return tf.function(compute, autograph=False, input_signature=signature)
 
-    def values(self, source: str | Path, *, is_image: bool) -> Any:
-        """The prediction for an image or for the pixels in a file as nested lists of numbers; raises Refused."""
+    def values(self, source: str | Path, *, is_image: bool, outputs: bool = False) -> dict[str, Any]:
+        """The ``values`` of the prediction for an image or for the pixels in a file, as nested lists of numbers.
+
+        With ``outputs``, also those of a network that has several. Raises Refused.
+        """
         pixels, _ = self._read(source) if is_image else self._load(source)
-        return self._run(pixels[None])[0].tolist()
+        found = {"values": self._run(pixels[None])[0].tolist()}
+        if outputs and len(self._named_outputs.get_concrete_function().structured_outputs) > 1:
+            found["outputs"] = msgspec.to_builtins(self._outputs(pixels[None]))
+        return found
 
     def layers(self) -> dict[str, Any]:
         """Return the table of ``layers``, those with ``maps`` and the default one for Grad-CAM, and the ``outputs``."""
@@ -498,7 +503,7 @@ class Service:
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
         predictor = self._predictor(snapshot)
         if request.get("values"):
-            return {"values": predictor.values(source, is_image="image" in request)}
+            return predictor.values(source, is_image="image" in request, outputs=bool(request.get("outputs")))
         if request.get("outputs"):
             return predictor.predict_with_outputs(source, top, is_image="image" in request)
         predict = predictor.predict if "image" in request else predictor.predict_pixels
