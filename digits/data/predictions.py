@@ -7,8 +7,8 @@ Each batch prediction is a subfolder of `FOLDER` in the folder of its model, whi
 - `ROWS_FILE`: the results, one `Row` per line in list order, appended while the task runs;
 - `PROBABILITIES_FILE`: class probabilities of classifiers, float32 [images, classes], NaN for images that cannot be
   read; its header is that of all images, and the rows are appended while the task runs;
-- `VALUES_FOLDER`: a ``.npy`` file for each output of the network, [images, …], 0 for images that cannot be read; written
-  at the end if they were asked for. `PREDICTION` is the one from which the kind derives its predictions;
+- `VALUES_FOLDER`: a ``.npy`` file for each output of the network, [images, …], 0 for images that cannot be read;
+  written at the end if they were asked for. `PREDICTION` is the one from which the kind derives its predictions;
 - `IMAGES_FOLDER`: uploaded images, and those of records, or their arrays in files that end with `ARRAY_SUFFIX`.
 """
 

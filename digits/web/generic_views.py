@@ -106,7 +106,8 @@ def infer_page() -> Response:
 def infer_one() -> Response:
     """Return the values of the outputs for one image: ``outputs``, by name, of a batch of one.
 
-    The prediction is ``output``; the outputs of a network with several are also under their names. The view is checked but does not change them, as in DIGITS 6.
+    The prediction is ``output``; the outputs of a network with several are also under their names. The view is checked
+    but does not change them, as in DIGITS 6.
     """
     job = _model()
     chosen_view(_kind_of(job), request.values)

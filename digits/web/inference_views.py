@@ -34,6 +34,7 @@ from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.prediction_runs import may_resize
 from digits.web.recent_predictions import Recent
 from digits.web.services import refuse_other_sites, services
 from digits.web.view_choice import (
@@ -416,11 +417,22 @@ def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str
     """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
     if request.values.get("show_visualizations", "") in ("", "n", "false", "0"):
         return {}
+    if not may_resize():
+        raise BadRequest(
+            "Layers can only be shown for images of the network’s size.",
+            "Leave out “dont_resize” or “show_visualizations”.",
+        )
     return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
-    asked = {"call": "predict", item.type: str(item.path), "snapshot": snapshot.name, "top": TOP}
+    asked = {
+        "call": "predict",
+        item.type: str(item.path),
+        "snapshot": snapshot.name,
+        "top": TOP,
+        "resize": may_resize(),
+    }
     return services().inference.ask(job.folder, asked | options)
 
 

@@ -110,6 +110,7 @@ def start(
             trained_on=str(job.folder.with_name(job.dataset_id)),
             target=str(folder),
             keeps_values=keeps_values,
+            resizes=may_resize(),
         ),
         key=about.id,
     )
@@ -181,6 +182,11 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
     if below.is_file():
         return Source(below.name, in_thread(_in_folder, _unpacked(below, folder), labels, limit), [])
     return Source(below.name or str(below), in_thread(_in_folder, below, labels, limit), [])
+
+
+def may_resize() -> bool:
+    """Return whether images may be resized to the network's input: not if this request has ``dont_resize``."""
+    return request.values.get("dont_resize", "") not in ("1", "y", "true")
 
 
 def limit_of_request() -> int:

@@ -52,7 +52,7 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
     except UnreadableFile as error:
         raise UserFault(f"The list of images cannot be read: {error}.", "Submit the images again.") from error
     model = trained.load(Path(recipe.model), recipe.snapshot, Path(recipe.trained_on))
-    predictor = _Predictor(model, recipe.keeps_values)
+    predictor = _Predictor(model, keeps_values=recipe.keeps_values, resizes=recipe.resizes)
     try:
         read = _predict_all(predictor, listed, target, events, recipe.keeps_values)
     except OSError as error:
@@ -130,9 +130,12 @@ def _read_ahead(
 
 
 class _Predictor:
-    """Predicts batches of at most ``size`` images, with ``keeps_values`` all outputs."""
+    """Predicts batches of at most ``size`` images, with ``keeps_values`` all outputs.
 
-    def __init__(self, model: Trained, keeps_values: bool) -> None:
+    Without ``resizes``, images of another size than that of the network's input cannot be used.
+    """
+
+    def __init__(self, model: Trained, *, keeps_values: bool, resizes: bool) -> None:
         self._model, self._manifest, self._targets = model, model.manifest, model.targets
         if model.traced.latent:
             raise UserFault(
@@ -142,7 +145,7 @@ class _Predictor:
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
         self._all = tf.function(self._predict_all, autograph=False, input_signature=signature)
-        self._keeps_values = keeps_values
+        self._keeps_values, self._resizes = keeps_values, resizes
         self.size = self._usable_size()
 
     @property
@@ -159,7 +162,14 @@ class _Predictor:
         try:
             if image.path.endswith(predictions.ARRAY_SUFFIX):
                 return image_input.read_array(image.path, self._manifest)
-            return image_input.read_stack([Path(path) for path in image.paths], self._manifest)
+            pixels, geometry = image_input.read_stack([Path(path) for path in image.paths], self._manifest)
+            if not self._resizes and geometry.size != (geometry.width, geometry.height):
+                return UserFault(
+                    "The image has {}×{} pixels, and the network’s input {}×{}.".format(
+                        *geometry.size, geometry.width, geometry.height
+                    )
+                )
+            return pixels, geometry
         except UserFault as error:
             return error
 
