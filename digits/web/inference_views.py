@@ -244,16 +244,6 @@ def _model() -> ModelJob:
     return services().store.get(request.values.get("job_id", ""), ModelJob)
 
 
-def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> Any:
-    """Return the values of the network's prediction for the input of this request, or for another ``source``.
-
-    This is the path of an image, an image file's contents, or an array.
-    """
-    snapshot = chosen_snapshot(job)
-    with input_of(job) if isinstance(source, str) and not source else _other_input(source) as item:
-        return _ask(job, item, snapshot, values=True)["values"]
-
-
 def infer(job: ModelJob) -> dict[str, Any]:
     """Return the ``outputs`` by name for the input of this request, and ``visualizations`` if requested.
 
@@ -462,14 +452,14 @@ def input_of(job: ModelJob) -> Iterator[_Input]:
     dataset = services().store.find(job.dataset_id)
     record = request.values.get("record", "").strip()
     if record and not _has_image():
-        with _other_input(_record_pixels(job, record)) as item:
+        with _array_input(_record_pixels(job, record)) as item:
             yield item
         return
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         read = views_of(dataset.data_kind).read_input
-        pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
+        pixels = in_thread(read, dataset.kind_recipe, input_request())
         if pixels is not None:
-            with _other_input(pixels) as item:
+            with _array_input(pixels) as item:
                 yield item
             return
     with _image() as path:
@@ -485,18 +475,18 @@ def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
     return in_thread(record_views.open_record(dataset, split, int(number), Record.as_array))
 
 
-def _named_images() -> dict[str, bytes | Path]:
-    """Return the images of this request by name: uploads, and files below a root."""
-    found: dict[str, bytes | Path] = {}
+def input_request() -> InputRequest:
+    """Return the fields and the files of this request, for `Views.read_input` and `Views.read_inputs`."""
+    files: dict[str, bytes | Path] = {}
     for field, text in request.values.items():
-        name = field.removesuffix("_path")
+        name = field.removesuffix("_path").removesuffix("_file")
         if name not in (field, "image") and text.strip():
-            found[name] = services().roots.resolve(text.strip(), file_type="file")
+            files[name] = services().roots.resolve(text.strip(), file_type="file")
     for field, upload in request.files.items():
         name = field.removesuffix("_file")
         if name not in (field, "image") and upload.filename:
-            found[name] = upload.read()
-    return found
+            files[name] = upload.read()
+    return InputRequest(request.values.to_dict(), files)
 
 
 def _has_image() -> bool:
@@ -522,15 +512,9 @@ def _image() -> Iterator[Path]:
 
 
 @contextmanager
-def _other_input(source: str | bytes | NDArray[Any]) -> Iterator[_Input]:
-    if isinstance(source, str):
-        yield _Input(services().roots.resolve(source, file_type="file"))
-    elif isinstance(source, bytes):
-        with _kept(partial(Path.write_bytes, data=source)) as path:
-            yield _Input(path)
-    else:
-        with _kept(partial(np.save, arr=source, allow_pickle=False), ".npy") as path:
-            yield _Input(path, source)
+def _array_input(pixels: NDArray[Any]) -> Iterator[_Input]:
+    with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
+        yield _Input(path, pixels)
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import gevent
+import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -84,7 +86,9 @@ def show(job_id: str, prediction_id: str) -> str:
     matrix = results.matrix(labels)
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
-    has_pictures = manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
+    has_pictures = views_of(kind).shows_images and (
+        manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
+    )
     return render_in_turns(
         "predictions.html",
         job=serializers.row(job),
@@ -161,7 +165,9 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
             raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
         path = listed[number].path
         own = path.startswith(f"{folder}/")
-        return as_small_png(folder.joinpath(path) if own else roots.resolve(path, "file"))
+        if own and path.endswith(predictions.ARRAY_SUFFIX):
+            return _array_as_png(folder / path)
+        return as_small_png(folder / path if own else roots.resolve(path, "file"))
 
     roots = services().roots
     try:
@@ -169,6 +175,14 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
     except (images.UnusableImage, UnreadableFile) as error:
         raise BadRequest("The file cannot be displayed as an image.", str(error)) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+def _array_as_png(path: Path) -> bytes:
+    """Return the file of an array of pixels as a PNG; raises UnusableImage."""
+    try:
+        return images.encode(np.load(path, allow_pickle=False), "png")
+    except (OSError, ValueError, EOFError) as error:
+        raise images.UnusableImage(f"the pixels cannot be read: {error}") from error
 
 
 @blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop")
@@ -205,8 +219,8 @@ def classify_many_json() -> Response:
     )
 
 
-@blueprint.post("/models/images/classification/classify_many")
-@blueprint.post("/models/images/generic/infer_many")
+@blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
+@blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
 def many() -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction, and redirect to the results page."""
     return create(request.values.get("job_id", ""))

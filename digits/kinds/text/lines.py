@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,21 @@ def read_rows(path: Path, max_bytes: int | None = None) -> Iterator[TextRow]:
     """
     try:
         with open(path, "rb") as file:
-            yield from _parse(path, _Lines(path, file), max_bytes)
+            yield from parse_rows(file, path.name, max_bytes)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+
+
+def parse_rows(file: BinaryIO, name: str, max_bytes: int | None = None) -> Iterator[TextRow]:
+    """Yield the rows of the open ``file`` called ``name``, like `read_rows`."""
+    return _parse(_Lines(name, file), max_bytes)
 
 
 class _Lines:
     """The decoded lines of a file, the position and the number of lines read so far."""
 
-    def __init__(self, path: Path, file: Any) -> None:
-        self._path, self._file = path, file
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        self._name, self._file = name, file
         self.stop = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         file.seek(self.stop)
         self.number = 0
@@ -81,19 +86,19 @@ class _Lines:
             yield text
 
     def error(self, reason: str, hint: str = "", line: int | None = None) -> UnusableSource:
-        return UnusableSource(f"{show(self._path.name)}, line {line or self.number}: {reason}.", hint)
+        return UnusableSource(f"{show(self._name)}, line {line or self.number}: {reason}.", hint)
 
 
 def find_delimiter(path: Path) -> str:
     """Return the delimiter of the cells of a CSV file; raises UnusableSource."""
     try:
         with open(path, "rb") as file:
-            return _Lines(path, file).delimiter
+            return _Lines(path.name, file).delimiter
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
 
 
-def _parse(path: Path, lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
+def _parse(lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
     rows = csv.reader(lines, delimiter=lines.delimiter)
     while max_bytes is None or lines.stop < max_bytes:
         start, line = lines.stop, lines.number + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,12 @@ from digits.data.manifest import Manifest
 from digits.data.records import Record
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
-from digits.kinds.text.reader import TEXT_FEATURE
+from digits.kinds.text.lines import parse_rows, read_rows
+from digits.kinds.text.reader import TEXT_FEATURE, usable_rows
 from digits.kinds.views import InputRequest
+
+# The file of the field `test_data_file`.
+TEXTS = "test_data"
 
 
 class Views(ClassificationViews):
@@ -48,6 +54,15 @@ class Views(ClassificationViews):
         if not text:
             raise BadRequest("Enter a text.", "The field is “snippet”.")
         return Encoding(recipe.alphabet, recipe.width).encode(text)
+
+    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[NDArray[np.uint8]] | None:
+        file = request.files.get(TEXTS)
+        if file is None:
+            return None
+        rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file") if isinstance(file, bytes) else read_rows(file)
+        encoding = Encoding(recipe.alphabet, recipe.width)
+        # Without classes, the texts are in the first column.
+        return (encoding.encode(row.text if len(row.cells) > 1 else row.label) for row in usable_rows(rows))
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         return {**super().dataset_json(manifest), "max_chars_per_sample": manifest.width}

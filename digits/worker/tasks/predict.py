@@ -142,18 +142,15 @@ class _Predictor:
                 "The model generates images from random vectors and does not predict from images.",
                 "Use the generator on the page of the model.",
             )
+        target = self._targets.target
+        example = np.zeros((1, target.outputs), np.float32)
+        has_probabilities = target.classes and self._targets.class_probabilities(example) is not None
+        self.classes = target.outputs if has_probabilities else 0
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
         self._all = tf.function(self._predict_all, autograph=False, input_signature=signature)
         self._keeps_values, self._resizes = keeps_values, resizes
         self.size = self._usable_size()
-
-    @property
-    def classes(self) -> int:
-        """The number of classes; 0 for models that are not classifiers."""
-        count = self._targets.target.outputs if self._targets.target.classes else 0
-        has_probabilities = count and self._targets.class_probabilities(np.zeros((0, count))) is not None
-        return count if has_probabilities else 0
 
     def read(self, image: ListedImage) -> _Read:
         """Return the input for an image, or the error if it cannot be used."""
