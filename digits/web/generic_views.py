@@ -7,12 +7,15 @@ the kind ``generic``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
 from digits.data import predictions
+from digits.data.predictions import ListedImage
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.web import (
@@ -126,7 +129,7 @@ def infer_extension() -> Response:
         )
     chosen_view(kind, request.values)
     if find := record_inputs.inputs_of_request(job):
-        return _outputs_of("records", find)
+        return _outputs_of("records", find, key=lambda place, image: str(place))
     found = inference_views.infer(job)
     return jsonify({"outputs": {"0": found.pop("outputs")}, **found})
 
@@ -149,7 +152,7 @@ def infer_many() -> Response:
 
     Images that cannot be read are in ``skipped``, with the reasons.
     """
-    return _outputs_of("images", by_path=True)
+    return _outputs_of("images", key=lambda place, image: image.path)
 
 
 @blueprint.post("/models/images/generic/infer_db.json")
@@ -169,8 +172,13 @@ def infer_db() -> AnyResponse | tuple[Response, int]:
     return prediction_views.begin(job.id, record_inputs.records_of_request(job))
 
 
-def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = False) -> Response:
-    """Predict the images of this request, or the records that ``find`` returns.
+def _outputs_of(
+    noun: str,
+    find: FindSource | None = None,
+    *,
+    key: Callable[[int, ListedImage], str] = lambda place, image: image.name,
+) -> Response:
+    """Predict the images of this request, or the records that ``find`` returns; ``key`` returns their keys.
 
     Raises BadRequest if there are no outputs.
     """
@@ -184,7 +192,7 @@ def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = Fa
         raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
     outputs, skipped = {}, {}
     for place, (image, row) in enumerate(in_turns(iter(zip(listed, results.rows, strict=True)))):
-        name = image.path if by_path else image.name
+        name = key(place, image)
         if row.error:
             skipped[name] = row.error
         else:

@@ -120,10 +120,11 @@ def start(
 
 def recent(job: ModelJob) -> list[dict[str, str]]:
     """Return the batch predictions shown on the page of a model, newest first."""
+    records = views_of(serializers.data_kind(job) or default_kind()).records
     return [
         {
             "title": item.title,
-            "words": f"epoch {epoch_label(item.epoch)}, {item.total:,} images",
+            "words": f"epoch {epoch_label(item.epoch)}, {item.total:,} {records}",
             "url": url_for("predictions.show", job_id=job.id, prediction_id=item.id),
         }
         for item in in_thread(predictions.load_all, job.folder)

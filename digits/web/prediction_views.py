@@ -17,7 +17,8 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images, predictions
 from digits.data.predictions import BatchPrediction, Row
 from digits.kinds import default_kind
-from digits.web import serializers
+from digits.kinds.jobs import DatasetJob
+from digits.web import record_inputs, serializers
 from digits.web.inference_views import as_small_png
 from digits.web.job_query import Page, page_of
 from digits.web.job_views import check_owner
@@ -41,6 +42,7 @@ from digits.web.services import refuse_other_sites, require_tensorflow, services
 blueprint = Blueprint("predictions", __name__)
 
 PAGE_IMAGES = 24
+MAX_PARTS = 16
 PAGE_CLASSES = 20
 POLL_SECONDS = 0.05
 DEFAULT_TOP_N = 9
@@ -61,7 +63,8 @@ def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyRespo
     require_tensorflow()
     refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
-    about = start(job, snapshot_of(job, request.values.get("snapshot_epoch")), find)
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    about = start(job, snapshot, find or _inputs_of_kind(job))
     address = url_for("predictions.show", job_id=job.id, prediction_id=about.id, **shown)
     if wants_json():
         return jsonify(id=about.id, url=address, images=about.total), 202
@@ -86,8 +89,11 @@ def show(job_id: str, prediction_id: str) -> str:
     matrix = results.matrix(labels)
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
-    has_pictures = views_of(kind).shows_images and (
-        manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
+    views = views_of(kind)
+    parts = manifest.channels // data.kind_recipe.channels if manifest and isinstance(data, DatasetJob) else 1
+    # Arrays that are stacked are not files of images.
+    has_pictures = views.shows_images and (
+        manifest is None or (manifest.dtype == "uint8" and (views.has_inputs or manifest.channels in (1, 3)))
     )
     return render_in_turns(
         "predictions.html",
@@ -96,12 +102,14 @@ def show(job_id: str, prediction_id: str) -> str:
         title=f"Epoch {epoch_label(about.epoch)}",
         state=_state(job, about, results),
         kind=kind,
-        views=views_of(kind),
+        views=views,
         labels=labels,
-        tiles=_tiles(about, results, labels),
+        tiles=_tiles(about, results, labels, views.records.capitalize()),
         matrix=None if matrix is None else matrix.tolist(),
         page=classes if top else page,
-        cards=[_card(job, about, place, row, labels, has_pictures) for place, row in page.items],
+        cards=[
+            _card(job, about, place, row, labels, parts if has_pictures else 0) for place, row in page.items
+        ],
         has_pictures=has_pictures,
         top=top,
         max_top=MAX_TOP_N,
@@ -155,15 +163,17 @@ def table(job_id: str, prediction_id: str) -> Response:
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>/images/<int:number>")
 def image(job_id: str, prediction_id: str, number: int) -> Response:
-    """Return a PNG thumbnail of an image in the list, without metadata."""
+    """Return a PNG thumbnail of an image in the list, or of a ``part`` of stacked ones, without metadata."""
     job, about = _find(job_id, prediction_id)
     folder = predictions.folder_of(job.folder, about.id)
+    part = request.args.get("part", 0, type=int) % MAX_PARTS
 
     def read() -> bytes:
         listed = predictions.load_list(folder)
         if number >= len(listed):
             raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
-        path = listed[number].path
+        parts = listed[number].paths
+        path = parts[min(part, len(parts) - 1)]
         own = path.startswith(f"{folder}/")
         if own and path.endswith(predictions.ARRAY_SUFFIX):
             return _array_as_png(folder / path)
@@ -288,7 +298,7 @@ def run_to_completion(
     refuse_other_sites()
     job = services().store.get(request.values.get("job_id", ""), ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    about = start(job, snapshot, find, keeps_values=keeps_values)
+    about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)
     while services().predictions.task(job.id, about.id):
         gevent.sleep(POLL_SECONDS)
     failure = services().predictions.failure(job.id, about.id)
@@ -301,6 +311,19 @@ def run_to_completion(
             "Send the request again.",
         )
     return job, about, results
+
+
+def _inputs_of_kind(job: ModelJob) -> FindSource | None:
+    """Return the inputs in the fields of a kind that does not predict from images; None for other kinds."""
+    views = views_of(serializers.data_kind(job) or default_kind())
+    if not views.has_inputs:
+        return None
+    find = record_inputs.inputs_of_request(job)
+    if find is None:
+        raise BadRequest(
+            f"The request contains no {views.records}.", "Use the fields on the page of the model."
+        )
+    return find
 
 
 def _skipped(results: Results) -> dict[str, str]:
@@ -342,8 +365,8 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str,
     }
 
 
-def _tiles(about: BatchPrediction, results: Results, labels: list[str]) -> list[tuple[str, str]]:
-    tiles = [("Images", f"{about.total:,}")]
+def _tiles(about: BatchPrediction, results: Results, labels: list[str], title: str) -> list[tuple[str, str]]:
+    tiles = [(title, f"{about.total:,}")]
     for words, top in (("Accuracy", 1), ("Top-5 accuracy", 5)):
         accuracy = results.accuracy(labels, top) if top == 1 or len(labels) > top else None
         if accuracy is not None:
@@ -397,14 +420,16 @@ def _is_shown(row: Row, labels: list[str], shown: str) -> bool:
 
 
 def _card(
-    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], has_pictures: bool
+    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], parts: int
 ) -> dict[str, Any]:
+    """Return what the page shows of one result, with the URLs of the ``parts`` of its image: several are stacked."""
     url = _image_url(job, about, number)
     has_truth = row.truth is not None and row.truth < len(labels)
     return {
         "name": row.name,
         "url": url,
-        "picture": {"url": url, "width": row.width, "height": row.height} if has_pictures else None,
+        "picture": {"url": url, "width": row.width, "height": row.height} if parts else None,
+        "parts": [url, *(f"{url}?part={place}" for place in range(1, parts))],
         "predictions": row.predictions,
         "error": row.error,
         "truth": labels[row.truth] if has_truth and row.truth is not None else "",
