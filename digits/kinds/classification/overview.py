@@ -11,7 +11,7 @@ from pathlib import Path
 from digits.data import parquet
 from digits.data.manifest import SPLITS
 from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import Row
+from digits.data.tables import Row, first_lines
 from digits.kinds.classification.dataset_folder import find, metadata_rows
 from digits.kinds.classification.listing import MAX_CLASSES, OpenTable, read_names, sort_labels, text_rows
 from digits.kinds.classification.reader import (
@@ -116,12 +116,19 @@ def summarize_dataset_folder(root: Path, settings: DatasetFolder) -> Iterator[So
             columns = parquet.find_columns(
                 contents.parquet["train"][0], settings.image_column, settings.label_column
             )
-            counts = Counter(
-                label
-                for path in contents.parquet["train"][:MAX_PARQUET_FILES]
-                for label in parquet.labels(path, columns)
-            )
+            counts: Counter[str] = Counter()
+            faults: list[str] = []
+            for path in contents.parquet["train"][:MAX_PARQUET_FILES]:
+                for row, (label, fault) in enumerate(parquet.labels(path, columns), 1):
+                    if label is None:
+                        faults.append(f"{show(path.name)}, row {row:,}: {fault}")
+                    else:
+                        counts[label] += 1
             summary = SourceSummary(facts=[fact, f"Images: “{columns.image}”. Labels: “{columns.label}”."])
+            if faults:
+                summary.problems.append(
+                    f"{count_of(len(faults), 'row')} cannot be used: {first_lines(faults)}."
+                )
             order = list(columns.classes) or sort_labels(set(counts))
             summary.set_bars("Training images per class", [(name, counts[name]) for name in order])
             yield summary

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
-from digits.data.sources import Plan, Progress, UnusableSource, count_of, listed, show
+from digits.data.sources import Plan, Progress, Unusable, UnusableSource, count_of, listed, show
 from digits.data.tables import (
     MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
+    Faults,
     Row,
     Table,
     TableFile,
@@ -132,8 +133,11 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     columns = Columns(recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator)
     images: dict[str, LabeledImages] = {}
     warnings: list[str] = []
+    unusable: list[Unusable] = []
     for name, path, folder in table_sources(recipe, progress):
-        images[name], columns = read_table(path, folder, columns)
+        faults = Faults(path, recipe.max_unusable_percent, name)
+        images[name], columns = read_table(path, folder, columns, faults)
+        unusable += faults.unusable
         warnings += [f"{show(path.name)}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(columns, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}
@@ -151,16 +155,19 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     )
     # In float64: a mean of many float32 zeros and ones is not exact.
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
-    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings)
+    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
-def read_table(path: Path, root: Path, columns: Columns) -> tuple[LabeledImages, Columns]:
+def read_table(
+    path: Path, root: Path, columns: Columns, faults: Faults | None = None
+) -> tuple[LabeledImages, Columns]:
     """Read the table ``path``, whose images are below ``root``, and return its columns after detection.
 
-    Raises UnusableSource that names the first faulty lines.
+    Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
+    the first faulty lines.
     """
     found = open_labels(path, root, columns, MAX_TABLE_BYTES)
-    usable, _ = usable_rows(path, found.rows)
+    usable, _ = usable_rows(found.rows, faults or Faults(path, 0))
     return LabeledImages.combine(usable, found.images), found.columns
 
 

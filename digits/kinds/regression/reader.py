@@ -12,11 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
-from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, check_shares, listed, show
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    Unusable,
+    UnusableSource,
+    check_shares,
+    listed,
+    show,
+)
 from digits.data.tables import (
     MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
+    Faults,
     Row,
     Table,
     TableFile,
@@ -48,7 +58,11 @@ class NumberRows:
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    splits, names = _read_records(recipe, progress) if recipe.records else _read_tables(recipe, progress)
+    unusable: list[Unusable] = []
+    if recipe.records:
+        splits, names = _read_records(recipe, progress)
+    else:
+        splits, names = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
     mean, std = values["train"].mean(axis=0), values["train"].std(axis=0)
     edges, groups = bins(np.concatenate([found[:, 0] for found in values.values()]))
@@ -56,7 +70,7 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         split.groups = np.digitize(values[name][:, 0], edges).tolist()
     constant = [name for name, deviation in zip(names, std, strict=True) if not deviation]
     warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
-    return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings)
+    return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
 def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
@@ -66,16 +80,20 @@ def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[st
     return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), names
 
 
-def _read_tables(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
+def _read_tables(
+    recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
     old: dict[str, databases.Split] = {}
     if databases.is_database(Path(recipe.table)):
         old = databases.read(Path(recipe.table), progress)
         found = {name: split.table for name, split in old.items()}
     else:
-        found = {
-            name: read_table(path, folder, recipe.image_column, recipe.target_columns)
-            for name, path, folder in table_sources(recipe, progress)
-        }
+        found = {}
+        for name, path, folder in table_sources(recipe, progress):
+            faults = Faults(path, recipe.max_unusable_percent, name)
+            found[name] = read_table(path, folder, recipe.image_column, recipe.target_columns, faults)
+            unusable += faults.unusable
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
     splits = plan_splits(recipe, parts, lambda part: part.values.tolist(), lambda part: [])
     for name, split in splits.items():
@@ -86,15 +104,19 @@ def _read_tables(recipe: CreateRegression, progress: Progress) -> tuple[dict[str
 
 
 def read_table(
-    path: Path, root: Path, image_column: str = "", target_columns: list[str] | None = None
+    path: Path,
+    root: Path,
+    image_column: str = "",
+    target_columns: list[str] | None = None,
+    faults: Faults | None = None,
 ) -> Table:
     """Read the table ``path``, whose images are below ``root``.
 
-    The delimiter and whether there is a header are detected. Raises UnusableSource that names the first
-    faulty lines.
+    The delimiter and whether there is a header are detected. Rows that cannot be used are added to ``faults``; by
+    default, there may be none. Raises UnusableSource that names the first faulty lines.
     """
     found = read_rows(path, root, image_column, target_columns or [], MAX_TABLE_BYTES)
-    usable, values = usable_rows(path, found.rows)
+    usable, values = usable_rows(found.rows, faults or Faults(path, 0))
     return Table(found.names, [row.file for row in usable], np.array(values, np.float64), found.images)
 
 

@@ -99,7 +99,8 @@ def find_delimiter(path: Path) -> str:
 
 
 def _parse(lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
-    rows = csv.reader(lines, delimiter=lines.delimiter)
+    # Strict: otherwise, an unclosed quotation mark swallows the rest of the file.
+    rows = csv.reader(lines, delimiter=lines.delimiter, strict=True)
     while max_bytes is None or lines.stop < max_bytes:
         start, line = lines.stop, lines.number + 1
         try:

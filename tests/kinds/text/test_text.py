@@ -192,8 +192,10 @@ def test_the_source_is_summarized_with_its_classes_and_invalid_lines(site: Site,
     assert last["suggestion"]["fields"] == {"test_data_file": str(folder / "test.csv")}
 
 
-def test_an_invalid_line_fails_the_task_and_is_named(site: Site, table: Path) -> None:
+def test_an_invalid_line_is_skipped_and_listed(site: Site, table: Path) -> None:
     table.write_text(table.read_text() + "\nanimal\n")
     dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Error"
-    assert "line 242: the text is missing" in site.json(f"/datasets/{dataset}.json")["error"]
+    assert site.wait_for_end(dataset) == "Done"
+    assert site.json(f"/datasets/{dataset}.json")["skipped"] == 1
+    skipped = site.get(f"/files/{dataset}/skipped.csv").text.splitlines()
+    assert skipped[1:] == ['"topics.csv, line 242",the text is missing,train,']
