@@ -19,11 +19,13 @@ async function follow() {
 document.addEventListener('submit', async (event) => {
   if (event.target.id !== 'stop-form') return;
   event.preventDefault();
+  event.submitter.disabled = true;
   try {
     await postForm(event.target.action, new FormData(event.target));
     await refreshParts();
   } catch (error) {
     toast(error.message, 'danger');
+    event.submitter.disabled = false;
   }
 });
 
