@@ -153,6 +153,10 @@ class Views(Generic[AnyRecipe]):
         ]
         return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
 
+    def describe_error(self, error: float) -> str:
+        """Format the error of a prediction, as computed by the kind's `digits.kinds.evaluation.Evaluation`."""
+        return f"error {format_number(error)}"
+
     def describe_input(self, manifest: Manifest) -> str:
         """Return the size and type of a model's input, such as ``28×28 grayscale``."""
         if manifest.dtype != "uint8":
@@ -169,13 +173,6 @@ class Views(Generic[AnyRecipe]):
             return manifest.target.describe(record.target(manifest.target))
         except DamagedRecords:
             return "no target"
-
-    def describe_error(self, error: float) -> str:
-        """Describe the error of a prediction in an evaluation, such as ``IoU 43.2%``; empty if other words do.
-
-        See `digits.kinds.evaluation.Evaluation.errors`.
-        """
-        return ""
 
     def draw_record(self, recipe: AnyRecipe, record: Record) -> dict[str, Any]:
         """Return what the gallery shows with a record, its ``arrow``, or instead of its image, its ``text``.

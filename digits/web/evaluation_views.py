@@ -43,7 +43,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     """Evaluate the snapshot of ``snapshot_epoch``, by default the best one, on a ``split`` of a dataset.
 
     This is the validation split of the model's own dataset by default, or that of ``dataset``. The evaluations of a
-    model run one after another.
+    model run one after another. With ``back=results``, redirects to the results of the dataset.
     """
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
@@ -58,6 +58,8 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
             "Try again when the evaluation has finished.",
         )
     services().evaluations.start(job, recipe, key=recipe.name)
+    if request.form.get("back") == "results" and not wants_json():
+        return redirect(url_for("results.show", job_id=dataset.id, split=split))
     return _started_or_stopped(job)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from flask import request
 
+from digits.web.error_json import is_always_json
+
 
 def wants_json() -> bool:
     """Return whether the client of this request is a program: it prefers JSON to a page, or names itself."""
     if request.path.endswith((".json", "/upload_archive")) or "Tus-Resumable" in request.headers:
         return True
-    if request.headers.get("X-Requested-With"):
+    if request.headers.get("X-Requested-With") or is_always_json(request.path):
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"

@@ -29,7 +29,7 @@ class Views(views.Views[CreateDetection]):
     transformations = views.UNBLENDED
 
     def describe_error(self, error: float) -> str:
-        return f"F1 {100 * (1 - error):.1f}%"
+        return f"F1 {100 * (1 - error):.0f}%"
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

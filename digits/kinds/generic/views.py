@@ -58,7 +58,6 @@ class Views(views.Views[CreateGeneric]):
         return {
             "input": {"dtype": manifest.dtype, "shape": list(manifest.shape)},
             "target": {"dtype": spec.dtype, "shape": spec.shape} if has_target(spec) else None,
-            "feature_dims": list(manifest.shape),
         }
 
     def read_input(self, recipe: CreateGeneric, request: InputRequest) -> NDArray[Any] | None:

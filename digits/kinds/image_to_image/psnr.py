@@ -1,4 +1,4 @@
-"""The range of the peak signal-to-noise ratio (PSNR)."""
+"""The scale of the peak signal-to-noise ratio (PSNR)."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class Views(views.Views[CreateImageToImage]):
     draws_on_image = True
     transformations = views.UNBLENDED
 
-    def describe_error(self, error: float) -> str:
-        return f"PSNR {MAX_PSNR - error:.1f} dB"
-
     def describe_dataset(self, manifest: Manifest) -> str:
         return "pairs of images"
+
+    def describe_error(self, error: float) -> str:
+        return f"PSNR {MAX_PSNR - error:.1f} dB"

@@ -86,7 +86,7 @@ def _read_tables(
     """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
     old: dict[str, databases.Split] = {}
     if databases.is_database(Path(recipe.table)):
-        old = databases.read(Path(recipe.table), progress)
+        old = databases.read(recipe.sources(), progress)
         found = {name: split.table for name, split in old.items()}
     else:
         found = {}

@@ -38,7 +38,7 @@ class Views(views.Views[CreateSegmentation]):
     annotation_tools = "CVAT"
 
     def describe_error(self, error: float) -> str:
-        return f"IoU {100 * (1 - error):.1f}%"
+        return f"IoU {100 * (1 - error):.0f}%"
 
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,9 +124,11 @@ def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
     started = site.get(f"{generic}/infer_db?job_id={model}&db_path={database}")
     assert started.status_code == 302
     site.wait(lambda: site.json(f"{started.location}.json")["state"] == "done")
-    shard = site.services.store.folder / dataset / "val-00000-of-00001.tfrecord"
-    (site.data / shard.name).write_bytes(shard.read_bytes())
-    asked = {"job_id": model, "db_path": str(site.data / shard.name), "num_test_images": 2}
+    body = site.json(f"/datasets/{dataset}.json")
+    task = body["create_db_tasks"][1]
+    assert (task["stage"], task["entry_count"], body["feature_dims"]) == ("val_db", 64, [16, 16, 1])
+    shard = Path(body["directory"], task["feature_db_path"])
+    asked = {"job_id": model, "db_path": str(shard), "num_test_images": 2}
     found = site.post(f"{generic}/infer_db.json", **asked).get_json()["outputs"]
     assert list(found) == [f"{shard.name}:0", f"{shard.name}:1"]
     started = site.post(f"{generic}/infer_extension", job_id=model, test_image_count=2)

@@ -65,8 +65,7 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     page = site.get(f"/models/{model}").text
     assert 'name="left_file"' in page and "image-file" not in page
 
-    shard = site.data / "val-00000-of-00001.tfrecord"
-    shard.write_bytes((site.services.store.folder / dataset / shard.name).read_bytes())
+    shard = site.services.store.folder / dataset / "val-00000-of-00001.tfrecord"
     asked = {"job_id": model, "db_path": str(shard), "num_test_images": 3}
     found = site.post("/models/images/generic/infer_db.json", **asked).get_json()
     assert len(found["outputs"]) == 3 and not found["skipped"]

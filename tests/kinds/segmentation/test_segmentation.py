@@ -109,7 +109,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     errors = evaluations.load_array(
         site.services.store.folder / model, result["name"], evaluations.ERRORS_FILE
     )
-    assert f"IoU {100 * (1 - errors.max()):.1f}% · " in page
+    assert f"IoU {100 * (1 - errors.max()):.0f}% · " in page
     dataset_folder = site.services.store.folder / dataset
     manifest = manifests.load(dataset_folder)
     with SplitReader(dataset_folder, manifest.splits["val"]) as records:
@@ -118,6 +118,9 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert [item["support"] for item in result["details"]["classes"]] == [
         sum(bool((mask == number).any()) for mask in masks) for number in range(2)
     ]
+    compared, page = site.compare_with_worse(model, dataset)
+    assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
+    assert "Most improved" in page and re.search(r"First: IoU \d+%", page) and "outcome=improved" in page
 
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)
