@@ -9,9 +9,9 @@ from digits.web.error_json import is_always_json
 
 def wants_json() -> bool:
     """Return whether the client of this request is a program: it prefers JSON to a page, or names itself."""
-    if request.path.endswith((".json", "/upload_archive")) or "Tus-Resumable" in request.headers:
+    if is_always_json(request.path) or "Tus-Resumable" in request.headers:
         return True
-    if request.headers.get("X-Requested-With") or is_always_json(request.path):
+    if request.headers.get("X-Requested-With"):
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"
