@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from digits.data.model_export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
