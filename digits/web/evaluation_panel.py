@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 from flask import url_for
 
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Evaluate
 from digits.core.status import Status
 from digits.data import dataset_fit
 from digits.data import evaluation as evaluations
@@ -17,7 +19,7 @@ from digits.data.evaluation import Evaluation
 from digits.data.manifest import SPLITS, Manifest
 from digits.kinds import default_kind, kind_named
 from digits.kinds.jobs import DatasetJob
-from digits.runtime.background_tasks import BackgroundTasks
+from digits.runtime.background_tasks import BackgroundTask, BackgroundTasks
 from digits.web import serializers
 from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
@@ -38,7 +40,7 @@ def panel(job: ModelJob) -> dict[str, Any]:
     views = views_of(serializers.data_kind(job) or default_kind())
     results = in_thread(evaluations.load_all, job.folder)
     return {
-        **state_of(job),
+        **panel_state(job),
         "results": [
             {
                 "title": title_of(item, job),
@@ -123,13 +125,18 @@ def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
     return [(job, other) for job, other in read if other is not None]
 
 
-def state_of(job: ModelJob) -> dict[str, Any]:
-    """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
-    return state_of_task(services().evaluations, job.id, (job.folder / evaluations.FOLDER).is_dir())
+def panel_state(job: ModelJob) -> dict[str, Any]:
+    """Return the state of the evaluation that runs, and the ``tasks``: it, and those that wait for its end."""
+    has_result = (job.folder / evaluations.FOLDER).is_dir()
+    tasks = [_describe_task(job, task) for task in services().evaluations.tasks(job.id)]
+    return {**state_of_task(services().evaluations, job.id, has_result), "tasks": tasks}
 
 
 def state_of_task(tasks: BackgroundTasks, job_id: str, has_result: bool) -> dict[str, Any]:
-    """Return the state of a job's background task, like `state_of`."""
+    """Return ``state``: none, running, failed or done, with the progress in percent, or the error.
+
+    It is that of the first background task of the job if others are waiting.
+    """
     running, failure = tasks.state(job_id), tasks.failure(job_id)
     return {
         "state": "running" if running else "failed" if failure else "done" if has_result else "none",
@@ -142,8 +149,23 @@ def state_of_task(tasks: BackgroundTasks, job_id: str, has_result: bool) -> dict
 
 def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:
     """Return the title of an evaluation or a map, such as ``Epoch 3, validation``."""
-    words = f"Epoch {epoch_label(result.epoch)}, {SPLIT_TITLES[result.split].lower()}"
-    if result.dataset_id == job.dataset_id:
+    return _title(job, result.epoch, result.split, result.dataset_id)
+
+
+def _title(job: ModelJob, epoch: float, split: str, dataset_id: str) -> str:
+    words = f"Epoch {epoch_label(epoch)}, {SPLIT_TITLES[split].lower()}"
+    if dataset_id == job.dataset_id:
         return words
-    other = services().store.find(result.dataset_id)
+    other = services().store.find(dataset_id)
     return f"{words} of {other.name if other else 'a deleted dataset'}"
+
+
+def _describe_task(job: ModelJob, task: BackgroundTask) -> dict[str, Any]:
+    """Return the name and the title of an evaluation that is waiting or running, and its state."""
+    recipe = task.recipe
+    assert isinstance(recipe, Evaluate)
+    return {
+        "name": task.key,
+        "title": _title(job, recipe.epoch, recipe.split, Path(recipe.dataset).name),
+        "state": "stopping" if task.is_stopping else "waiting" if task.is_waiting else "running",
+    }

@@ -18,6 +18,7 @@ from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, format_number
 from digits.web.explore_views import GalleryItem, gallery_items
+from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.record_selection import Place
 from digits.web.record_views import RecordImages
@@ -172,11 +173,13 @@ def _load_worst(
     except UnreadableFile:
         return []
     described = _describe_predictions(job, result, manifest, known)
+    views = views_of(dataset.data_kind)
     predicted = evaluations.load_worst(job.folder, result.name)
     return [
         {
             "item": item,
-            "words": words or item.label,
+            "words": words
+            or " · ".join(filter(None, (views.describe_error(float(errors[item.number])), item.label))),
             "prediction": draw_prediction(predicted.get(str(item.number)), item, manifest),
         }
         for item, words in zip(items, described, strict=True)

@@ -14,6 +14,7 @@ import pytest
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
+from digits.web.services import EVALUATION_POOL
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
 
@@ -145,6 +146,33 @@ def test_any_snapshot_split_and_dataset_can_be_evaluated(site: Site, dataset: st
     site.client.delete(f"/datasets/{other}")
     page = site.get(f"/models/{model}/evaluation?name=snapshot_1-{other}-val").text
     assert "deleted or changed" in page and "Accuracy" in page
+
+
+def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, dataset: str) -> None:
+    model = train(site, dataset)
+    wait_for_evaluation(site, model)
+    address = f"/models/{model}/evaluation"
+    slot = site.services.ledger.reserve_slot(EVALUATION_POOL)
+    assert slot is not None
+    try:
+        assert site.post(f"{address}.json", split="train").status_code == 202
+        started = site.client.post(address, data={"split": "test"}, headers={"X-Requested-With": "fetch"})
+        assert started.status_code == 202
+        body = site.json(f"{address}.json")
+        assert body["state"] == "running" and [(task["title"], task["state"]) for task in body["tasks"]] == [
+            ("Epoch 1, training", "waiting"),
+            ("Epoch 1, test", "waiting"),
+        ]
+        again = site.client.post(address, data={"split": "test"}, headers={"X-Requested-With": "fetch"})
+        assert again.status_code == 409 and "already being evaluated" in again.get_json()["error"]["message"]
+        page = site.get(f"/models/{model}").text
+        assert page.count(f'action="{address}/stop"') == 2
+        assert site.post(f"{address}/stop", name="snapshot_1-train").status_code == 302
+        assert site.post(f"{address}/stop.json", name="snapshot_1-train").status_code == 409
+    finally:
+        site.services.ledger.release(slot)
+    names = {item["name"] for item in wait_for_evaluation(site, model, 2)["evaluations"]}
+    assert names == {"snapshot_1-val", "snapshot_1-test"}
 
 
 def test_two_models_are_compared_on_the_same_images(site: Site, dataset: str, model: str) -> None:

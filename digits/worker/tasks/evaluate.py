@@ -26,7 +26,8 @@ from digits.kinds import evaluation as default_evaluation
 from digits.kinds import kind_named
 from digits.kinds.evaluation import Evaluation, Found
 from digits.kinds.metrics import Metrics
-from digits.worker.failure import UserFault
+from digits.worker import stopping
+from digits.worker.failure import Stopped, UserFault
 from digits.worker.input import feeds
 from digits.worker.training import trained
 from digits.worker.training.batch_prediction import Batch, BatchPredictor
@@ -45,8 +46,8 @@ MAX_KEPT = 250_000_000
 def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Evaluate the model of ``recipe``, and write the result to the model's folder.
 
-    Partial results are published from time to time and when the evaluation fails. Returns the metrics. Raises UserFault
-    if the model cannot be loaded, or does not fit the records.
+    Partial results are published from time to time, and when the evaluation fails or is stopped. Returns the metrics.
+    Raises UserFault if the model cannot be loaded, or does not fit the records.
     """
     started = time.monotonic()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
@@ -69,19 +70,23 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
         # Trace the network before the first measured batch.
         predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, split.count)))
         began = batch_began = time.monotonic()
-        for batch in predictor.predict(records):
-            now = time.monotonic()
-            timing.add(now - batch_began, len(batch.places))
-            collected.add(batch)
-            if interval.is_due():
-                left = (split.count - collected.count) * (now - began) / collected.count
-                done = f"Predicting: {collected.count:,} of {split.count:,}"
-                events.append(Progressed(0.95 * collected.count / split.count, left, done))
-            if now >= partial_due:
-                writer.write_partial(collected, timing)
-                ended = time.monotonic()
-                partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
-            batch_began = time.monotonic()
+        with stopping.defer() as is_stopping:
+            for batch in predictor.predict(records):
+                now = time.monotonic()
+                timing.add(now - batch_began, len(batch.places))
+                collected.add(batch)
+                if is_stopping():
+                    writer.write_partial(collected, timing)
+                    raise Stopped
+                if interval.is_due():
+                    left = (split.count - collected.count) * (now - began) / collected.count
+                    done = f"Predicting: {collected.count:,} of {split.count:,}"
+                    events.append(Progressed(0.95 * collected.count / split.count, left, done))
+                if now >= partial_due:
+                    writer.write_partial(collected, timing)
+                    ended = time.monotonic()
+                    partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
+                batch_began = time.monotonic()
         events.append(Progressed(0.95, doing="Computing the metrics"))
         found = collected.found()
         worst = _predict_worst(model, predictor, records, writer.errors(found))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -126,6 +128,27 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
         assert evaluate()[0].code == 1
     assert evaluation.load(model, NAME) == complete
     assert [item.name for item in evaluation.load_all(model)] == [NAME]
+
+
+def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
+    evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
+) -> None:
+    from digits.worker.tasks import evaluate as task
+    from digits.worker.training import batch_prediction
+
+    add = task.Collected.add
+
+    def stop_after_first(self: Any, batch: Any) -> None:
+        add(self, batch)
+        if self.count == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(batch_prediction, "LARGE_BATCH", 10)
+    monkeypatch.setattr(task.Collected, "add", stop_after_first)
+    outcome, model = evaluate()
+    assert outcome.code == 128 + signal.SIGTERM
+    found = evaluation.load(model, NAME)
+    assert (found.records, found.total) == (10, RECORDS)
 
 
 @pytest.fixture
