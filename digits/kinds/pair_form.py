@@ -32,7 +32,6 @@ FOLDERS = {
     "val": ("validation_feature_folder", "validation_label_folder"),
     "test": ("test_feature_folder", "test_label_folder"),
 }
-_CHANNELS = {"L": 1, "RGB": 3}
 
 
 class OptionalPath(AllowedPath):
@@ -87,12 +86,6 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
     )
     test_label_folder = StringField("Test targets", default="", validators=[OptionalPath("folder")])
-    # Accepted for scripts written for DIGITS; by default, resize_channels decides.
-    channel_conversion = SelectField(
-        "Channel conversion",
-        choices=choices(("none", "None"), ("RGB", "Color"), ("L", "Grayscale")),
-        default="none",
-    )
 
     def validate_label_folder(self, field: StringField) -> None:
         self._complete("train", field)
@@ -174,11 +167,6 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
     def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
         """Return how the records of ``files`` become pairs; raises UnusableSource."""
         raise NotImplementedError
-
-    def image_settings(self) -> dict[str, Any]:
-        settings = super().image_settings()
-        settings["channels"] = _CHANNELS.get(self.channel_conversion.data, settings["channels"])
-        return settings
 
     def pair_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""

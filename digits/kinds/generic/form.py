@@ -11,8 +11,7 @@ from wtforms.validators import DataRequired, ValidationError
 from digits.core.errors import BadRequest
 from digits.data.record_features import guess_input, guess_target
 from digits.data.sources import UnusableSource
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
-from digits.kinds.form_fields import choices
+from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, check_shares, required_integer
 from digits.kinds.generic.reader import DATABASE_ADVICE, Mapping, find, map_features
 from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
 from digits.kinds.record_form import AllowedRecords, FeatureField, ShapeField, resolve_records, shape_text
@@ -37,6 +36,9 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
     """A dataset of TFRecord files. The fields ``prebuilt_…`` and ``force_same_shape`` are those of DIGITS."""
 
     SCANNED = (*PATHS, "input_feature", "input_shape", "target_feature", "target_shape")
+    IGNORED = {
+        name: reason for name, reason in ImageDatasetForm.IGNORED.items() if name != "dsopts_force_same_shape"
+    }
     has_images = False
 
     record_train = StringField(
@@ -50,9 +52,7 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
     input_shape = ShapeField("Input shape", ranks=(1, 2, 3), default="")
     target_feature = FeatureField("Target feature")
     target_shape = ShapeField("Target shape", ranks=(1, 2, 3, 4), default="")
-    force_same_shape = SelectField(
-        "Images of a different size", choices=choices(("1", "Refuse"), ("0", "Resize")), default="1"
-    )
+    force_same_shape = SelectField("Images of a different size", choices=SAME_SHAPE, default="1")
 
     prebuilt_train_images = _database("Training images")
     prebuilt_train_labels = _database("Training labels")
@@ -109,7 +109,7 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
             **image,
             dtype=self._mapping.dtype,
             shape=list(self._mapping.shape),
-            resize=self.force_same_shape.data == "0",
+            resize="0" in (self.force_same_shape.data, self.dsopts_force_same_shape.data),
         )
 
     def fill_source(self, recipe: CreateGeneric) -> None:
@@ -122,6 +122,7 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
             target_feature=recipe.target_feature,
             target_shape=shape_text(recipe.target_shape),
             force_same_shape="0" if recipe.resize else "1",
+            dsopts_force_same_shape="1",
         )
         if not recipe.val:
             self.pct_val.data = round(recipe.pct_val)
