@@ -42,12 +42,14 @@ BOX_ORDERS = choices(
 )
 BOX_UNITS = choices(("auto", "Automatic"), ("relative", "Fractions of the image"), ("pixels", "Pixels"))
 MAX_BOX_SIZE = 10_000
-# The fields of DIGITS with the width and the height of records: the first two that are set.
-SIZES = (("resize_image_width", "resize_image_height"), ("padding_image_width", "padding_image_height"))
 
 
 def _folder(label: str) -> StringField:
     return StringField(label, validators=[Optional(), AllowedPath("folder")])
+
+
+def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
+    return (width.data, height.data) if width.data and height.data else None
 
 
 class DatasetForm(RecordForm[CreateDetection]):
@@ -90,11 +92,11 @@ class DatasetForm(RecordForm[CreateDetection]):
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = FeatureField("Classes of objects")
     record_labels = StringField("Label map", default="", validators=[Optional(), AllowedPath("file")])
-    # Accepted for scripts written for DIGITS; see `SIZES`.
-    resize_image_width = whole("Resized width", CreateDetection, "width")
-    resize_image_height = whole("Resized height", CreateDetection, "height")
-    padding_image_width = whole("Padded width", CreateDetection, "width")
-    padding_image_height = whole("Padded height", CreateDetection, "height")
+    padding_image_width = whole("Padding width", CreateDetection, "width")
+    padding_image_height = whole("Padding height", CreateDetection, "height")
+    # Accepted for scripts written for DIGITS; by default, resize_width and resize_height decide.
+    resize_image_width = whole("Image width", CreateDetection, "width")
+    resize_image_height = whole("Image height", CreateDetection, "height")
     val_min_box_size = IntegerField(
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )
@@ -102,6 +104,12 @@ class DatasetForm(RecordForm[CreateDetection]):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._layout: BoxLayout | None = None
+
+    def process(self, formdata: Any = None, *arguments: Any, **keywords: Any) -> None:
+        super().process(formdata, *arguments, **keywords)
+        sent = self.meta.wrap_formdata(self, formdata) or {}
+        # As in DIGITS, padded images are only resized if a request has a size.
+        self._is_resized = "resize_width" in sent or "resize_height" in sent
 
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
@@ -145,25 +153,16 @@ class DatasetForm(RecordForm[CreateDetection]):
         self._need_other(field, self.padding_image_width)
 
     def _need_other(self, field: IntegerField, other: IntegerField) -> None:
-        if other.data is None and not other.errors:
+        if other.data is None and not other.process_errors:
             raise ValidationError("Enter both the width and the height, or neither.")
 
     def image_settings(self) -> dict[str, Any]:
         settings = super().image_settings()
-        for width, height in SIZES:
-            if self[width].data:
-                return {**settings, "width": self[width].data, "height": self[height].data}
-        return settings
-
-    def warnings(self) -> list[str]:
-        found = super().warnings()
-        if self.padding_image_width.data:
-            size = self.image_settings()
-            found.append(
-                "padding_image_width and padding_image_height: images are not padded but resized to "
-                f"{size['width']}×{size['height']} pixels with resize_mode={size['resize_mode']}."
-            )
-        return found
+        padding = _size(self.padding_image_width, self.padding_image_height)
+        size = _size(self.resize_image_width, self.resize_image_height)
+        if size or (padding and not self._is_resized):
+            settings["width"], settings["height"] = size or padding
+        return {**settings, "padding": padding}
 
     def check_records(self) -> None:
         edges = [bool(self.entered(name)) for name in EDGES]
@@ -262,8 +261,12 @@ class DatasetForm(RecordForm[CreateDetection]):
             test_label_folder=recipe.test_labels or "",
             custom_classes=", ".join(recipe.classes),
             val_min_box_size=recipe.val_min_box_size,
-            **{name: None for names in SIZES for name in names},
+            resize_image_width=None,
+            resize_image_height=None,
+            padding_image_width=recipe.padding and recipe.padding[0],
+            padding_image_height=recipe.padding and recipe.padding[1],
         )
+        self._is_resized = True
         records = recipe.records
         if records is not None:
             self.fill_records(records)

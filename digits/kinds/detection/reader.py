@@ -106,7 +106,8 @@ def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
 class _Objects:
     """The images of a source with their checked boxes, and the classes that it declares.
 
-    ``names`` are those of the objects of each image, without regions to ignore. ``source`` is what pages show.
+    ``names`` are those of the objects of each image, without regions to ignore. ``sizes`` are the width and height of
+    each image, None if it cannot be read. ``source`` is what pages show.
     """
 
     images: ImageSource
@@ -115,6 +116,7 @@ class _Objects:
     boxes: list[Boxes] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
+    sizes: list[images.Size | None] = field(default_factory=list)
     checks: BoxChecks = field(default_factory=BoxChecks)
 
 
@@ -146,6 +148,8 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
         found[name] = _read_source(recipe, Path(folder), Path(labels), progress, warnings)
+    if recipe.padding:
+        _need_padding(found, recipe.padding)
     parts = _divide(found, recipe)
     if "val" in parts:
         _ignore_small(parts["val"], min_box_size(recipe), warnings)
@@ -159,7 +163,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise UnusableSource(
             f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
         )
-    return DetectionPlan(target.boxes(classes, most), splits, groups, warnings)
+    return DetectionPlan(target.boxes(classes, most), splits, groups, warnings, padding=recipe.padding)
 
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
@@ -259,6 +263,7 @@ class _Gathering:
             if name is not None and not box.is_ignored:
                 names.append(name)
         self.found.files.append(image.file)
+        self.found.sizes.append(size)
         self.found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
         self.found.names.append(names)
 
@@ -297,6 +302,25 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
             )
         start += count
     return parts
+
+
+def _need_padding(found: dict[str, _Objects], padding: images.Size) -> None:
+    """Raise UnusableSource if an image is larger than the ``padding``, in width or height."""
+    larger = [
+        (file, size)
+        for part in found.values()
+        for file, size in zip(part.files, part.sizes, strict=True)
+        if size and images.padded_size(size, padding) != padding
+    ]
+    if larger:
+        width, height = (max(size[side] for _, size in larger) for side in range(2))
+        verb = "is" if len(larger) == 1 else "are"
+        named = listed(f"{file} ({size[0]}×{size[1]})" for file, size in larger)
+        raise UnusableSource(
+            f"{count_of(len(larger), 'image')} {verb} larger than the padding of {padding[0]}×{padding[1]} pixels: "
+            f"{named}.",
+            f"Pad to at least {max(width, padding[0])}×{max(height, padding[1])} pixels, or do not pad.",
+        )
 
 
 def _ignore_small(part: _Objects, side: int, warnings: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import field
 
-from digits.core.recipe import CreateDataset
+from digits.core.recipe import CreateDataset, Pixels
 from digits.core.schema import Percent, Whole
 from digits.kinds.record_source import RecordSource
 
@@ -43,7 +43,8 @@ class CreateDetection(CreateDataset, kw_only=True):
     file of boxes; the ``format`` is detected by default. The ``val_`` and ``test_`` sources are separate; without their
     labels, ``pct_val`` and ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in
     their order; by default, all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used;
-    by default, that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Instead of ``images`` and ``labels``,
+    by default, that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Before images are resized, black pixels are added
+    at the right and at the bottom up to the width and height ``padding``, if it is given. Instead of ``images`` and ``labels``,
     ``records`` can be the source.
     """
 
@@ -60,6 +61,7 @@ class CreateDetection(CreateDataset, kw_only=True):
     pct_test: Percent = 0.0
     classes: list[str] = field(default_factory=list)
     val_min_box_size: Whole | None = None
+    padding: tuple[Pixels, Pixels] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""

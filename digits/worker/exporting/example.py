@@ -124,6 +124,10 @@ def _read_image(manifest: Manifest) -> list[str]:
     colors, shape = ("RGB", (height, width, 3)) if manifest.channels == 3 else ("L", (height, width))
     read = f'image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert("{colors}")'
     size, how = f"({width}, {height})", "Image.Resampling.BILINEAR"
+    if manifest.padding:
+        across, down = manifest.padding
+        read += f"\nimage = image.crop((0, 0, max(image.width, {across}), max(image.height, {down})))"
+        read += "  # pads with black"
     if mode == "squash":
         return [f"{read}.resize({size}, {how})"]
     if mode == "crop":
