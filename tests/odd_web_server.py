@@ -136,6 +136,14 @@ class OddHandler(BaseHTTPRequestHandler):
         else:
             self._list("gone.png", *(f"{number}.png" for number in range(9)))
 
+    def _one_failing(self, rest: str) -> None:
+        if rest == "bad.png":
+            self.send_error(503)
+        elif rest:
+            self._send(PNG, "image/png")
+        else:
+            self._list("bad.png", *(f"{number}.png" for number in range(9)))
+
     def _missing(self, rest: str) -> None:
         self.send_error(404)
 

@@ -98,9 +98,25 @@ class SplitPlan:
         self.groups = [self.groups[place] for place in order if self.groups]
 
 
+@dataclass(frozen=True)
+class Unusable:
+    """A skipped image or row of a source.
+
+    ``path`` is printable and relative to the folder of its split, if it has one. ``split`` and ``group`` are empty if
+    they are not known.
+    """
+
+    path: str
+    reason: str
+    split: str = ""
+    group: str = ""
+
+
 @dataclass
 class Plan:
     """The dataset to create: its target, the groups of its records, its splits, and warnings for the user.
+
+    ``unusable`` are the parts of the source that the plan skips. They count toward the limit of unusable images.
 
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
@@ -114,6 +130,7 @@ class Plan:
     splits: dict[str, SplitPlan]
     groups: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
     required_groups: int = 1
     stacked: int = 1
     dtype: Literal["uint8", "float32"] = "uint8"

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Generic
 
 from digits.data.parquet import ParquetImages
+from digits.data.shards import SPLIT_NAMES
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row, Value, first_lines
-from digits.kinds.source_summary import SPLIT_NAMES, Pace, SourceSummary, Suggestion, with_sample
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
 
 # Maximum size to read; larger tables are summarized from their beginning.
 MAX_BYTES = 8 << 20

@@ -27,8 +27,8 @@ from digits.data.record_features import Features
 from digits.data.record_files import paths_at
 from digits.data.tfrecords import examples
 from digits.kinds import Kind, UnknownKind, kind_named
+from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.record_form import resolve_records
 from digits.web import (
     dataset_views,
     explore_views,
@@ -210,7 +210,7 @@ def _records_of_request() -> FindSource:
     if not isinstance(dataset, DatasetJob) or manifest is None:
         raise NotFound(f"The dataset of “{job.name}” no longer exists.")
     size = (manifest.width, manifest.height) if request.form.get("dont_resize", "0") in ("1", "y") else None
-    paths = paths_at(resolve_records(services().roots, text))
+    paths = paths_at(resolve_files(services().roots, text))
     read_record = partial(views_of(dataset.data_kind).read_record, dataset.kind_recipe)
 
     def find(folder: Path, labels: list[str]) -> Source:

@@ -132,9 +132,7 @@ def page(job: Job) -> dict[str, Any]:
             }
             for task in job.tasks
         ],
-        "warnings": [
-            warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings
-        ],
+        "warnings": _warnings(job),
         "urls": {
             "self": _url(job),
             "json": f"{_url(job)}.json",
@@ -144,6 +142,10 @@ def page(job: Job) -> dict[str, Any]:
             "output": url_for("jobs.output", job_id=job.id),
         },
     }
+
+
+def _warnings(job: Job) -> list[str]:
+    return [warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings]
 
 
 def dataset(job: DatasetJob) -> dict[str, Any] | None:
@@ -216,7 +218,12 @@ def skipped(job: DatasetJob) -> dict[str, Any]:
 
 def dataset_json(job: DatasetJob) -> dict[str, Any]:
     """Return the JSON of a dataset, with DIGITS' keys."""
-    body: dict[str, Any] = {**brief(job), "directory": str(job.folder), "error": _failure(job)}
+    body: dict[str, Any] = {
+        **brief(job),
+        "directory": str(job.folder),
+        "error": _failure(job),
+        "warnings": _warnings(job),
+    }
     manifest = job.manifest()
     if manifest is None:
         return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}

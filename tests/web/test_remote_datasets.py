@@ -174,17 +174,22 @@ def test_datasets_from_a_web_server(tmp_path: Path) -> None:
     folder = bars(tmp_path / "images")
     rows = [f"{path.relative_to(folder)},{len(path.name)}" for path in sorted(folder.rglob("*.png"))]
     (folder / "numbers.csv").write_text("image,number\n" + "\n".join(rows))
+    # Listed, but not found.
+    (folder / "left" / "gone.png").symlink_to("nowhere.png")
     with odd_web_server.running(tmp_path / "images") as address:
         site = open_site(site_settings(tmp_path, remote_addresses=(address,)))
         try:
             train = f"{address}/files/"
-            dataset = site.dataset(folder_train=train, s3_keepcopiesondisk="y")
+            dataset = site.dataset(folder_train=train, s3_keepcopiesondisk="y", max_unusable_percent=10)
             broken = site.dataset(folder_train=f"{address}/slow/")
             table = {"table_train": f"{address}/files/numbers.csv", "dataset_name": "numbers", **SIZE}
             answer = site.post("/datasets/images/regression.json", **table).get_json()
             assert site.wait_for_end(dataset) == "Done"
             kept = tmp_path / "jobs" / dataset / "remote" / address.replace("://", "/") / "files/left/00.png"
             assert kept.is_file()
+            skipped = (tmp_path / "jobs" / dataset / "skipped.csv").read_text().splitlines()
+            assert skipped[1].startswith(f"{address}/files/left/gone.png,") and len(skipped) == 2
+            assert site.json(f"/datasets/{dataset}.json")["skipped"] == 1
             page = site.get(f"/datasets/{dataset}").get_data(as_text=True)
             assert f"{address}/files" in page and str(tmp_path / "jobs" / dataset / "remote") not in page
             explore = site.get(f"/datasets/images/classification/explore?job_id={dataset}")

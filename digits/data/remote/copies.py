@@ -42,8 +42,11 @@ class Copies:
         progress: Progress,
         max_failed_percent: float = 0.0,
         run: Callable[[Request], Iterable[News]] = client.run,
-    ) -> None:
-        """Download all files; raises FetchFailed."""
+    ) -> list[tuple[str, str]]:
+        """Download all files; return the addresses of those that could not be read, with the reasons.
+
+        Raises FetchFailed if these are more than ``max_failed_percent``, or for any other reason.
+        """
         sources = self._sources
         credentials = Credentials()
         if sources.credentials:
@@ -70,6 +73,7 @@ class Copies:
         what = ", ".join(self.paths)
         progress.reading(f"Listing {what}")
         began, said = time.monotonic(), ""
+        failed: list[tuple[str, str]] = []
         for news in run(request):
             if news.total_files is None:
                 progress.reading(f"Listing {what}: {news.listed:,} files and folders")
@@ -84,6 +88,8 @@ class Copies:
             if news.is_finished:
                 for warning in news.warnings:
                     progress.warn(warning)
+                failed = [(self.show(path), reason) for path, reason in news.failed]
+        return failed
 
     def remove(self) -> None:
         """Delete the copies, unless the recipe keeps them."""

@@ -39,6 +39,8 @@ THREADS = 16
 ATTEMPTS = 4
 FIRST_PAUSE_SECONDS = 0.5
 REPORT_SECONDS = 0.25
+# Give up if this many downloads in a row fail, each after all attempts: the server is gone.
+MAX_FAILURES_IN_A_ROW = 2 * THREADS
 # Disk space to leave free, in bytes.
 SPARE_BYTES = 500_000_000
 SHOWN_NAMES = 3
@@ -71,7 +73,7 @@ class News(Struct, kw_only=True):
     """The state of the program. ``listed`` counts entries; ``total_bytes`` is known for some file systems only.
 
     At the end, ``is_finished`` or ``error`` and ``hint``. ``folders`` are the first folders with their numbers of
-    files, ``warnings`` sentences for the user.
+    files, ``warnings`` sentences for the user, ``failed`` the paths of files that could not be read, with the reasons.
     """
 
     listed: int = 0
@@ -83,6 +85,7 @@ class News(Struct, kw_only=True):
     is_partial: bool = False
     folders: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
     error: str = ""
     hint: str = ""
 
@@ -104,7 +107,8 @@ class Fetch:
         self._files: set[str] = set()
         self._folders: set[str] = set()
         self._unusable: list[str] = []
-        self._failed: list[RemoteError] = []
+        self._failed: list[tuple[str, str]] = []
+        self._failures_in_a_row = 0
         self.news = News()
 
     def run(self) -> None:
@@ -202,34 +206,38 @@ class Fetch:
         for folder in sorted({os.path.dirname(path) for *_, path in found}):
             os.makedirs(folder, mode=0o700, exist_ok=True)
         with ThreadPoolExecutor(THREADS) as pool:
-            waiting: set[Future[None]] = set()
+            waiting: dict[Future[None], str] = {}
             try:
                 for number, (driver, file, path) in enumerate(found):
-                    waiting.add(pool.submit(self._download, driver, file, path, number))
+                    waiting[pool.submit(self._download, driver, file, path, number)] = path
                     if len(waiting) >= 2 * THREADS:
-                        waiting = self._collect(waiting)
+                        self._collect(waiting)
                 while waiting:
-                    waiting = self._collect(waiting)
+                    self._collect(waiting)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        self._warn_of_failed()
+        self.news.failed = sorted(self._failed)
 
-    def _collect(self, waiting: set[Future[None]]) -> set[Future[None]]:
-        done, rest = wait(waiting, timeout=REPORT_SECONDS, return_when=FIRST_COMPLETED)
+    def _collect(self, waiting: dict[Future[None], str]) -> None:
+        """Wait for downloads, and remove those that have ended; raises RemoteError above the limit of failures."""
+        done, _ = wait(waiting, timeout=REPORT_SECONDS, return_when=FIRST_COMPLETED)
         for future in done:
+            path = waiting.pop(future)
             try:
                 future.result()
-                self.news.files += 1
             except TooMany:
                 raise
             except RemoteError as error:
-                self._failed.append(error)
+                self._failed.append((path, error.message))
+                self._failures_in_a_row += 1
                 limit = self._request.max_failed_percent * (self.news.total_files or 1)
-                if error.is_temporary or len(self._failed) * 100 > limit:
+                if len(self._failed) * 100 > limit or self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW:
                     raise
+            else:
+                self.news.files += 1
+                self._failures_in_a_row = 0
         self._tell()
-        return rest
 
     def _download(self, driver: Driver, file: RemoteFile, path: str, number: int) -> None:
         # The name of the partial file is short even if that of the file has the maximum length.
@@ -275,14 +283,6 @@ class Fetch:
             f"The total file size exceeds {limit}, the limit on this server.",
             "Choose a smaller folder, or ask the administrator to raise --max-remote.",
         )
-
-    def _warn_of_failed(self) -> None:
-        if self._failed:
-            count = len(self._failed)
-            self.news.warnings.append(
-                f"{count:,} remote {'files' if count > 1 else 'file'} could not be read and "
-                f"{'are' if count > 1 else 'is'} skipped. The first error: {self._failed[0].message}"
-            )
 
     def _tell(self, now: bool = False) -> None:
         if now or time.monotonic() - self._reported_at >= REPORT_SECONDS:

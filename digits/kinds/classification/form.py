@@ -16,10 +16,10 @@ from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import open_plain, write_bytes
 from digits.core.remote import is_address
+from digits.data.dataset_folder import find
 from digits.data.sources import UnusableSource
 from digits.kinds.classification.database_form import METHOD as DATABASES
 from digits.kinds.classification.database_form import DatabaseFields
-from digits.kinds.classification.dataset_folder import find
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
     summarize_dataset_folder,
@@ -40,6 +40,7 @@ from digits.kinds.classification.recipe import (
 from digits.kinds.classification.record_form import RecordFields
 from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import (
+    AllowedFiles,
     AllowedPath,
     Between,
     LinesField,
@@ -199,7 +200,7 @@ class DatasetForm(RecordFields, DatabaseFields):
     table_test_file = FileField("Upload the test table")
 
     dataset_folder = StringField(
-        "Dataset folder", validators=[RequiredIf(method="huggingface"), AllowedPath("folder")]
+        "Dataset folder", default="", validators=[RequiredIf(method="huggingface"), AllowedFiles()]
     )
 
     s3_bucket = StringField("Bucket", default="", validators=[RequiredIf(method="s3")])
@@ -288,7 +289,7 @@ class DatasetForm(RecordFields, DatabaseFields):
     def validate_dataset_folder(self, field: StringField) -> None:
         try:
             if self.method.data == "huggingface" and not field.errors:
-                find(Path(field.data))
+                find(field.data)
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
@@ -298,9 +299,8 @@ class DatasetForm(RecordFields, DatabaseFields):
         if self.method.data == "csv":
             return self._scan_tables()
         if self.method.data == "huggingface":
-            return summarize_dataset_folder(
-                self.path_of("dataset_folder", "folder"), self._dataset_folder(self.dataset_folder.data)
-            )
+            path = self.resolved_files("dataset_folder")
+            return summarize_dataset_folder(path, self._dataset_folder(path))
         if self.method.data == RECORDS:
             return self.scan_records()
         if self.method.data == DATABASES:

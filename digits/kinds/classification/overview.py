@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from digits.data import parquet
-from digits.data.manifest import SPLITS
+from digits.data.dataset_folder import find
+from digits.data.shards import SPLIT_NAMES
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row
-from digits.kinds.classification.dataset_folder import find, metadata_rows
+from digits.kinds.classification.dataset_folder import metadata_rows
 from digits.kinds.classification.listing import MAX_CLASSES, OpenTable, read_names, sort_labels, text_rows
 from digits.kinds.classification.reader import (
     Scan,
@@ -25,7 +26,6 @@ from digits.kinds.classification.reader import (
 from digits.kinds.classification.recipe import DatasetFolder, Tables
 from digits.kinds.source_summary import (
     MAX_FILES,
-    SPLIT_NAMES,
     Pace,
     SourceSummary,
     Suggestion,
@@ -106,19 +106,18 @@ def range_of_indexes() -> list[str]:
     return [str(number) for number in range(MAX_CLASSES)]
 
 
-def summarize_dataset_folder(root: Path, settings: DatasetFolder) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of a folder in the layout of a Hugging Face dataset."""
+def summarize_dataset_folder(path: str, settings: DatasetFolder) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of a Hugging Face dataset: a folder, a file, or a pattern."""
     try:
-        contents = find(root)
-        names = [split for split in SPLITS if split in (contents.parquet or contents.folders)]
-        fact = f"{contents.describe()}. Splits: {', '.join(names)}."
-        if contents.parquet:
+        contents = find(path)
+        fact = contents.describe()
+        if contents.is_parquet:
             columns = parquet.find_columns(
-                contents.parquet["train"][0], settings.image_column, settings.label_column
+                contents.tables["train"][0], settings.image_column, settings.label_column
             )
             counts = Counter(
                 label
-                for path in contents.parquet["train"][:MAX_PARQUET_FILES]
+                for path in contents.tables["train"][:MAX_PARQUET_FILES]
                 for label in parquet.labels(path, columns)
             )
             summary = SourceSummary(facts=[fact, f"Images: “{columns.image}”. Labels: “{columns.label}”."])
@@ -129,13 +128,13 @@ def summarize_dataset_folder(root: Path, settings: DatasetFolder) -> Iterator[So
     except UnusableSource as error:
         yield SourceSummary.unusable(error)
         return
-    train = contents.folders["train"]
-    if contents.has_class_folders:
+    train = contents.folders["train"] if contents.folders else contents.root
+    if not contents.tables:
         summaries = summarize_folders([train], 1, {"val", "test"}, lambda path: False)
     else:
         summaries = summarize_table(
             train,
-            lambda: RowSource("a label each", metadata_rows(contents.metadata["train"], settings), True),
+            lambda: RowSource("a label each", metadata_rows(contents.tables["train"][0], settings), True),
             _describe_labels,
             None,
         )

@@ -72,9 +72,9 @@ class Tables(Struct, kw_only=True, frozen=True, tag="csv"):
 
 
 class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
-    """A folder that the Hugging Face library ``datasets`` can load: see `digits.kinds.classification.dataset_folder`.
+    """A dataset that the Hugging Face library ``datasets`` can load: see `digits.data.dataset_folder`.
 
-    Empty names of columns are detected.
+    ``folder`` can also be a Parquet file, one of several shards, or a pattern. Empty names of columns are detected.
     """
 
     folder: str

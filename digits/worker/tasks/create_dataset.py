@@ -47,7 +47,7 @@ from digits.data.manifest import (
     remove_products,
 )
 from digits.data.remote.copies import Copies
-from digits.data.sources import ImageSource, Plan, SplitPlan, UnusableSource, count_of, show
+from digits.data.sources import ImageSource, Plan, SplitPlan, Unusable, UnusableSource, count_of, show
 from digits.kinds.recipes import build_recipe, read_source
 from digits.worker.failure import UserFault
 
@@ -86,16 +86,6 @@ class Piece:
     name: str
     start: int
     stop: int
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """A skipped image; ``path`` is relative to its split's folder and printable."""
-
-    path: str
-    reason: str
-    split: str
-    group: str
 
 
 @dataclass(frozen=True)
@@ -155,6 +145,9 @@ class Creation:
         self._job_folder = job_folder
         self._report = Report(events)
         self._copies: Copies | None = None
+        self._skipped: list[Unusable] = []
+        # The number of images of the source, including those that are skipped.
+        self._images = 0
 
     def run(self) -> dict[str, Any]:
         remove_products(self._job_folder)
@@ -189,9 +182,10 @@ class Creation:
         try:
             self._copies = Copies(recipe.remote, self._job_folder)
             self._report.show = self._copies.show
-            self._copies.fetch(self._report, recipe.max_unusable_percent)
+            failed = self._copies.fetch(self._report, recipe.max_unusable_percent)
         except DigitsError as error:
             raise UserFault(error.message, error.hint) from error
+        self._skipped += [Unusable(address, reason) for address, reason in failed]
         body = msgspec.to_builtins(recipe) | {"remote": None}
         self._recipe = build_recipe(replace_texts(body, self._copies.paths))
 
@@ -210,8 +204,9 @@ class Creation:
         recipe = self._recipe
         pieces = divide(plan, recipe)
         self._need_room(plan)
-        total, skipped = self._write(plan, pieces, written)
-        self._save_skipped(skipped)
+        total = self._write(plan, pieces, written)
+        skipped = self._skipped
+        self._save_skipped()
         _need_enough(plan, written, skipped)
         self._warn_of_losses(plan, written)
         mean = total / written["train"].count
@@ -247,10 +242,8 @@ class Creation:
         self._report.finished()
         return {"images": sum(split.count for split in manifest.splits.values()), "skipped": len(skipped)}
 
-    def _write(
-        self, plan: Plan, pieces: list[Piece], written: dict[str, Written]
-    ) -> tuple[NDArray[np.float64], list[Unusable]]:
-        """Write all shards; return the sum of the training images, and the skipped images, sorted."""
+    def _write(self, plan: Plan, pieces: list[Piece], written: dict[str, Written]) -> NDArray[np.float64]:
+        """Write all shards; return the sum of the training images."""
         recipe = self._recipe
         written |= {
             name: Written(
@@ -261,16 +254,18 @@ class Creation:
             for name in plan.splits
         }
         total = np.zeros((recipe.height, recipe.width, recipe.channels * plan.stacked), np.float64)
-        skipped: list[Unusable] = []
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
-        self._report.start_writing(sum(len(split) for split in plan.splits.values()))
+        planned = sum(len(split) for split in plan.splits.values())
+        self._images = planned + len(plan.unusable) + len(self._skipped)
+        self._report.start_writing(planned)
+        self._report.skipped(self._skipped)
+        self._skip(plan.unusable)
         news = parallel.run(writer.make, len(pieces), processes=recipe.processes, finish=writer.finish)
         with closing(news):
             for message in news:
                 if isinstance(message, Advanced):
-                    skipped += message.unusable
                     self._report.advanced(message)
-                    self._check_limit(skipped)
+                    self._skip(message.unusable)
                 elif isinstance(message, ShardWritten):
                     split = written[message.split]
                     split.counts += message.counts
@@ -285,17 +280,19 @@ class Creation:
                     total += message.total
                 else:
                     self._report.advanced(Advanced(0, []))
-        skipped.sort(key=_split_and_path)
-        return total, skipped
+        self._skipped.sort(key=_split_and_path)
+        return total
 
-    def _check_limit(self, skipped: list[Unusable]) -> None:
-        """Fail as soon as more images are skipped than the recipe allows."""
+    def _skip(self, unusable: list[Unusable]) -> None:
+        """Skip images; fail as soon as these are more than the recipe allows."""
+        self._skipped += unusable
+        self._report.skipped(unusable)
         limit = self._recipe.max_unusable_percent
-        if len(skipped) * 100 > self._report.images * limit:
-            self._save_skipped(skipped)
-            first = min(skipped, key=_split_and_path)
+        if len(self._skipped) * 100 > self._images * limit:
+            self._save_skipped()
+            first = min(self._skipped, key=_split_and_path)
             raise UserFault(
-                f"At least {len(skipped):,} of {count_of(self._report.images, 'image')} cannot be used, "
+                f"At least {len(self._skipped):,} of {count_of(self._images, 'image')} cannot be used, "
                 f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
                 f"{SKIPPED_FILE} lists those found. Repair or remove them, or raise the limit.",
             )
@@ -317,11 +314,11 @@ class Creation:
                 verb = "is" if same == 1 else "are"
                 self._report.warn(f"{count_of(same, f'{split} image')} {verb} identical to training images.")
 
-    def _save_skipped(self, skipped: list[Unusable]) -> None:
+    def _save_skipped(self) -> None:
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["path", "reason", "split", "label"])
-        writer.writerows((item.path, item.reason, item.split, item.group) for item in skipped)
+        writer.writerows((item.path, item.reason, item.split, item.group) for item in self._skipped)
         write_bytes(self._job_folder / SKIPPED_FILE, text.getvalue().encode())
 
     def _save_features(self, plan: Plan, written: dict[str, Written]) -> None:
@@ -556,14 +553,17 @@ class Report:
         self.images = count
         self._started_at = time.monotonic()
 
+    def skipped(self, unusable: list[Unusable]) -> None:
+        for item in unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
+            self._events.append(Skipped(item.path, item.reason, item.split, item.group))
+        self._skipped += len(unusable)
+
     def advanced(self, news: Advanced) -> None:
         self._done += news.images
-        for item in news.unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
-            self._events.append(Skipped(item.path, item.reason, item.split, item.group))
-        self._skipped += len(news.unusable)
         if self._interval.is_due():
             fraction = self._done / self.images
-            what = f"Writing images: {self._done:,} of {self.images:,}"
+            rate = self._done / max(time.monotonic() - self._started_at, 1e-3)
+            what = f"Writing images: {self._done:,} of {self.images:,} ({rate:,.0f} img/s)"
             fraction = self.share + (1 - self.share) * fraction
             self._events.append(Progressed(fraction, self._seconds_left(), what))
 
@@ -635,7 +635,7 @@ def _reason(error: Exception, source: ImageSource) -> str:
 
 
 def _split_and_path(item: Unusable) -> tuple[int, str]:
-    return SPLITS.index(item.split), item.path
+    return SPLITS.index(item.split) if item.split else -1, item.path
 
 
 def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:

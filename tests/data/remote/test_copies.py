@@ -33,15 +33,25 @@ def test_credentials_reach_the_program_once(tmp_path: Path) -> None:
     path = CredentialStore(tmp_path / "keys").save("job", Credentials(access_key="key", secret_key="secret"))
     copies = Copies(RemoteSources(folders=["s3://b"], credentials=str(path)), tmp_path)
     requests: list[Request] = []
+    failed = [(f"{copies.paths['s3://b']}/x/1.png", "denied")]
 
     def run(request: Request) -> Iterator[News]:
         requests.append(request)
         yield News(listed=4)
         yield News(listed=4, total_files=4, files=1, bytes=10, total_bytes=40)
-        yield News(total_files=4, files=4, bytes=40, total_bytes=40, is_finished=True, warnings=["Careful."])
+        yield News(total_files=4, files=4, bytes=40, total_bytes=40)
+        yield News(
+            total_files=4,
+            files=4,
+            bytes=40,
+            total_bytes=40,
+            is_finished=True,
+            warnings=["Careful."],
+            failed=failed,
+        )
 
     progress = Progress()
-    copies.fetch(progress, run=run)
+    assert copies.fetch(progress, run=run) == [("s3://b/x/1.png", "denied")]
     assert (requests[0].access_key, requests[0].secret_key) == ("key", "secret")
     assert progress.lines[1:] == [
         "Listing s3://b: 4 files and folders",

@@ -89,10 +89,17 @@ def test_the_message_for_a_bad_server(path: str, words: str, server: str, tmp_pa
     assert words in failure.value.sentences
 
 
-def test_a_few_missing_files_are_left_out(server: str, tmp_path: Path) -> None:
-    news = fetch(f"{server}/one_missing", tmp_path / "copy", max_failed_percent=10.0)
+@pytest.mark.parametrize(
+    ("path", "name", "reason"),
+    [("one_missing", "gone.png", "does not exist"), ("one_failing", "bad.png", "answered 503")],
+)
+def test_a_few_files_that_cannot_be_read_are_listed(
+    path: str, name: str, reason: str, server: str, tmp_path: Path
+) -> None:
+    news = fetch(f"{server}/{path}", tmp_path / "copy", max_failed_percent=10.0)
     assert len(files_in(tmp_path / "copy")) == 9
-    assert "1 remote file could not be read" in news.warnings[0]
+    [(failed, why)] = news.failed
+    assert failed == str(tmp_path / "copy" / name) and reason in why
 
 
 def test_a_connection_that_is_cut_is_made_again(server: str, tmp_path: Path) -> None:
