@@ -17,7 +17,7 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.detection.formats import detect, find_sources, is_detected
-from digits.kinds.detection.overview import Overview, RecordOverview, suggest_annotations
+from digits.kinds.detection.overview import Overview, RecordOverview, source_fields, suggest_annotations
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select, whole
@@ -36,6 +36,8 @@ FORMATS = choices(
     ("yolo", "YOLO"),
     ("csv", "CSV"),
     ("jsonl", "JSON Lines (Hugging Face)"),
+    ("parquet", "Parquet (Hugging Face)"),
+    ("detectnet", "DetectNet database (DIGITS)"),
 )
 BOX_ORDERS = choices(
     ("auto", "Automatic"), *((order, words.capitalize()) for order, words in ORDER_WORDS.items())
@@ -116,12 +118,15 @@ class DatasetForm(RecordForm[CreateDetection]):
         if self.reads_records:
             return
         if not field.data and not images.errors:
-            found = self._find_sources(Path(images.data))
+            try:
+                found = {} if is_address(images.data) else self._find_sources(Path(images.data))
+            except UnusableSource as error:
+                raise ValidationError(error.sentences) from None
             if not found:
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
-            images.data, field.data = map(str, found)
+            self.set(**source_fields(found))
         self._check_labels(field)
 
     def validate_val_label_folder(self, field: StringField) -> None:
@@ -160,8 +165,8 @@ class DatasetForm(RecordForm[CreateDetection]):
         settings = super().image_settings()
         padding = _size(self.padding_image_width, self.padding_image_height)
         size = _size(self.resize_image_width, self.resize_image_height)
-        if size or (padding and not self._is_resized):
-            settings["width"], settings["height"] = size or padding
+        if chosen := size or (None if self._is_resized else padding):
+            settings["width"], settings["height"] = chosen
         return {**settings, "padding": padding}
 
     def check_records(self) -> None:
@@ -218,12 +223,16 @@ class DatasetForm(RecordForm[CreateDetection]):
 
     def _scan_folder(self, root: Path, format_name: Format, classes: list[str]) -> Iterator[SourceSummary]:
         """Summarize the annotations that are found in ``root``."""
-        found = self._find_sources(root)
+        try:
+            found = self._find_sources(root)
+        except UnusableSource as error:
+            yield SourceSummary.unusable(error)
+            return
         if not found:
             yield SourceSummary(problems=["Enter the annotations for these images."])
             return
-        suggestion = suggest_annotations(root, *found)
-        yield from Overview(*found, format_name, classes, suggestion).summaries()
+        suggestion = suggest_annotations(root, found)
+        yield from Overview(*found["train"], format_name, classes, suggestion).summaries()
 
     def recipe(self) -> CreateDetection:
         if self.reads_records:
@@ -298,15 +307,21 @@ class DatasetForm(RecordForm[CreateDetection]):
 
     def _labels_path(self, name: str) -> Path:
         """Return the real path of annotations, that of a COCO file for its folder; raises DigitsError."""
-        path = self.path_of(name, "any")
+        path = Path(self.resolved_files(name))
         if path.is_dir() and self.format.data in ("auto", "coco") and not is_detected(path):
             file = find_file(path)
             return file if file and self.meta.data_roots.contain(file) else path
         return path
 
-    def _find_sources(self, root: Path) -> tuple[Path, Path] | None:
-        found = find_sources(root)
-        return found if found and all(map(self.meta.data_roots.contain, found)) else None
+    def _find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
+        """Return the allowed sources in ``root``, without those of splits that have annotations in the fields."""
+        found = {
+            split: paths
+            for split, paths in find_sources(root).items()
+            if all(map(self.meta.data_roots.contain, paths))
+            and (split == "train" or not self.entered(f"{split}_label_folder"))
+        }
+        return found if "train" in found else {}
 
     def _classes(self) -> list[str]:
         names = (name.strip() for name in (self.custom_classes.data or "").split(","))

@@ -14,19 +14,26 @@ from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
 from digits.kinds.detection.formats import open_annotations
-from digits.kinds.detection.reader import ClassChoice, size_of
+from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import BoxRecords, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
 
 
-def suggest_annotations(root: Path, images: Path, labels: Path) -> Suggestion:
-    """Suggest the paths of the images and the annotations that were found in ``root``."""
-    place = f"in {show(os.path.relpath(labels, root))}" if labels != root else "beside the images"
+def source_fields(found: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the images and the annotations of each split."""
+    fields: dict[str, str | bool] = {}
+    for split, (images, labels) in found.items():
+        fields |= {f"{split}_image_folder": str(images), f"{split}_label_folder": str(labels)}
+    return fields
+
+
+def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]]) -> Suggestion:
+    """Suggest the paths of the images and the annotations that were ``found`` in ``root``."""
+    places = [show(os.path.relpath(labels, root)) for _, labels in found.values() if labels != root]
+    place = f"in {joined(places)}" if places else "beside the images"
     return Suggestion(
-        f"This folder contains annotations {place}. Use them?",
-        "Use them",
-        {"train_image_folder": str(images), "train_label_folder": str(labels)},
+        f"This folder contains annotations {place}. Use them?", "Use them", source_fields(found)
     )
 
 
@@ -54,9 +61,9 @@ class Overview:
         """Yield increasingly complete summaries; the last one is finished."""
         pace = Pace()
         try:
-            annotations = open_annotations(self._labels, self._root, self._format, bool(self._choice.chosen))
+            annotations = open_annotations(self._labels, self._root, self._format, self._choice.chosen)
             for number, image in enumerate(annotations.images, 1):
-                size = size_of(self._root / image.file)
+                size = annotations.size_of(self._root, image.file)
                 if size is None:
                     self._missing.append(image.file)
                 else:
@@ -75,7 +82,8 @@ class Overview:
         except UnusableSource as error:
             yield SourceSummary.unusable(error)
             return
-        yield from with_sample(str(self._root), self._files, lambda: self._summary(annotations))
+        files = [] if annotations.stored else self._files
+        yield from with_sample(str(self._root), files, lambda: self._summary(annotations))
 
     def _summary(self, annotations: Annotations) -> SourceSummary:
         at_least = "" if self._complete else "at least "

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data import images, target
-from digits.data.images import Geometry, UnusableImage
+from digits.data.images import Geometry, Size
 from digits.data.records import Features
 from digits.data.sources import (
     ImageFolder,
@@ -107,7 +107,8 @@ class _Objects:
     """The images of a source with their checked boxes, and the classes that it declares.
 
     ``names`` are those of the objects of each image, without regions to ignore. ``sizes`` are the width and height of
-    each image, None if it cannot be read. ``source`` is what pages show.
+    each image, None if it cannot be read. With ``keeps_order``, the images are read fastest in their order.
+    ``source`` is what pages show.
     """
 
     images: ImageSource
@@ -116,8 +117,9 @@ class _Objects:
     boxes: list[Boxes] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
-    sizes: list[images.Size | None] = field(default_factory=list)
+    sizes: list[Size | None] = field(default_factory=list)
     checks: BoxChecks = field(default_factory=BoxChecks)
+    keeps_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,23 +190,18 @@ def format_of(recipe: CreateDetection) -> Format:
     return detect(Path(recipe.labels)) if recipe.format == "auto" else recipe.format
 
 
-def size_of(path: Path) -> tuple[int, int] | None:
-    """Return the width and height of an image, or None if it cannot be read; it is then skipped later."""
-    try:
-        return images.upright_size(path)
-    except (UnusableImage, OSError):
-        return None
-
-
 def _read_source(
     recipe: CreateDetection, folder: Path, labels: Path, progress: Progress, warnings: list[str]
 ) -> _Objects:
-    annotations = open_annotations(labels, folder, recipe.format, bool(recipe.classes))
-    gathering = _Gathering(recipe, _Objects(ImageFolder(folder), str(labels), declared=annotations.classes))
-    found = gathering.found
+    annotations = open_annotations(labels, folder, recipe.format, recipe.classes)
+    source = annotations.stored or ImageFolder(folder)
+    found = _Objects(
+        source, str(labels), declared=annotations.classes, keeps_order=annotations.stored is not None
+    )
+    gathering = _Gathering(recipe, found)
     readable = False
     for image in annotations.images:
-        size = size_of(folder / image.file)
+        size = annotations.size_of(folder, image.file)
         gathering.add(image, size)
         readable |= size is not None
         if len(found.files) % _IMAGES_PER_REPORT == 0:
@@ -232,7 +229,9 @@ def _read_records(
     read = {split: records.collect(split, progress) for split in files.splits}
     found = {}
     for split, (names, values) in read.items():
-        objects = _Objects(records.images(split), records.describe(split), declared=mapping.classes)
+        objects = _Objects(
+            records.images(split), records.describe(split), declared=mapping.classes, keeps_order=True
+        )
         gathering = _Gathering(recipe, objects)
         for name, (size, boxes) in zip(names, values, strict=True):
             named = [replace(box, where=f"{show(name)}, {box.where}") for box in boxes]
@@ -290,8 +289,8 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
             parts[name] = found[name]
         elif count:
             places = order[start : start + count]
-            if recipe.records is not None:
-                places.sort()  # because compressed files are read in order
+            if train.keeps_order:
+                places.sort()
             parts[name] = _Objects(
                 train.images,
                 train.source,
@@ -299,12 +298,13 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
                 [train.boxes[place] for place in places],
                 [train.names[place] for place in places],
                 train.declared,
+                keeps_order=train.keeps_order,
             )
         start += count
     return parts
 
 
-def _need_padding(found: dict[str, _Objects], padding: images.Size) -> None:
+def _need_padding(found: dict[str, _Objects], padding: Size) -> None:
     """Raise UnusableSource if an image is larger than the ``padding``, in width or height."""
     larger = [
         (file, size)
@@ -373,7 +373,7 @@ def _plan_splits(
             boxes[boxes[:, 4] >= 0, 4] = [places[item] for item in names]
         of_images = [numbers[group_of(names)] for names in part.names]
         split = SplitPlan(part.images, part.files, list(part.boxes), of_images, part.source)
-        if recipe.records is None:
+        if not part.keeps_order:
             shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits, groups

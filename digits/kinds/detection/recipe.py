@@ -12,7 +12,7 @@ from digits.kinds.record_source import RecordSource
 
 KIND = "image-object-detection"
 
-Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl"]
+Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl", "parquet", "detectnet"]
 # The numbers of each box in one feature, named as the bounding box formats of Keras.
 BoxOrder = Literal["auto", "yxyx", "xyxy", "xywh"]
 BoxUnits = Literal["auto", "relative", "pixels"]
@@ -40,11 +40,13 @@ class CreateDetection(CreateDataset, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
     ``labels`` is a folder of KITTI, Pascal VOC or YOLO files, a COCO file, an XML file of CVAT, or a CSV or JSON Lines
-    file of boxes; the ``format`` is detected by default. The ``val_`` and ``test_`` sources are separate; without their
-    labels, ``pct_val`` and ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in
-    their order; by default, all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used;
-    by default, that is `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Before images are resized, black pixels are added
-    at the right and at the bottom up to the width and height ``padding``, if it is given. Instead of ``images`` and ``labels``,
+    file of boxes; the ``format`` is detected by default. It can also be a folder, a file, one of several shards or a
+    pattern of Parquet files, which contain the images, or the labels database of a DetectNet dataset, whose images are
+    the database ``images``. The ``val_`` and ``test_`` sources are separate; without their labels, ``pct_val`` and
+    ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in their order; by default,
+    all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used; by default, that is
+    `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Before images are resized, black pixels are added at the right and
+    at the bottom up to the width and height ``padding``, if it is given. Instead of ``images`` and ``labels``,
     ``records`` can be the source.
     """
 
