@@ -40,8 +40,7 @@ class Contents:
             return f"A folder per class. Splits: {', '.join(self.folders)}."
         if not self.is_parquet:
             return f"Images with {self.tables['train'][0].name}. Splits: {', '.join(self.tables)}."
-        files = [f"{count_of(len(paths), 'file')} for {name}" for name, paths in self.tables.items()]
-        return f"Parquet: {', '.join(files)}."
+        return f"Parquet: {describe_files(self.tables)}."
 
     def need_tables(self) -> None:
         """Raise UnusableSource if no tables list the images."""
@@ -64,6 +63,11 @@ def find(path: str | Path) -> Contents:
     found.folders = {name: found.folders[name] for name in SPLITS if name in found.folders}
     found.tables = {name: found.tables[name] for name in SPLITS if name in found.tables}
     return found
+
+
+def describe_files(splits: dict[str, list[Path]]) -> str:
+    """Return the numbers of files of the ``splits``, such as ``2 files for train, 1 file for val``."""
+    return ", ".join(f"{count_of(len(paths), 'file')} for {name}" for name, paths in splits.items())
 
 
 def _at(path: str | Path) -> Contents:

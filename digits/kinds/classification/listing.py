@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
@@ -38,7 +38,7 @@ from digits.data.tables import (
     open_table,
 )
 from digits.data.target import class_index
-from digits.kinds.classification.recipe import Header, ListedSplit, Tables, TextFiles
+from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
 MAX_CLASSES = 100_000
@@ -125,7 +125,7 @@ class OpenTable:
     @classmethod
     def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
         """Open ``path``, detecting what ``settings`` leave open; raises UnusableSource."""
-        table = open_table(path, _header_test(settings.header), max_bytes, settings.delimiter)
+        table = open_table(path, _is_header, max_bytes, settings.dialect)
         if len(table.columns) < 2:
             raise UnusableSource(
                 f"{show(path.name)} has only one column.", "Each line needs an image and a label."
@@ -210,7 +210,7 @@ def collect(rows: Iterable[Row[str]], split: ListedSplit, known: set[str] | None
     found = Listing(ImageFolder(Path(os.path.realpath(root))), split.file)
     faults: list[str] = []
     count = 0
-    for line, name, label, fault, is_missing in rows:
+    for line, name, label, fault, is_missing, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
@@ -323,10 +323,8 @@ def _class_name(text: str) -> str:
     return show(text.strip())
 
 
-def _header_test(header: Header) -> Callable[[list[str]], bool]:
-    if header == "auto":
-        return lambda cells: not any(map(is_image, cells))
-    return lambda cells: header == "yes"
+def _is_header(cells: list[str]) -> bool:
+    return not any(map(is_image, cells))
 
 
 def _and_more(lines: list[str], count: int) -> str:

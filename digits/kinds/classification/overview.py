@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,7 +33,6 @@ from digits.kinds.source_summary import (
 )
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
 
-PREVIEW_ROWS = 5
 MAX_PARQUET_FILES = 20
 
 
@@ -73,21 +71,11 @@ def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[Sourc
 
     def open_rows() -> RowSource[str]:
         opened = OpenTable.open(path, settings, MAX_BYTES)
-        return RowSource("a label each", opened.rows(root), opened.table.is_whole)
+        return RowSource.of(
+            "a label each", opened.table, opened.rows(root), opened.image, {opened.label: "label"}
+        )
 
-    try:
-        preview = OpenTable.open(path, settings, MAX_BYTES)
-        rows = [cells for _, cells in itertools.islice(preview.table.rows, PREVIEW_ROWS)]
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    head = [
-        f"{name} ({role})" if (role := {preview.image: "image", preview.label: "label"}.get(place)) else name
-        for place, name in enumerate(preview.table.columns)
-    ]
-    for summary in summarize_table(root, open_rows, _describe_labels, None):
-        summary.table_head, summary.table = head, rows
-        yield summary
+    return summarize_table(root, open_rows, _describe_labels, None)
 
 
 def summarize_text_files(images: Path, labels: Path | None, root: Path) -> Iterator[SourceSummary]:

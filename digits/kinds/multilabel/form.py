@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from wtforms import StringField
 from wtforms.validators import Length, Optional
@@ -14,7 +13,7 @@ from digits.kinds.multilabel.reader import Columns, check_columns
 from digits.kinds.multilabel.recipe import CreateMultilabel
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import TableForm
-from digits.kinds.table_summary import summarize_table
+from digits.kinds.table_source import SplitTable
 
 LAYOUTS = choices(
     ("auto", "Detect automatically"),
@@ -34,21 +33,20 @@ class DatasetForm(TableForm[CreateMultilabel]):
     """A dataset for multi-label classification, from a table of images and their labels."""
 
     SCANNED = (
-        *("table_train", "image_folder", "image_column", "label_columns", "layout", "separator"),
-        *("table_val", "table_test"),
+        *TableForm.TABLE_SCANNED,
+        *("label_columns", "layout", "separator"),
     )
 
     label_columns = StringField("Label columns", default="", validators=[Optional(), Length(max=20_000)])
     layout = select("Layout", LAYOUTS, CreateMultilabel, "layout")
     separator = select("Label separator", SEPARATORS, CreateMultilabel, "separator")
 
-    def check_table(self, table: str) -> None:
-        check_columns(Path(table), self._columns())
+    def check_table(self, table: SplitTable) -> None:
+        check_columns(table, self._columns())
 
     def scan_source(self) -> Iterator[SourceSummary]:
-        table, root = self.source_paths()
-        overview = Overview(table, root, self._columns())
-        return summarize_table(root, overview.open, overview.describe, self.suggest(table))
+        overview = Overview(self._columns())
+        return self.scan_table(overview.open, overview.describe)
 
     def recipe(self) -> CreateMultilabel:
         return CreateMultilabel(
@@ -70,4 +68,5 @@ class DatasetForm(TableForm[CreateMultilabel]):
             tuple(self.names_in("label_columns")),
             self.layout.data or "auto",
             self.separator.data or "auto",
+            self.dialect(),
         )

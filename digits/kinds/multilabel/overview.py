@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 from digits.data.sources import count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds.multilabel.reader import MAX_LABELS, Columns, LabeledImages, Labels, open_labels
 from digits.kinds.multilabel.recipe import Separator
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_source import SplitTable
 from digits.kinds.table_summary import MAX_BYTES, RowSource
 
 SEPARATOR_NAMES: dict[Separator, str] = {
@@ -21,21 +21,22 @@ SEPARATOR_NAMES: dict[Separator, str] = {
 
 
 class Overview:
-    """The rows of a ``table`` of images below ``root``, and their description. Both are real paths."""
+    """The rows of a table of images, and their description."""
 
-    def __init__(self, table: Path, root: Path, columns: Columns) -> None:
-        self._table, self._root, self._columns = table, root, columns
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
 
-    def open(self) -> RowSource[Labels]:
-        """Open the table and detect its columns; raises UnusableSource."""
-        found = open_labels(self._table, self._root, self._columns, MAX_BYTES)
+    def open(self, table: SplitTable) -> RowSource[Labels]:
+        """Open a table, whose paths are real ones, and detect its columns; raises UnusableSource."""
+        found = open_labels(table, self._columns, MAX_BYTES)
         self._columns = columns = found.columns
         if columns.layout == "columns":
             contents = "a column of 0 and 1 for each label"
         else:
             separator = SEPARATOR_NAMES[columns.separator]
             contents = f"labels in “{show(columns.labels[0])}”, separated by {separator}"
-        return RowSource(contents, found.rows, found.is_whole, found.images)
+        role = "label" if columns.layout == "columns" else "labels"
+        return RowSource.of(contents, found.table, found.rows, found.image, dict.fromkeys(found.labels, role))
 
     def describe(self, rows: list[Row[Labels]], summary: SourceSummary) -> None:
         """Add the labels and their number of images."""

@@ -25,8 +25,8 @@ class Split:
 
 
 def is_database(path: Path) -> bool:
-    """Return whether ``path`` is a folder of databases, not a table."""
-    return path.is_dir()
+    """Return whether ``path`` is the folder of a DIGITS job, not a table."""
+    return find_job(path) is not None
 
 
 def open_images(root: Path) -> dict[str, Database]:
