@@ -16,9 +16,10 @@ from digits.core.remote import is_address
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import check_shares, required_integer
+from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
 from digits.kinds.detection.formats import detect, find_sources, is_detected
 from digits.kinds.detection.overview import Overview, RecordOverview, source_fields, suggest_annotations
-from digits.kinds.detection.recipe import BoxRecords, CreateDetection, Format
+from digits.kinds.detection.recipe import BoxRecords, BoxTable, CreateDetection, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select, whole
 from digits.kinds.record_form import METHOD as RECORDS
@@ -26,6 +27,8 @@ from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_form import DialectFields
+from digits.kinds.table_summary import MAX_BYTES
 
 FORMATS = choices(
     ("auto", "Detect automatically"),
@@ -54,19 +57,20 @@ def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
     return (width.data, height.data) if width.data and height.data else None
 
 
-class DatasetForm(RecordForm[CreateDetection]):
+class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
     RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
     SCANNED = (
         *("train_image_folder", "train_label_folder", "format", "custom_classes", "method"),
         *(*RECORD_FIELDS, "image_feature", "record_shape", BOX_FIELD, *EDGES),
-        *("box_order", "box_units", "class_feature"),
+        *("box_order", "box_units", "class_feature", *COLUMNS, *DialectFields.DIALECT),
     )
     SCANNED_PATHS = ("train_image_folder", "record_train")
     FILE_FIELDS = (
         *("train_image_folder", "train_label_folder", "val_image_folder"),
         *("val_label_folder", "test_image_folder", "test_label_folder"),
+        *(*COLUMNS, *DialectFields.DIALECT),
     )
 
     method = SelectField(
@@ -78,6 +82,14 @@ class DatasetForm(RecordForm[CreateDetection]):
     )
     train_label_folder = StringField("Annotations")
     format = select("Format", FORMATS, CreateDetection, "format")
+    image_column = FeatureField("Image column")
+    left_column = FeatureField("Left column")
+    top_column = FeatureField("Top column")
+    right_column = FeatureField("Right column")
+    bottom_column = FeatureField("Bottom column")
+    width_column = FeatureField("Width column")
+    height_column = FeatureField("Height column")
+    class_column = FeatureField("Class column")
     custom_classes = StringField("Classes", default="", validators=[Optional(), Length(max=4096)])
     pct_val = required_integer("Validation split (%)", CreateDetection, "pct_val")
     pct_test = required_integer("Test split (%)", CreateDetection, "pct_test")
@@ -218,7 +230,8 @@ class DatasetForm(RecordForm[CreateDetection]):
         format_name: Format = self.format.data or "auto"
         classes = self._classes()
         if (self.train_label_folder.data or "").strip():
-            return Overview(images, self._labels_path("train_label_folder"), format_name, classes).summaries()
+            labels = self._labels_path("train_label_folder")
+            return Overview(images, labels, format_name, classes, table=self._table()).summaries()
         return self._scan_folder(images, format_name, classes)
 
     def _scan_folder(self, root: Path, format_name: Format, classes: list[str]) -> Iterator[SourceSummary]:
@@ -232,7 +245,7 @@ class DatasetForm(RecordForm[CreateDetection]):
             yield SourceSummary(problems=["Enter the annotations for these images."])
             return
         suggestion = suggest_annotations(root, found)
-        yield from Overview(*found["train"], format_name, classes, suggestion).summaries()
+        yield from Overview(*found["train"], format_name, classes, suggestion, self._table()).summaries()
 
     def recipe(self) -> CreateDetection:
         if self.reads_records:
@@ -248,6 +261,7 @@ class DatasetForm(RecordForm[CreateDetection]):
             images=self.train_image_folder.data,
             labels=self.train_label_folder.data,
             format=self.format.data,
+            table=self._table(),
             val_images=self.val_image_folder.data or None,
             val_labels=self.val_label_folder.data or None,
             test_images=self.test_image_folder.data or None,
@@ -268,6 +282,7 @@ class DatasetForm(RecordForm[CreateDetection]):
             val_label_folder=recipe.val_labels or "",
             test_image_folder=recipe.test_images or "",
             test_label_folder=recipe.test_labels or "",
+            **{field: getattr(recipe.table, field) for field in COLUMNS},
             custom_classes=", ".join(recipe.classes),
             val_min_box_size=recipe.val_min_box_size,
             resize_image_width=None,
@@ -275,6 +290,7 @@ class DatasetForm(RecordForm[CreateDetection]):
             padding_image_width=recipe.padding and recipe.padding[0],
             padding_image_height=recipe.padding and recipe.padding[1],
         )
+        self.fill_dialect(recipe.table.dialect)
         self._is_resized = True
         records = recipe.records
         if records is not None:
@@ -298,8 +314,9 @@ class DatasetForm(RecordForm[CreateDetection]):
                 return
             path = self._labels_path(field.name)
             field.data = str(path)
-            if self.format.data == "auto":
-                detect(path)
+            found = detect(path) if self.format.data == "auto" else self.format.data
+            if found == "csv" and path.is_file():
+                find_columns(open_boxes(path, self._table(), MAX_BYTES), self._table())
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
         except DigitsError as error:
@@ -312,6 +329,14 @@ class DatasetForm(RecordForm[CreateDetection]):
             file = find_file(path)
             return file if file and self.meta.data_roots.contain(file) else path
         return path
+
+    def _table(self) -> BoxTable:
+        dialect = self.dialect()
+        return BoxTable(
+            **{field: self.entered(field) for field in COLUMNS},
+            delimiter=dialect.delimiter,
+            header=dialect.header,
+        )
 
     def _find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
         """Return the allowed sources in ``root``, without those of splits that have annotations in the fields."""

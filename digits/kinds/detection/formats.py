@@ -26,7 +26,7 @@ from digits.kinds.detection import (
 )
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.label_files import LabelFolder
-from digits.kinds.detection.recipe import Format
+from digits.kinds.detection.recipe import BoxTable, Format
 
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
@@ -37,6 +37,7 @@ _FILES: dict[str, Format] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
     **dict.fromkeys((*LMDB_ENDINGS, *HDF5_ENDINGS), "detectnet"),
 }
+AUTOMATIC = BoxTable()
 _FILES_OR_FOLDERS = ("detectnet", "parquet")
 _NOT_LABELS = (
     *yolo.NAME_FILES,
@@ -53,12 +54,17 @@ LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
 
 
 def open_annotations(
-    labels: Path, images: Path, format_name: Format, classes: Sequence[str] = ()
+    labels: Path,
+    images: Path,
+    format_name: Format,
+    classes: Sequence[str] = (),
+    table: BoxTable = AUTOMATIC,
 ) -> Annotations:
     """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
 
     ``labels`` must be a folder or a file, depending on the format. ``classes`` are those that are chosen: KITTI files
-    then contain all types, and not only the default classes, and these are the names of numbers in databases.
+    then contain all types, and not only the default classes, and these are the names of numbers in databases. ``table``
+    describes CSV files.
     """
     labels, images = Path(os.path.realpath(labels)), Path(os.path.realpath(images))
     if format_name == "auto":
@@ -72,6 +78,8 @@ def open_annotations(
         )
     if format_name == "kitti":
         return _open_kitti(labels, images, bool(classes))
+    if format_name == "csv":
+        return box_table.read(labels, images, table)
     if format_name == "detectnet":
         return detectnet.read(labels, images, classes)
     return _OPENERS[format_name](labels, images)
@@ -205,7 +213,6 @@ _OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {
     "coco": coco.read,
     "cvat": _open_cvat,
     "yolo": _open_yolo,
-    "csv": box_table.read,
     "jsonl": _open_json_lines,
     "parquet": parquet_files.read,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from digits.data.record_features import Features
@@ -13,11 +13,13 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
-from digits.kinds.detection.formats import open_annotations
+from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
+from digits.kinds.detection.formats import AUTOMATIC, detect, open_annotations
 from digits.kinds.detection.reader import ClassChoice
-from digits.kinds.detection.recipe import BoxRecords, Format
+from digits.kinds.detection.recipe import BoxRecords, BoxTable, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
+from digits.kinds.table_summary import MAX_BYTES, Preview
 
 
 def source_fields(found: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
@@ -37,6 +39,31 @@ def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]]) -> Sugg
     )
 
 
+@dataclass(frozen=True)
+class _TablePreview:
+    """The first rows of a CSV file with the values in their columns, and the columns that can be chosen."""
+
+    rows: Preview
+    columns: list[str]
+
+    @classmethod
+    def of(cls, path: Path, settings: BoxTable) -> _TablePreview:
+        """Return the preview of a file, whose columns may be unknown; raises UnusableSource."""
+        table = open_boxes(path, settings, MAX_BYTES)
+        try:
+            places = find_columns(table, settings)
+        except UnusableSource:
+            places = {}
+        roles = {place: role_of(field) for field, place in places.items()}
+        return cls(Preview.of(table, roles), table.columns)
+
+    def add_to(self, summary: SourceSummary) -> None:
+        """Show the rows in ``summary``, and offer the columns."""
+        self.rows.add_to(summary)
+        choices = [("", "Automatic"), *((name, show(name)) for name in self.columns)]
+        summary.options |= dict.fromkeys(COLUMNS, choices)
+
+
 class Overview:
     """The annotations ``labels`` of the images below the folder ``images``, both real paths."""
 
@@ -47,9 +74,12 @@ class Overview:
         format_name: Format,
         classes: list[str],
         suggestion: Suggestion | None = None,
+        table: BoxTable = AUTOMATIC,
     ) -> None:
         self._root, self._labels, self._format = images, labels, format_name
         self._suggestion = suggestion
+        self._table = table
+        self._preview: _TablePreview | None = None
         self._choice = ClassChoice(classes)
         self._checks = BoxChecks()
         self._objects: Counter[str] = Counter()
@@ -61,7 +91,11 @@ class Overview:
         """Yield increasingly complete summaries; the last one is finished."""
         pace = Pace()
         try:
-            annotations = open_annotations(self._labels, self._root, self._format, self._choice.chosen)
+            if (detect(self._labels) if self._format == "auto" else self._format) == "csv":
+                self._preview = _TablePreview.of(self._labels, self._table)
+            annotations = open_annotations(
+                self._labels, self._root, self._format, self._choice.chosen, self._table
+            )
             for number, image in enumerate(annotations.images, 1):
                 size = annotations.size_of(self._root, image.file)
                 if size is None:
@@ -80,7 +114,10 @@ class Overview:
             else:
                 self._complete = True
         except UnusableSource as error:
-            yield SourceSummary.unusable(error)
+            summary = SourceSummary.unusable(error)
+            if self._preview:
+                self._preview.add_to(summary)
+            yield summary
             return
         files = [] if annotations.stored else self._files
         yield from with_sample(str(self._root), files, lambda: self._summary(annotations))
@@ -96,6 +133,8 @@ class Overview:
             ],
             suggestion=self._suggestion,
         )
+        if self._preview:
+            self._preview.add_to(summary)
         if self._missing:
             summary.problems.append(
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."

@@ -193,7 +193,7 @@ def format_of(recipe: CreateDetection) -> Format:
 def _read_source(
     recipe: CreateDetection, folder: Path, labels: Path, progress: Progress, warnings: list[str]
 ) -> _Objects:
-    annotations = open_annotations(labels, folder, recipe.format, recipe.classes)
+    annotations = open_annotations(labels, folder, recipe.format, recipe.classes, recipe.table)
     source = annotations.stored or ImageFolder(folder)
     found = _Objects(
         source, str(labels), declared=annotations.classes, keeps_order=annotations.stored is not None

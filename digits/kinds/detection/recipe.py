@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import field
+from msgspec import Struct, field
 
 from digits.core.recipe import CreateDataset, Pixels
 from digits.core.schema import Percent, Whole
+from digits.data.tables import Dialect, Header
 from digits.kinds.record_source import RecordSource
+from digits.kinds.table_source import Delimiter
 
 KIND = "image-object-detection"
 
@@ -36,6 +38,28 @@ class BoxRecords(RecordSource, kw_only=True, frozen=True):
     labels: str = ""
 
 
+class BoxTable(Struct, kw_only=True, frozen=True):
+    """The columns of CSV files with one box per line, by name; those with empty names are detected.
+
+    See `digits.kinds.detection.box_table` for their usual names, and `digits.data.tables.Dialect` for the others.
+    """
+
+    image_column: str = ""
+    left_column: str = ""
+    top_column: str = ""
+    right_column: str = ""
+    bottom_column: str = ""
+    width_column: str = ""
+    height_column: str = ""
+    class_column: str = ""
+    delimiter: Delimiter = ""
+    header: Header = "auto"
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
+
+
 class CreateDetection(CreateDataset, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
@@ -47,7 +71,7 @@ class CreateDetection(CreateDataset, kw_only=True):
     all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used; by default, that is
     `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Before images are resized, black pixels are added at the right and
     at the bottom up to the width and height ``padding``, if it is given. Instead of ``images`` and ``labels``,
-    ``records`` can be the source.
+    ``records`` can be the source. ``table`` describes CSV files.
     """
 
     kind: str = KIND
@@ -55,6 +79,7 @@ class CreateDetection(CreateDataset, kw_only=True):
     labels: str = ""
     records: BoxRecords | None = None
     format: Format = "auto"
+    table: BoxTable = BoxTable()
     val_images: str | None = None
     val_labels: str | None = None
     test_images: str | None = None

@@ -210,6 +210,26 @@ def test_the_form_summarizes_the_source(site: Site, table: Path) -> None:
     assert "Objects per class" in answer.text
 
 
+def test_columns_of_a_csv_file_are_chosen_from_its_first_rows(site: Site, table: Path) -> None:
+    table.write_text(table.read_text().replace("left", "gx").replace(",", "#"))
+    fields = {"train_image_folder": str(site.data), "train_label_folder": str(table), "delimiter": "#"}
+    answer = site.client.post("/datasets/images/detection/scan", data=fields)
+    summary = json.loads(answer.text.splitlines()[-1])
+    assert "has no column “left”" in summary["problems"][0]
+    assert summary["table"][0][0] == "0.png" and ["gx", "gx"] in summary["options"]["left_column"]
+    refused = site.post("/datasets/images/detection.json", dataset_name="no", **fields).get_json()["errors"]
+    assert "has no column “left”" in refused["train_label_folder"][0]
+
+    chosen = {"delimiter": "#", "left_column": "gx"}
+    answer = site.client.post("/datasets/images/detection/scan", data=fields | chosen)
+    summary = json.loads(answer.text.splitlines()[-1])
+    assert summary["table_head"][:3] == ["image (image)", "gx (left)", "top (top)"]
+    dataset = create(site, table, **chosen)
+    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
+    assert '<option selected value="gx">' in page and re.search(r'name="delimiter"[^>]*value="#"', page)
+    assert site.wait_for_end(dataset) == "Done"
+
+
 def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
     chosen = {"format": "csv", "custom_classes": "square, bar", "pct_val": 10, "val_min_box_size": 3}
     dataset = create(site, table, **chosen)

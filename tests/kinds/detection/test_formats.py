@@ -22,7 +22,7 @@ from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import kitti, reader, voc, yolo
 from digits.kinds.detection.formats import detect, find_sources, open_annotations
 from digits.kinds.detection.label_files import InvalidAnnotation
-from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.detection.recipe import BoxTable, CreateDetection
 from tests import old_databases
 from tests.kinds.tables import Silent
 
@@ -116,6 +116,17 @@ def write_csv_without_header(folder: Path) -> Path:
     return folder / "boxes.csv"
 
 
+def write_csv_with_sizes(folder: Path) -> Path:
+    lines = ["x,y,w,h,label,file"]
+    for name, objects in OBJECTS.items():
+        boxes = [
+            (left, top, right - left, bottom - top, label) for label, left, top, right, bottom in objects
+        ]
+        lines += [f"{','.join(map(str, box))},{name}.png" for box in boxes or [("",) * 5]]
+    (folder / "boxes.csv").write_text("\n".join(lines))
+    return folder / "boxes.csv"
+
+
 def hub_line(name: str, objects: list[tuple[str, float, float, float, float]], is_listed: bool) -> str:
     """A line of ``metadata.jsonl``; with ``is_listed``, a list of objects instead of an object of lists."""
     boxes = [[left, top, right - left, bottom - top] for _, left, top, right, bottom in objects]
@@ -144,6 +155,7 @@ WRITERS = {
     "jsonl": write_json_lines,
     "csv": write_csv,
     "csv without header": write_csv_without_header,
+    "csv with sizes": write_csv_with_sizes,
 }
 
 
@@ -181,6 +193,66 @@ def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name:
     assert [warning for warning in found.warnings if "1 image has no objects: c.png" in warning]
     counts = found.counts(found.splits["train"], range(3))
     assert found.counted == ["cat", "dog"] and counts.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        (
+            "photo;gx;gy;ex;ey;sort\na.png;10;5;30;25;cat",
+            BoxTable(
+                image_column="photo",
+                left_column="gx",
+                top_column="gy",
+                right_column="ex",
+                bottom_column="ey",
+                class_column="sort",
+            ),
+        ),
+        # Chosen sides take precedence over edges; without a choice, they are those of the image.
+        (
+            "image,left,top,right,bottom,width,height,class\na.png,10,5,31,26,20,20,cat",
+            BoxTable(width_column="width", height_column="height"),
+        ),
+        ("image,left,top,right,bottom,width,height,class\na.png,10,5,30,25,80,40,cat", BoxTable()),
+        # The header, which resembles a path, is a choice, too.
+        (
+            "a.png,left,top,right,bottom,class\na.png,10,5,30,25,cat",
+            BoxTable(image_column="a.png", header="yes"),
+        ),
+        (
+            "cat|a.png|10|5|20|20|0,5",
+            BoxTable(
+                class_column="column 1",
+                image_column="column 2",
+                left_column="column 3",
+                top_column="column 4",
+                width_column="column 5",
+                height_column="column 6",
+                delimiter="|",
+                header="no",
+            ),
+        ),
+    ],
+)
+def test_columns_of_csv_files_can_be_chosen(folder: Path, text: str, table: BoxTable) -> None:
+    (folder / "boxes.csv").write_text(text)
+    found = plan(folder, folder / "boxes.csv", table=table)
+    assert boxes_of(found) == {"a.png": [[10, 5, 30, 25, 0]]} and found.target.names == ["cat"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (BoxTable(left_column="gx"), "has no column “gx”"),
+        (BoxTable(class_column="xmin"), "The column “xmin” is used for left and class"),
+        (BoxTable(delimiter=";"), "has no column “image”"),
+    ],
+)
+def test_columns_that_do_not_exist_or_repeat_are_refused(folder: Path, table: BoxTable, message: str) -> None:
+    (folder / "boxes.csv").write_text("image,xmin,ymin,w,h,class\na.png,1,1,5,5,cat")
+    with pytest.raises(UnusableSource, match=message):
+        plan(folder, folder / "boxes.csv", table=table)
 
 
 @pytest.mark.parametrize(
