@@ -53,12 +53,16 @@ class Preview:
     @classmethod
     def of(cls, table: TableFile, roles: dict[int, str]) -> Preview:
         """Return the first rows of ``table``, with the roles of some of its columns by place."""
+        return cls.of_rows(table.columns, table.first_rows(PREVIEW_ROWS), roles)
+
+    @classmethod
+    def of_rows(cls, names: list[str], rows: list[Cells], roles: dict[int, str]) -> Preview:
+        """Return ``rows`` with columns called ``names``, and the roles of some of them by place."""
         head = [
             f"{show(name)} ({roles[place]})" if place in roles else show(name)
-            for place, name in enumerate(table.columns[:MAX_COLUMNS])
+            for place, name in enumerate(names[:MAX_COLUMNS])
         ]
-        rows = [[_shorten(cell) for cell in cells[:MAX_COLUMNS]] for cells in table.first_rows(PREVIEW_ROWS)]
-        return cls(head, rows)
+        return cls(head, [[_shorten(cell) for cell in cells[:MAX_COLUMNS]] for cells in rows])
 
     def add_to(self, summary: SourceSummary) -> None:
         """Show the rows in ``summary``."""
