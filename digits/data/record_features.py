@@ -282,7 +282,7 @@ def guess_image(features: Features) -> str:
     """Return the name of the feature that is most likely an image, or an empty string."""
     encoded = _image_files(features)
     if encoded:
-        return best_named([name for name in encoded if not _is_target(name)] or encoded, IMAGE_NAMES)
+        return best_named([name for name in encoded if not is_target(name)] or encoded, IMAGE_NAMES)
     stored = stored_shape(features)
     raw = [
         name
@@ -302,7 +302,8 @@ def _image_files(features: Features) -> list[str]:
     return _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
 
 
-def _is_target(name: str) -> bool:
+def is_target(name: str) -> bool:
+    """Return whether ``name`` is usual for the mask or the target of an image."""
     return name.lower() in TARGET_IMAGE_NAMES or last_word(name) in TARGET_IMAGE_NAMES
 
 

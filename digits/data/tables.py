@@ -432,7 +432,10 @@ def _delimiter(text: str) -> str:
     lines = text.splitlines()[:_SAMPLE_LINES]
 
     def score(delimiter: str) -> tuple[bool, int, int]:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # a cell is too long
+            return False, 0, 0
         cells = [len(row) for row in rows]
         is_even = bool(cells) and min(cells) == max(cells) > 1
         return is_even, sum(any(map(is_image, row)) for row in rows), sum(cells)

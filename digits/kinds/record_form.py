@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic
 
 from wtforms import Form, SelectField, StringField
@@ -90,10 +90,14 @@ class RecordForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
         return bool(self["method"].data == METHOD)
 
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
-        for name in self.FILE_FIELDS if self.reads_records else self.RECORD_FIELDS:
+        for name in self.unused_fields():
             self[name].data = self[name].default
         is_valid: bool = super().validate(*arguments, **keywords)
         return is_valid
+
+    def unused_fields(self) -> Iterable[str]:
+        """Return the fields of the sources that are not chosen."""
+        return self.FILE_FIELDS if self.reads_records else self.RECORD_FIELDS
 
     def validate_record_train(self, field: StringField) -> None:
         if not self.reads_records or field.errors or self.record_shape.errors or is_address(field.data):

@@ -11,14 +11,13 @@ from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.remote import is_address, names_folder
-from digits.data.dataset_folder import describe_files
 from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect, Row, Value
 from digits.kinds.dataset_form import AnyRecipe, ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_source import CreateFromTable, SplitTable, tables_at
-from digits.kinds.table_summary import RowSource, suggest_tables, summarize_table
+from digits.kinds.table_summary import RowSource, suggest_tables, summarize_tables
 
 AnyTableRecipe = TypeVar("AnyTableRecipe", bound=CreateFromTable)
 
@@ -106,17 +105,7 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
             tables = self.scanned_tables()
         except UnusableSource as error:
             return iter([SourceSummary.unusable(error)])
-        train = tables["train"]
-        files = {split: table.paths for split, table in tables.items()}
-        is_single = len(files) == len(train.paths) == 1
-        summaries = summarize_table(train.folder, lambda: open_rows(train), describe, self.suggest(tables))
-
-        def with_files() -> Iterator[SourceSummary]:
-            for summary in summaries:
-                summary.facts[:0] = [] if is_single else [f"{describe_files(files)}.".capitalize()]
-                yield summary
-
-        return with_files()
+        return summarize_tables(tables, open_rows, describe, self.suggest(tables))
 
     def suggest(self, tables: dict[str, SplitTable]) -> Suggestion | None:
         """Suggest validation and test tables next to that for training, for fields that are empty."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
+from digits.data.dataset_folder import describe_files
 from digits.data.parquet import ParquetImages
 from digits.data.shards import SPLIT_NAMES, files_in, is_shard, split_of
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Cells, Row, TableFile, Value, first_lines
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
+from digits.kinds.table_source import SplitTable
 
 # Maximum size to read; larger tables are summarized from their beginning.
 MAX_BYTES = 8 << 20
@@ -53,12 +55,16 @@ class Preview:
     @classmethod
     def of(cls, table: TableFile, roles: dict[int, str]) -> Preview:
         """Return the first rows of ``table``, with the roles of some of its columns by place."""
+        return cls.of_rows(table.columns, table.first_rows(PREVIEW_ROWS), roles)
+
+    @classmethod
+    def of_rows(cls, names: list[str], rows: list[Cells], roles: dict[int, str]) -> Preview:
+        """Return ``rows`` with columns called ``names``, and the roles of some of them by place."""
         head = [
             f"{show(name)} ({roles[place]})" if place in roles else show(name)
-            for place, name in enumerate(table.columns[:MAX_COLUMNS])
+            for place, name in enumerate(names[:MAX_COLUMNS])
         ]
-        rows = [[_shorten(cell) for cell in cells[:MAX_COLUMNS]] for cells in table.first_rows(PREVIEW_ROWS)]
-        return cls(head, rows)
+        return cls(head, [[_shorten(cell) for cell in cells[:MAX_COLUMNS]] for cells in rows])
 
     def add_to(self, summary: SourceSummary) -> None:
         """Show the rows in ``summary``."""
@@ -121,6 +127,22 @@ def summarize_table(
         return
     files = [] if source.images else [row.file for row in found.usable]
     yield from with_sample(str(root), files, summarize)
+
+
+def summarize_tables(
+    tables: dict[str, SplitTable],
+    open_rows: Callable[[SplitTable], RowSource[Value]],
+    describe: Callable[[list[Row[Value]], SourceSummary], None],
+    suggestion: Suggestion | None,
+) -> Iterator[SourceSummary]:
+    """Yield summaries of the training table like `summarize_table`, with the number of files if there are several."""
+    train = tables["train"]
+    files = {split: table.paths for split, table in tables.items()}
+    is_single = len(files) == len(train.paths) == 1
+    for summary in summarize_table(train.folder, lambda: open_rows(train), describe, suggestion):
+        if not is_single:
+            summary.facts.insert(0, f"{describe_files(files)}.")
+        yield summary
 
 
 def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:

@@ -19,6 +19,8 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.text.characters import Encoding, join_cells
 
 MAX_LINE_BYTES = 1 << 20
+MAX_SAMPLE_BYTES = 1 << 16
+DELIMITERS = ",;|"
 _LINE = "line "
 _BOM = b"\xef\xbb\xbf"
 
@@ -44,15 +46,15 @@ class TextRow(NamedTuple):
         return any(cell and not cell.isspace() for cell in self.cells[1:])
 
 
-def read_rows(path: Path, max_bytes: int | None = None) -> Iterator[TextRow]:
+def read_rows(path: Path, delimiter: str = "", max_bytes: int | None = None) -> Iterator[TextRow]:
     """Yield the rows of a CSV file that are not blank: the class in the first column, then the text.
 
-    The delimiter is a tab if the first line contains one, else a comma. Reads ``max_bytes``, rounded up to a row, if
-    given. Raises UnusableSource that names the line.
+    By default, the delimiter is detected. Reads ``max_bytes``, rounded up to a row, if given. Raises UnusableSource
+    that names the line.
     """
     try:
         with open(path, "rb") as file:
-            yield from _parse(path, _Lines(path, file), max_bytes)
+            yield from _parse(_Lines(path, file), delimiter or find_delimiter(path), max_bytes)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
 
@@ -65,8 +67,6 @@ class _Lines:
         self.stop = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         file.seek(self.stop)
         self.number = 0
-        self.delimiter = "\t" if b"\t" in file.readline(MAX_LINE_BYTES) else ","
-        file.seek(self.stop)
 
     def __iter__(self) -> Iterator[str]:
         while line := self._file.readline(MAX_LINE_BYTES + 1):
@@ -85,16 +85,30 @@ class _Lines:
 
 
 def find_delimiter(path: Path) -> str:
-    """Return the delimiter of the cells of a CSV file; raises UnusableSource."""
+    """Return the delimiter of the cells of a CSV file; raises UnusableSource.
+
+    It is a tab if the first line contains one, else that of `DELIMITERS` after the shortest first cell: the text may
+    contain the others.
+    """
     try:
         with open(path, "rb") as file:
-            return _Lines(path, file).delimiter
+            line = file.readline(MAX_SAMPLE_BYTES).decode("utf-8-sig", "replace")
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    if "\t" in line:
+        return "\t"
+    return min(DELIMITERS, key=lambda delimiter: len(_first_cell(line, delimiter)))
 
 
-def _parse(path: Path, lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
-    rows = csv.reader(lines, delimiter=lines.delimiter)
+def _first_cell(line: str, delimiter: str) -> str:
+    try:
+        return next(iter(next(csv.reader([line], delimiter=delimiter), [])), line)
+    except csv.Error:
+        return line
+
+
+def _parse(lines: _Lines, delimiter: str, max_bytes: int | None) -> Iterator[TextRow]:
+    rows = csv.reader(lines, delimiter=delimiter)
     while max_bytes is None or lines.stop < max_bytes:
         start, line = lines.stop, lines.number + 1
         try:

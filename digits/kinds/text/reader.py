@@ -24,7 +24,7 @@ from digits.data.sources import (
     show,
     split_counts,
 )
-from digits.data.tables import first_lines
+from digits.data.tables import Dialect, first_lines
 from digits.data.target import class_index
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
@@ -106,7 +106,7 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     found: dict[str, Rows] = {}
     for name, path in tables.items():
         if path:
-            found[name] = index_rows(Path(path), classes, progress)
+            found[name] = index_rows(Path(path), recipe.dialect, classes, progress)
             classes.fix()
     names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
     if len(names) < 2:
@@ -127,11 +127,12 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     return TextPlan(class_index(names), splits, names, _unused(names, splits["train"]), required_groups=2)
 
 
-def index_rows(path: Path, classes: Classes, progress: Progress) -> Rows:
+def index_rows(path: Path, dialect: Dialect, classes: Classes, progress: Progress) -> Rows:
     """Read the lines, positions and classes of the rows in ``path``; raises UnusableSource."""
-    rows, count = Rows(find_delimiter(path)), 0
+    dialect.check()
+    rows, count = Rows(dialect.delimiter or find_delimiter(path)), 0
     faults: list[str] = []
-    for row in usable_rows(read_rows(path)):
+    for row in usable_rows(read_rows(path, rows.delimiter), dialect):
         if not (len(rows) + count) % _PROGRESS_ROWS:
             progress.reading(f"Reading {show(path.name)}: {len(rows):,} texts")
         try:
@@ -150,11 +151,16 @@ def index_rows(path: Path, classes: Classes, progress: Progress) -> Rows:
     return rows
 
 
-def usable_rows(rows: Iterable[TextRow]) -> Iterable[TextRow]:
-    """Yield ``rows`` without the header: a first row with a name such as ``class`` in its first column."""
+def usable_rows(rows: Iterable[TextRow], dialect: Dialect) -> Iterable[TextRow]:
+    """Yield ``rows`` without the header: by default a first row with a name such as ``class`` in its first column."""
     for number, row in enumerate(rows):
-        if number or row.label.lower() not in _HEADERS:
+        if number or not is_header(row, dialect):
             yield row
+
+
+def is_header(row: TextRow, dialect: Dialect) -> bool:
+    """Return whether a first row contains the names of the columns."""
+    return dialect.is_header(row.cells, lambda cells: row.label.lower() in _HEADERS)
 
 
 def parse_row(row: TextRow, classes: Classes) -> int:
