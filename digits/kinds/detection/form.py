@@ -170,7 +170,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         self._need_other(field, self.padding_image_width)
 
     def _need_other(self, field: IntegerField, other: IntegerField) -> None:
-        if other.data is None and not other.process_errors:
+        if field.data is not None and other.data is None and not other.process_errors:
             raise ValidationError("Enter both the width and the height, or neither.")
 
     def image_settings(self) -> dict[str, Any]:
