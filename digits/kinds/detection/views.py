@@ -33,11 +33,9 @@ class Views(views.Views[CreateDetection]):
         return "1 class" if count == 1 else f"{count:,} classes"
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
-        padding = [("Padded to", "{}×{}".format(*manifest.padding))] if manifest.padding else []
         return [
             ("Classes", f"{len(manifest.target.names):,}"),
             ("Maximum boxes per image", f"{manifest.target.shape[0]:,}"),
-            *padding,
         ]
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def test_images_are_padded_before_they_are_resized(site: Site, table: Path) -> N
     edges = [float(edge) / 2 for edge in line.split(",")[1:5]]
     assert record.target(about.target)[0, :4] == pytest.approx(edges)
     assert site.json(f"/datasets/{dataset}.json")["padding"] == [64, 48]
-    assert "64×48" in site.get(f"/datasets/{dataset}").text
+    assert "64×48, then resized" in site.get(f"/datasets/{dataset}").text
     page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
     for name, value in padding.items():
         assert re.search(rf'name="{name}"[^>]*value="{value}"', page), name
