@@ -323,9 +323,7 @@ def guess_target(features: Features, input_name: str = "") -> str:
     numbers = [
         name
         for name in sorted(features)
-        if values_of(features, name)[0] in (INTEGERS, FLOATS)
-        and name != input_name
-        and last_word(name) not in _OTHERS
+        if values_of(features, name)[0] in (INTEGERS, FLOATS) and name != input_name and not is_no_label(name)
     ]
     usual = [name for name in numbers if name.lower() in TARGET_NAMES or last_word(name) in TARGET_NAMES]
     return best_named(usual, TARGET_NAMES) or (numbers[0] if len(numbers) == 1 else "")
@@ -341,7 +339,7 @@ def guess_label(features: Features, image: str = "") -> str:
     usual = [name for name in possible if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
     if usual:
         return best_named(usual, LABEL_NAMES)
-    others = [name for name in possible if last_word(name) not in _OTHERS]
+    others = [name for name in possible if not is_no_label(name)]
     return others[0] if len(others) == 1 else ""
 
 
@@ -386,6 +384,11 @@ class ClassFeature:
                 f"the class {index} is not one of 0 to {len(self._labels) - 1}, the classes with names"
             )
         return self._labels[index]
+
+
+def is_no_label(name: str) -> bool:
+    """Return whether ``name`` is usual for sizes, ids and other features that are neither images nor labels."""
+    return last_word(name) in _OTHERS
 
 
 def _named(features: Features, test: Callable[[str, Sequence[Any]], bool], length: int) -> list[str]:

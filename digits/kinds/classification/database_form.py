@@ -11,12 +11,12 @@ from wtforms.validators import Optional, ValidationError
 
 from digits.data import images
 from digits.data.caffe import Entry, Shape
+from digits.data.class_names import sort_labels
 from digits.data.databases import Database
 from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
 from digits.kinds.classification.databases import Checks, Found, check_mean, find
-from digits.kinds.classification.listing import sort_labels
 from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, OnlyIf, RequiredIf, resolve_files

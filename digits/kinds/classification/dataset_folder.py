@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from digits.data import parquet
+from digits.data.class_names import sort_labels
 from digits.data.dataset_folder import Contents
 from digits.data.sources import UnusableSource, listed
 from digits.data.tables import Row
-from digits.kinds.classification.listing import Listing, OpenTable, collect, json_rows, sort_labels
+from digits.kinds.classification.listing import Listing, OpenTable, collect, json_rows
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
 
+from digits.data.class_names import read_names, sort_labels
 from digits.data.manifest import SPLITS
 from digits.data.sources import (
     ImageFolder,
@@ -41,7 +42,6 @@ from digits.data.target import class_index
 from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
-MAX_CLASSES = 100_000
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
 
 
@@ -55,35 +55,6 @@ class Listing:
     labels: list[str] = field(default_factory=list)
     missing: int = 0
     missing_lines: list[str] = field(default_factory=list)
-
-
-def read_names(path: Path) -> list[str]:
-    """Return the names of the classes, one per line of ``path``; raises UnusableSource that names a line."""
-    names: list[str] = []
-    blank = 0
-    lines, _ = open_lines(path)
-    for number, line in enumerate(lines, 1):
-        name = line.strip()
-        if not name:
-            blank = blank or number
-            continue
-        if blank:
-            raise UnusableSource(
-                f"{show(path.name)}, line {blank}, is empty.", "Enter a class name in each line."
-            )
-        if len(names) == MAX_CLASSES:
-            raise UnusableSource(f"{show(path.name)} has more than {MAX_CLASSES:,} lines.")
-        names.append(show(name))
-    if not names:
-        raise UnusableSource(f"{show(path.name)} is empty.", "Enter a class name in each line.")
-    first: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
-        if first.setdefault(name, number) != number:
-            raise UnusableSource(
-                f"{show(path.name)}, line {number}, repeats “{name}” of line {first[name]}.",
-                "Give each class a name of its own.",
-            )
-    return names
 
 
 def text_rows(
@@ -273,13 +244,6 @@ def plan_listings(
             warnings.append(f"Classes without {name} images: {listed(absent)}.")
     ordered: dict[str, SplitPlan] = {name: splits[name] for name in SPLITS if name in splits}
     return Plan(class_index(names), ordered, names, warnings, required_groups=2)
-
-
-def sort_labels(labels: set[str]) -> list[str]:
-    """Sort the names of classes: numerically if all are integers."""
-    if all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
-        return sorted(labels, key=lambda label: (int(label), label))
-    return sorted(labels)
 
 
 def _take_shares(train: SplitPlan, shares: dict[str, float], classes: int, seed: int) -> dict[str, SplitPlan]:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from digits.data import parquet
+from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
 from digits.data.shards import SPLIT_NAMES
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row
 from digits.kinds.classification.dataset_folder import metadata_rows
-from digits.kinds.classification.listing import MAX_CLASSES, OpenTable, read_names, sort_labels, text_rows
+from digits.kinds.classification.listing import OpenTable, text_rows
 from digits.kinds.classification.reader import (
     Scan,
     large_enough,

@@ -1,4 +1,4 @@
-"""Read images and labels from a table.
+"""Read images and labels from a table, or from TFRecord files.
 
 A table has one of two layouts: a column that lists the labels of an image, or a column of zeros and
 ones for each label.
@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
-from digits.data.sources import Plan, Progress, UnusableSource, count_of, listed, show
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    check_shares,
+    count_of,
+    listed,
+    show,
+)
 from digits.data.tables import (
     AUTOMATIC,
     MAX_HEADER_BYTES,
@@ -31,10 +40,11 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.target import label_set
-from digits.kinds.multilabel.recipe import CreateMultilabel, Layout, Separator
+from digits.kinds.multilabel import records
+from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
+from digits.kinds.record_source import divide_records
 from digits.kinds.table_source import SplitTable, find_tables, plan_splits, report_each
 
-MAX_LABELS = 1000
 NO_LABEL = "no label"
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
@@ -129,6 +139,34 @@ class LabeledImages:
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    read_source = _read_records if recipe.records else _read_tables
+    splits, labels, warnings = read_source(recipe, progress)
+    values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
+    train = values["train"]
+    warnings += _label_remarks(labels, train)
+    rarest = _rarest_first(labels, train)
+    groups = _groups(labels, rarest, values.values())
+    places = {name: place for place, name in enumerate(groups)}
+    for name, split in splits.items():
+        split.groups = [places[group] for group in _group_names(labels, rarest, values[name])]
+    # In float64: a mean of many float32 zeros and ones is not exact.
+    mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
+    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings)
+
+
+def _read_records(
+    recipe: CreateMultilabel, progress: Progress
+) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
+    assert recipe.records is not None
+    check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
+    splits, labels, warnings = records.read(recipe.records, progress)
+    return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), labels, warnings
+
+
+def _read_tables(
+    recipe: CreateMultilabel, progress: Progress
+) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
+    """Return the splits with zeros and ones for the labels as targets, the labels and warnings."""
     columns = Columns(
         recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator, recipe.dialect
     )
@@ -142,21 +180,8 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     labels = _all_labels(columns, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}
     parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
-    train = parts["train"].values
-    warnings += _label_remarks(labels, train)
-    rarest = _rarest_first(labels, train)
-    groups = _groups(labels, rarest, parts.values())
-    places = {name: place for place, name in enumerate(groups)}
-    splits = plan_splits(
-        recipe,
-        sources,
-        parts,
-        lambda part: list(part.values),
-        lambda part: [places[name] for name in _group_names(labels, rarest, part.values)],
-    )
-    # In float64: a mean of many float32 zeros and ones is not exact.
-    mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
-    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings)
+    splits = plan_splits(recipe, sources, parts, lambda part: list(part.values), lambda part: [])
+    return splits, labels, warnings
 
 
 def read_table(table: SplitTable, columns: Columns) -> tuple[LabeledImages, Columns]:
@@ -317,7 +342,7 @@ def _group_names(labels: list[str], rarest: list[int], values: NDArray[np.float3
     return [labels[rarest[place]] if count else NO_LABEL for place, count in zip(first, counts, strict=True)]
 
 
-def _groups(labels: list[str], rarest: list[int], parts: Iterable[Table]) -> list[str]:
+def _groups(labels: list[str], rarest: list[int], parts: Iterable[NDArray[np.float32]]) -> list[str]:
     """Return the names of the groups that have images, in the order of the labels."""
-    used = {name for part in parts for name in _group_names(labels, rarest, part.values)}
+    used = {name for part in parts for name in _group_names(labels, rarest, part)}
     return [name for name in dict.fromkeys([*labels, NO_LABEL]) if name in used]
