@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from wtforms import BooleanField, IntegerField, PasswordField, SelectField, StringField
-from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
+from wtforms.validators import (
+    DataRequired,
+    InputRequired,
+    Length,
+    NumberRange,
+    Optional,
+    ValidationError,
+)
 
 from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
@@ -28,6 +35,7 @@ from digits.kinds.form_fields import (
     OWN_DIRECTION,
     Between,
     JobForm,
+    OptionalInteger,
     choices,
     number,
     plain,
@@ -47,6 +55,12 @@ RESIZE_MODES = choices(
     ("half_crop", "Half crop, half fill"),
 )
 RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
+CONVERSIONS = choices(("none", "None"), ("RGB", "Color"), ("L", "Grayscale"))
+BACKENDS = choices(("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5"))
+SAME_SHAPE = choices(("1", "Refuse"), ("0", "Resize"))
+
+_CHANNELS = {"L": 1, "RGB": 3}
+_STORAGE = "records are stored in uncompressed TFRecord files"
 
 AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 
@@ -79,6 +93,13 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     REMOTE = ("s3_endpoint_url", "s3_accesskey", "s3_secretkey")
     SCANNED: tuple[str, ...] = ()
     SCANNED_PATHS: tuple[str, ...] = ()
+    # Why fields of DIGITS have no effect unless they have the default.
+    IGNORED: Mapping[str, str] = {
+        **dict.fromkeys(("backend", "dsopts_backend", "compression"), _STORAGE),
+        "dsopts_label_encoding": "targets that are images are stored as PNG files, and others as numbers",
+        "dsopts_force_same_shape": "all images are resized to the same size",
+        **dict.fromkeys(("dsopts_batch_size", "dsopts_num_threads"), "all cores encode the records"),
+    }
     has_images = True
 
     dataset_name = StringField(
@@ -93,15 +114,22 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
     max_unusable_percent = number("Limit of unusable images (%)", CreateDataset, "max_unusable_percent")
     seed = whole("Random seed", CreateDataset, "seed")
+    # Accepted for scripts written for DIGITS; by default, resize_channels decides.
+    channel_conversion = SelectField("Channel conversion", choices=CONVERSIONS, default="none")
     # Accepted for scripts written for DIGITS; records are always stored in TFRecord files.
-    backend = SelectField(
-        "Storage",
-        choices=choices(("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5")),
-        default="tfrecords",
-    )
+    backend = SelectField("Storage", choices=BACKENDS, default="tfrecords")
     compression = SelectField(
         "Compression", choices=choices(("none", "None"), ("gzip", "gzip")), default="none"
     )
+    # The names in the forms of generic datasets of DIGITS. Empty: as in the field `encoding`.
+    dsopts_feature_encoding = SelectField(
+        "Feature encoding", choices=[*choices(("", "Image encoding")), *ENCODINGS], default=""
+    )
+    dsopts_label_encoding = SelectField("Label encoding", choices=ENCODINGS, default="none")
+    dsopts_backend = SelectField("Storage", choices=BACKENDS, default="tfrecords")
+    dsopts_force_same_shape = SelectField("Images of a different size", choices=SAME_SHAPE, default="1")
+    dsopts_batch_size = OptionalInteger("Encoder batch size", validators=[Optional(), NumberRange(1)])
+    dsopts_num_threads = OptionalInteger("Encoder threads", validators=[Optional(), NumberRange(1)])
 
     s3_endpoint_url = StringField("S3 endpoint", default="", validators=[Optional(), Length(max=1024)])
     s3_accesskey = PasswordField("S3 access key", default="", validators=[Optional(), Length(max=1024)])
@@ -140,6 +168,14 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
             access_key=(self.s3_accesskey.data or "").strip(),
             secret_key=(self.s3_secretkey.data or "").strip(),
         )
+
+    def validate_dsopts_feature_encoding(self, field: SelectField) -> None:
+        if not field.data:
+            return
+        usable = [choice.value for choice in self.encoding.choices]
+        if field.data not in usable:
+            raise ValidationError(f"Records of this kind are stored as {' or '.join(usable)}.")
+        self.encoding.data = field.data
 
     def validate_s3_endpoint_url(self, field: StringField) -> None:
         field.data = field.data.strip()
@@ -194,7 +230,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         return {
             "width": self.resize_width.data,
             "height": self.resize_height.data,
-            "channels": 1 if self.resize_channels.data == "1" else 3,
+            "channels": _CHANNELS.get(self.channel_conversion.data) or int(self.resize_channels.data),
             "resize_mode": self.resize_mode.data,
             "encoding": self.encoding.data,
             "seed": secrets.randbelow(2**31) if self.seed.data is None else self.seed.data,
@@ -203,10 +239,10 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def warnings(self) -> list[str]:
         """Return remarks about valid fields that have no effect."""
-        ignored = [field for field in (self.backend, self.compression) if field.data != field.default]
         return [
-            f"{field.name}={field.data} is ignored: records are stored in uncompressed TFRecord files."
-            for field in ignored
+            f"{name}={self[name].data} is ignored: {reason}."
+            for name, reason in self.IGNORED.items()
+            if self[name].data != self[name].default
         ]
 
     def fill(self, job: DatasetJob) -> None:
@@ -222,6 +258,8 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
             resize_channels=str(recipe.channels),
             resize_mode=recipe.resize_mode,
             encoding=recipe.encoding,
+            channel_conversion="none",
+            dsopts_feature_encoding="",
             seed=recipe.seed,
             max_unusable_percent=plain(recipe.max_unusable_percent),
         )

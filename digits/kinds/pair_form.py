@@ -39,7 +39,6 @@ FOLDERS = {
 }
 # The value of the field `method` for tables.
 TABLE = "csv"
-_CHANNELS = {"L": 1, "RGB": 3}
 
 
 class OptionalPath(AllowedPath):
@@ -107,12 +106,6 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
     )
     test_label_folder = StringField("Test targets", default="", validators=[OptionalPath("folder")])
-    # Accepted for scripts written for DIGITS; by default, resize_channels decides.
-    channel_conversion = SelectField(
-        "Channel conversion",
-        choices=choices(("none", "None"), ("RGB", "Color"), ("L", "Grayscale")),
-        default="none",
-    )
 
     @property
     def reads_table(self) -> bool:
@@ -236,11 +229,6 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
     def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
         """Return how the records of ``files`` become pairs; raises UnusableSource."""
         raise NotImplementedError
-
-    def image_settings(self) -> dict[str, Any]:
-        settings = super().image_settings()
-        settings["channels"] = _CHANNELS.get(self.channel_conversion.data, settings["channels"])
-        return settings
 
     def pair_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""

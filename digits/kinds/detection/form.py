@@ -20,7 +20,7 @@ from digits.kinds.detection.formats import detect, find_sources, is_detected
 from digits.kinds.detection.overview import Overview, RecordOverview, suggest_annotations
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
-from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select
+from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select, whole
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
@@ -42,6 +42,8 @@ BOX_ORDERS = choices(
 )
 BOX_UNITS = choices(("auto", "Automatic"), ("relative", "Fractions of the image"), ("pixels", "Pixels"))
 MAX_BOX_SIZE = 10_000
+# The fields of DIGITS with the width and the height of records: the first two that are set.
+SIZES = (("resize_image_width", "resize_image_height"), ("padding_image_width", "padding_image_height"))
 
 
 def _folder(label: str) -> StringField:
@@ -88,6 +90,11 @@ class DatasetForm(RecordForm[CreateDetection]):
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = FeatureField("Classes of objects")
     record_labels = StringField("Label map", default="", validators=[Optional(), AllowedPath("file")])
+    # Accepted for scripts written for DIGITS; see `SIZES`.
+    resize_image_width = whole("Resized width", CreateDetection, "width")
+    resize_image_height = whole("Resized height", CreateDetection, "height")
+    padding_image_width = whole("Padded width", CreateDetection, "width")
+    padding_image_height = whole("Padded height", CreateDetection, "height")
     val_min_box_size = IntegerField(
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )
@@ -124,6 +131,39 @@ class DatasetForm(RecordForm[CreateDetection]):
             0 if self.val_label_folder.data or self.entered("record_val") else self.pct_val.data,
             0 if self.test_label_folder.data or self.entered("record_test") else field.data,
         )
+
+    def validate_resize_image_width(self, field: IntegerField) -> None:
+        self._need_other(field, self.resize_image_height)
+
+    def validate_resize_image_height(self, field: IntegerField) -> None:
+        self._need_other(field, self.resize_image_width)
+
+    def validate_padding_image_width(self, field: IntegerField) -> None:
+        self._need_other(field, self.padding_image_height)
+
+    def validate_padding_image_height(self, field: IntegerField) -> None:
+        self._need_other(field, self.padding_image_width)
+
+    def _need_other(self, field: IntegerField, other: IntegerField) -> None:
+        if other.data is None and not other.errors:
+            raise ValidationError("Enter both the width and the height, or neither.")
+
+    def image_settings(self) -> dict[str, Any]:
+        settings = super().image_settings()
+        for width, height in SIZES:
+            if self[width].data:
+                return {**settings, "width": self[width].data, "height": self[height].data}
+        return settings
+
+    def warnings(self) -> list[str]:
+        found = super().warnings()
+        if self.padding_image_width.data:
+            size = self.image_settings()
+            found.append(
+                "padding_image_width and padding_image_height: images are not padded but resized to "
+                f"{size['width']}×{size['height']} pixels with resize_mode={size['resize_mode']}."
+            )
+        return found
 
     def check_records(self) -> None:
         edges = [bool(self.entered(name)) for name in EDGES]
@@ -222,6 +262,7 @@ class DatasetForm(RecordForm[CreateDetection]):
             test_label_folder=recipe.test_labels or "",
             custom_classes=", ".join(recipe.classes),
             val_min_box_size=recipe.val_min_box_size,
+            **{name: None for names in SIZES for name in names},
         )
         records = recipe.records
         if records is not None:

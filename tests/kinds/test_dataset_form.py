@@ -1,0 +1,117 @@
+"""Fields of DIGITS in the forms of datasets: those with an effect, those without, and invalid ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import flask
+import numpy as np
+import pytest
+from PIL import Image
+from werkzeug.datastructures import MultiDict
+
+from digits.data.data_roots import Roots
+from digits.kinds import kind_named
+from digits.kinds.dataset_form import ImageDatasetForm
+from tests.tfrecord_files import example, write_records
+
+GRADIENTS = {"train_image_count": "4"}
+
+
+@pytest.fixture(autouse=True)
+def request_in_progress() -> Iterator[None]:
+    app = flask.Flask(__name__)
+    app.secret_key = "for tests"
+    with app.test_request_context(method="POST"):
+        yield
+
+
+def form_of(kind: str, folder: Path, **fields: str) -> ImageDatasetForm[Any]:
+    form: ImageDatasetForm[Any] = (
+        kind_named(kind)
+        .load("form")
+        .DatasetForm(
+            MultiDict({"dataset_name": "old"} | fields),
+            meta={"data_roots": Roots([folder])},
+        )
+    )
+    return form
+
+
+@pytest.fixture
+def boxes(tmp_path: Path) -> dict[str, str]:
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "boxes.csv").write_text("image,left,top,right,bottom,class\na.png,1,1,5,5,car\n")
+    return {"train_image_folder": str(tmp_path), "train_label_folder": str(tmp_path / "boxes.csv")}
+
+
+def test_fields_of_digits_set_those_with_other_names(tmp_path: Path, boxes: dict[str, str]) -> None:
+    form = form_of("image-gradients", tmp_path, **GRADIENTS, dsopts_feature_encoding="jpg")
+    assert form.validate() and form.recipe().encoding == "jpg" and not form.warnings()
+    form.fill_recipe(form.recipe())
+    assert (form.encoding.data, form["dsopts_feature_encoding"].data) == ("jpg", "")
+
+    size = {"padding_image_width": "96", "padding_image_height": "48", "channel_conversion": "L"}
+    form = form_of("image-object-detection", tmp_path, **boxes, **size)
+    assert form.validate(), form.errors
+    recipe = form.recipe()
+    assert (recipe.width, recipe.height, recipe.channels) == (96, 48, 1)
+    assert "not padded but resized to 96×48 pixels with resize_mode=squash" in form.warnings()[0]
+    form = form_of(
+        "image-object-detection", tmp_path, **boxes, **size, resize_image_width="32", resize_image_height="16"
+    )
+    assert form.validate() and (form.recipe().width, form.recipe().height) == (32, 16)
+
+    path = write_records(tmp_path / "a.tfrecord", [example(x=[0.5] * 4, y=1.0)] * 4)
+    form = form_of("generic", tmp_path, record_train=str(path), dsopts_force_same_shape="0")
+    assert form.validate() and form.recipe().resize and not form.warnings()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("dsopts_backend", "lmdb", "records are stored in uncompressed TFRecord files"),
+        ("dsopts_backend", "hdf5", "records are stored in uncompressed TFRecord files"),
+        ("dsopts_label_encoding", "jpg", "targets that are images are stored as PNG files"),
+        ("dsopts_force_same_shape", "0", "all images are resized to the same size"),
+        ("dsopts_batch_size", "32", "all cores encode the records"),
+        ("dsopts_num_threads", "4", "all cores encode the records"),
+    ],
+)
+def test_fields_of_digits_without_effect_are_listed(
+    tmp_path: Path, field: str, value: str, reason: str
+) -> None:
+    form = form_of("image-gradients", tmp_path, **GRADIENTS, **{field: value})
+    assert form.validate()
+    (warning,) = form.warnings()
+    assert warning.startswith(f"{field}={value} is ignored: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dsopts_feature_encoding", "gif"),
+        ("dsopts_label_encoding", "yes"),
+        ("dsopts_backend", "sqlite"),
+        ("dsopts_force_same_shape", "2"),
+        ("dsopts_batch_size", "0"),
+        ("dsopts_num_threads", "0"),
+        ("dsopts_num_threads", "many"),
+        ("channel_conversion", "bogus"),
+    ],
+)
+def test_invalid_values_of_fields_of_digits_are_refused(tmp_path: Path, field: str, value: str) -> None:
+    form = form_of("image-gradients", tmp_path, **GRADIENTS, **{field: value})
+    assert not form.validate() and list(form.errors) == [field]
+
+
+def test_an_encoding_that_the_kind_cannot_store_is_refused(tmp_path: Path, boxes: dict[str, str]) -> None:
+    (tmp_path / "texts.csv").write_text("class,text\na,b\nc,d\n")
+    texts = {"train_data_file": str(tmp_path / "texts.csv")}
+    form = form_of("text-classification", tmp_path, **texts, dsopts_feature_encoding="jpg")
+    assert not form.validate()
+    assert form.errors == {"dsopts_feature_encoding": ["Records of this kind are stored as png or none."]}
+    form = form_of("image-object-detection", tmp_path, **boxes, padding_image_width="96")
+    assert not form.validate() and list(form.errors) == ["padding_image_width"]
