@@ -66,6 +66,11 @@ def is_database(folder: Path) -> bool:
     return is_lmdb(folder) or is_hdf5(folder)
 
 
+def is_database_file(path: Path) -> bool:
+    """Return whether the file ``path`` has the name of a database."""
+    return path.suffix.lower() in (*LMDB_ENDINGS, *HDF5_ENDINGS)
+
+
 def _format_of(path: Path) -> str:
     try:
         names = set(os.listdir(path)) if path.is_dir() else {path.name}

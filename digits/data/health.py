@@ -147,6 +147,13 @@ def load_statistics(job_folder: Path, manifest: Manifest, split: str) -> NDArray
     return rows
 
 
+def findings_of(job_folder: Path, health: Health, split: str, number: int) -> list[Finding]:
+    """Return the findings to which a record belongs; raises UnreadableFile."""
+    rows = _load_array(job_folder, HEALTH_RECORDS_FILE, RECORD_DTYPE)
+    own = rows["finding"][(rows["split"] == SPLITS.index(split)) & (rows["number"] == number)]
+    return [finding for place, finding in enumerate(health.findings) if place in own]
+
+
 def removable_records(job_folder: Path, health: Health, finding_ids: Sequence[str]) -> list[tuple[str, int]]:
     """Return the split and number of all records to exclude to resolve the findings, sorted; raises UnreadableFile."""
     found: set[tuple[int, int]] = set()

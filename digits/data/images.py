@@ -31,6 +31,7 @@ from digits.data import jpeg, png
 
 FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF")
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".gif", ".webp", ".tif", ".tiff")
+GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
 RESIZE_MODES = ("squash", "crop", "fill", "half_crop")
 ENCODINGS = ("png", "jpg", "none")
 MAX_PIXELS = 50_000_000

@@ -195,8 +195,11 @@ def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
     return Columns(image, label, tuple(map(str, classes)) if isinstance(classes, list) else ())
 
 
-def labels(path: Path, columns: Columns) -> Iterator[str]:
-    """Yield the name of the class of each row; raises UnusableSource that names the row, from 1."""
+def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
+    """Yield the name of the class of each row, or None and the reason why it has no usable one.
+
+    Raises UnusableSource that names the row, from 1, if the file is damaged.
+    """
     with _open(path) as file:
         row = 0
         try:
@@ -205,7 +208,10 @@ def labels(path: Path, columns: Columns) -> Iterator[str]:
             ):
                 for value in batch.column(0).to_pylist():
                     row += 1
-                    yield _class_name(value, columns.classes)
+                    try:
+                        yield _class_name(value, columns.classes), ""
+                    except ValueError as error:
+                        yield None, str(error)
         except ValueError as error:
             raise UnusableSource(f"{show(path.name)}, row {row:,}: {_first_line(error)}.") from error
 

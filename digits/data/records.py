@@ -310,9 +310,13 @@ def _serialize_by_protobuf(features: Mapping[str, Sequence[Any]]) -> bytes:
 def decode_example(payload: bytes) -> Record:
     """Parse a serialized Example; raises DamagedRecords."""
     try:
-        features = Example.FromString(payload).features.feature
+        return record_of(Example.FromString(payload).features.feature)
     except DecodeError as error:
         raise DamagedRecords("a record is not an image example") from error
+
+
+def record_of(features: Mapping[str, Feature]) -> Record:
+    """Return the record with the ``features`` of an Example; raises DamagedRecords if some are missing."""
     found = {name: _values(feature) for name, feature in features.items()}
 
     def only(name: str, type_: type[_Value]) -> _Value:

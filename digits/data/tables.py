@@ -25,11 +25,13 @@ from numpy.typing import NDArray
 from digits.data import parquet
 from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
-from digits.data.sources import UnusableSource, count_of, listed, path_below, show, split_counts
+from digits.data.sources import Unusable, UnusableSource, count_of, listed, path_below, show, split_counts
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
-MAX_LINES_SHOWN = 5
+MAX_LINES_SHOWN = 20
+# Tables with more unusable rows are refused: they probably have another format.
+MAX_FAULTS = 100_000
 MAX_FOLDERS_KEPT = 10_000
 IMAGE_COLUMNS = ("image", "file_name")
 MAX_PARQUET_ROWS = 20_000
@@ -169,10 +171,20 @@ class TableFile:
                     if is_stored:
                         yield Row(line, cells[image], parse(cells), table=name)
                         continue
-                    file, exists = find(cells[image] if image < len(cells) else "")
+                    file, exists = find(one_line(cells[image]) if image < len(cells) else "")
                     yield Row(line, file, parse(cells), "", not exists, name)
                 except ValueError as error:
                     yield Row(line, "", None, str(error), table=name)
+
+
+def one_line(cell: str) -> str:
+    """Return ``cell``; raises ValueError if it has several lines, usually because of an unclosed quotation mark."""
+    if "\n" in cell or "\r" in cell:
+        first = cell.splitlines()[0]
+        raise ValueError(
+            f"the cell “{show(first)}…” continues on the next line; check that every quotation mark is closed"
+        )
+    return cell
 
 
 class PathsBelow:
@@ -337,30 +349,63 @@ def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Generator[
     return _lines(path, file, max_bytes), size <= max_bytes
 
 
-def usable_rows(path: Path, rows: Iterable[Row[Value]]) -> tuple[list[Row[Value]], list[Value]]:
-    """Return all rows and their values; raises UnusableSource that names the first faulty lines."""
+class Faults:
+    """The rows of the table ``path`` that cannot be used; at most ``max_percent`` of all rows may be skipped.
+
+    ``row`` is what messages call a row, ``unusable`` describes the rows so far.
+    """
+
+    def __init__(self, path: Path, max_percent: float, split: str = "", row: str = "line") -> None:
+        self._name, self._max_percent, self._split, self._row = show(path.name), max_percent, split, row
+        self.unusable: list[Unusable] = []
+        self._first: list[str] = []
+        self.count = 0
+
+    def add(self, line: int, reason: str, file: str = "") -> None:
+        """Add a row; ``file`` is the name of its file, if the table consists of several."""
+        self.count += 1
+        if self.count <= MAX_FAULTS:
+            self.unusable.append(Unusable(f"{file or self._name}, {self._row} {line}", reason, self._split))
+        if self.count <= MAX_LINES_SHOWN:
+            place = f"{file}, " if file else ""
+            self._first.append(f"{place}{self._row} {line}: {reason}")
+
+    def check(self, usable: int) -> None:
+        """Raise UnusableSource, which names the first rows, if there are too many beside ``usable`` others.
+
+        Also raises it if no row is usable.
+        """
+        total = usable + self.count
+        if self.count and (self.count * 100 > total * self._max_percent or self.count > MAX_FAULTS):
+            lines = first_lines(self._first, self.count)
+            raise UnusableSource(
+                f"{count_of(self.count, self._row)} of {self._name} cannot be used: {lines}.",
+                "Correct or remove them, or raise the limit of unusable images.",
+            )
+        if not usable:
+            raise UnusableSource(f"{self._name} has no rows.")
+
+
+def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Value]], list[Value]]:
+    """Return the usable rows and their values; the others are added to ``faults``.
+
+    Raises UnusableSource if there are too many of these.
+    """
     usable: list[Row[Value]] = []
     values: list[Value] = []
-    faults: list[str] = []
     for row in rows:
         if row.value is None:
-            faults.append(f"{row.place}: {row.fault}")
+            faults.add(row.line, row.fault, row.table)
         else:
             usable.append(row)
             values.append(row.value)
-    if faults:
-        raise UnusableSource(
-            f"{count_of(len(faults), 'line')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
-            "Correct or remove them.",
-        )
-    if not usable:
-        raise UnusableSource(f"{show(path.name)} has no rows.")
+    faults.check(len(usable))
     return usable, values
 
 
-def first_lines(items: list[str]) -> str:
-    """The first few of ``items``, separated by semicolons, and the number of further ones."""
-    more = len(items) - MAX_LINES_SHOWN
+def first_lines(items: list[str], count: int | None = None) -> str:
+    """The first few of ``items``, separated by semicolons, and the number of further ones of ``count``."""
+    more = (len(items) if count is None else count) - MAX_LINES_SHOWN
     return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 
 
@@ -417,14 +462,22 @@ def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
 
 def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, Cells]]:
     """Yield the rows of a table that are not blank, with their line numbers."""
-    reader = csv.reader(lines, delimiter=delimiter)
-    try:
-        for cells in reader:
-            stripped = [cell.strip() for cell in cells]
-            if any(stripped):
-                yield reader.line_num, stripped
-    except csv.Error as error:
-        raise UnusableSource(f"{show(path.name)}, line {reader.line_num}: {error}.") from error
+    # Strict: otherwise, an unclosed quotation mark swallows the rest of the file.
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UnusableSource(
+                f"{show(path.name)}, line {line}: the row cannot be read ({error}).",
+                "Check that every quotation mark is closed.",
+            ) from error
+        stripped = [cell.strip() for cell in cells]
+        if any(stripped):
+            yield line, stripped
 
 
 def _delimiter(text: str) -> str:

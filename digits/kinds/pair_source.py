@@ -19,6 +19,7 @@ from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
+    Unusable,
     UnusableSource,
     check_shares,
     choose,
@@ -139,18 +140,27 @@ def plan_splits(
     recipe: CreateFromPairs,
     progress: Progress,
     target: str,
+    unusable: list[Unusable],
     find: Callable[[PairFolders, Progress], FoundPairs] = find_pairs,
 ) -> tuple[dict[str, PairedSplit], list[str]]:
     """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
 
-    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Raises
-    UnusableSource.
+    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Skipped rows of
+    a table are added to ``unusable``. Raises UnusableSource.
     """
     settings = (recipe.pct_val, recipe.pct_test, recipe.seed, progress)
     if recipe.records is not None:
         return plan_records(recipe.records, *settings, word=target, is_required=recipe.needs_targets), []
     if recipe.table is not None:
-        return plan_table(recipe.table, *settings, word=target, is_required=recipe.needs_targets), []
+        table = plan_table(
+            recipe.table,
+            *settings,
+            word=target,
+            is_required=recipe.needs_targets,
+            max_unusable_percent=recipe.max_unusable_percent,
+            unusable=unusable,
+        )
+        return table, []
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     check_shares(*shares)
     splits: dict[str, PairedSplit] = {}

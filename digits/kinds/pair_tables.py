@@ -15,6 +15,7 @@ from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
+    Unusable,
     UnusableSource,
     check_shares,
     listed,
@@ -150,15 +151,22 @@ def plan_table(
     *,
     word: str,
     is_required: bool,
+    max_unusable_percent: float,
+    unusable: list[Unusable],
 ) -> dict[str, PairedSplit]:
-    """Return the splits of ``source``, with the names of the target images as targets; raises UnusableSource."""
+    """Return the splits of ``source``, with the names of the target images as targets; raises UnusableSource.
+
+    At most ``max_unusable_percent`` of the rows of a split are skipped; these are added to ``unusable``.
+    """
     tables = source.find()
     check_shares(0 if "val" in tables else pct_val, 0 if "test" in tables else pct_test)
     splits: dict[str, PairedSplit] = {}
     is_stored: dict[str, bool] = {}
     for name, table in report_each(tables, progress):
         opened = open_pairs(table, source, MAX_TABLE_BYTES, word=word, is_required=is_required)
-        rows, targets = usable_rows(table.paths[0], opened.rows)
+        faults = table.faults(max_unusable_percent, name)
+        rows, targets = usable_rows(opened.rows, faults)
+        unusable += faults.unusable
         splits[name] = PairedSplit(
             opened.images,
             [row.file for row in rows],

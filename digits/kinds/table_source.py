@@ -14,7 +14,7 @@ from digits.core.schema import Percent
 from digits.data.dataset_folder import Contents, find
 from digits.data.parquet import in_row_order
 from digits.data.sources import ImageFolder, Progress, SplitPlan, check_shares, listed, show, shuffle
-from digits.data.tables import Dialect, Header, Table
+from digits.data.tables import Dialect, Faults, Header, Table
 
 Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
@@ -64,6 +64,11 @@ class SplitTable:
     paths: list[Path]
     folder: Path
     root: Path
+
+    def faults(self, max_unusable_percent: float, split: str = "") -> Faults:
+        """Return the list for rows that cannot be used, of which at most ``max_unusable_percent`` are skipped."""
+        place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
+        return Faults(place, max_unusable_percent, split)
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
@@ -14,7 +14,7 @@ from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
 from digits.data.manifest import Manifest
 from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
-from digits.data.records import Record
+from digits.data.records import Record, record_of
 from digits.kinds.dataset_form import AnyRecipe
 
 
@@ -63,13 +63,14 @@ UNBLENDED = tuple(name for name in TRANSFORMATIONS if name not in ("mixup", "cut
 
 @dataclass(frozen=True)
 class InputRequest:
-    """A request for a prediction: its ``fields``, and the files or paths of the ``images`` that it names.
+    """A request for a prediction: its ``fields``, and the contents or the paths of its ``files``.
 
-    The image ``left`` is the upload ``left_file`` or the file at ``left_path``, below a data root.
+    The file ``left`` is the upload ``left_file``, or the file below a data root in the field ``left_path`` or
+    ``left_file``.
     """
 
     fields: Mapping[str, str]
-    images: Mapping[str, bytes | Path] = field(default_factory=dict)
+    files: Mapping[str, bytes | Path] = field(default_factory=dict)
 
 
 class Views(Generic[AnyRecipe]):
@@ -93,6 +94,8 @@ class Views(Generic[AnyRecipe]):
     Without ``checks_appearance``, health checks compare records but do not evaluate their appearance: they are not
     photos. Without ``checks_counts``, they do not evaluate the number of records per group, such as ranges of a number.
 
+    Without ``ranks_classes``, a prediction is not a list of classes although each record has one.
+
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """
 
@@ -114,6 +117,7 @@ class Views(Generic[AnyRecipe]):
     shows_images = True
     checks_appearance = True
     checks_counts = True
+    ranks_classes = True
     has_input = False
     takes_image = True
     annotation_format = ""
@@ -135,6 +139,10 @@ class Views(Generic[AnyRecipe]):
             name for word in words for name in metrics if name == word or (word in name and word != "loss")
         ]
         return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
+
+    def describe_error(self, error: float) -> str:
+        """Format the error of a prediction, as computed by the kind's `digits.kinds.evaluation.Evaluation`."""
+        return f"error {format_number(error)}"
 
     def describe_input(self, manifest: Manifest) -> str:
         """Return the size and type of a model's input, such as ``28×28 grayscale``."""
@@ -168,11 +176,28 @@ class Views(Generic[AnyRecipe]):
         """
         return None
 
+    def read_inputs(self, recipe: AnyRecipe, request: InputRequest) -> Iterable[NDArray[Any]] | None:
+        """Convert the fields for several records to their pixels, like `read_input`. None if those fields are empty.
+
+        Raises BadRequest or UnusableSource, also during iteration.
+        """
+        return None
+
     def read_record(self, recipe: AnyRecipe, features: Features) -> bytes | NDArray[Any]:
         """Return the input of a model in a record of a TFRecord file: an image file, or an array.
 
-        By default, this is the feature that looks like an image. Raises ValueError with a message.
+        By default, this is the input of a record of a dataset, or else the feature that looks like an image. Raises
+        ValueError with a message.
         """
+        try:
+            record = record_of(features)
+            if record.format == "float32" or record.channels not in (1, 3) or not self.takes_image:
+                return record.as_array()
+            return record.as_browser_image()[0]
+        except DamagedRecords:
+            pass  # written by another program
+        if not self.takes_image:
+            raise ValueError(f"it is not a {self.record} of a dataset")
         name = guess_image(features)
         if not name:
             raise ValueError("none of its features looks like an image")

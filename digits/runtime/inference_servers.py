@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
+
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.core.files import make_folder
 from digits.core.recipe import ServeInference
@@ -101,8 +103,8 @@ class InferenceServers:
         with server.lock:
             server.asked_at = time.monotonic()
             connection = server.connection or self._connect(server)
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(_read_line(connection))
+            connection.sendall(msgspec.json.encode(request) + b"\n")
+            answer = json.loads(_read_line(connection))  # unlike JSON, predictions can be NaN
         if not isinstance(answer, dict):
             raise ValueError("its answer is invalid")
         return answer

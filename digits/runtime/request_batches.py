@@ -24,12 +24,42 @@ Item = dict[str, Any]
 Ask = Callable[[Path, dict[str, Any]], dict[str, Any]]
 
 
+@dataclass(eq=False)
+class _Request:
+    """The images of a request, of which the first ``taken`` are in batches, and their answers in order."""
+
+    items: Sequence[Item]
+    taken: int = 0
+    answers: list[dict[str, Any]] = field(default_factory=list)
+    result: AsyncResult = field(default_factory=AsyncResult)
+
+
 @dataclass
 class _Queue:
-    """The images waiting for one snapshot, each with its pending result."""
+    """The requests for one snapshot with images that are not in a batch yet, and the number of these images."""
 
-    waiting: deque[tuple[Item, AsyncResult]] = field(default_factory=deque)
+    requests: deque[_Request] = field(default_factory=deque)
+    waiting: int = 0
     is_draining: bool = False
+
+    def take(self, count: int) -> list[tuple[_Request, Sequence[Item]]]:
+        """Remove up to ``count`` images from the queue; return them with their requests."""
+        parts = []
+        while self.requests and count:
+            request = self.requests[0]
+            part = request.items[request.taken : request.taken + count]
+            request.taken += len(part)
+            self.waiting -= len(part)
+            count -= len(part)
+            if request.taken == len(request.items):
+                self.requests.popleft()
+            parts.append((request, part))
+        return parts
+
+    def drop(self, request: _Request) -> None:
+        if request in self.requests:
+            self.requests.remove(request)
+            self.waiting -= len(request.items) - request.taken
 
 
 class RequestBatches:
@@ -57,51 +87,59 @@ class RequestBatches:
         Raises TooBusy if too many images are waiting, TookTooLong on timeout, and any error of the inference server.
         """
         queue = self._queues.setdefault((model_folder, snapshot), _Queue())
-        if queue.waiting and len(queue.waiting) + len(items) > self._max_waiting:
-            raise TooBusy(
-                f"{len(queue.waiting):,} images are waiting for this model.", "Try again in a second."
-            )
-        results = [AsyncResult() for _ in items]
-        queue.waiting.extend(zip(items, results, strict=True))
+        if queue.waiting and queue.waiting + len(items) > self._max_waiting:
+            raise TooBusy(f"{queue.waiting:,} images are waiting for this model.", "Try again in a second.")
+        request = _Request(items)
+        queue.requests.append(request)
+        queue.waiting += len(items)
         if not queue.is_draining:
             queue.is_draining = True
             gevent.spawn(self._drain, model_folder, snapshot, queue)
+        answers: list[dict[str, Any]] | None
         try:
-            with gevent.Timeout(self._wait_seconds):
-                return [result.get() for result in results]
+            answers = request.result.get(timeout=self._wait_seconds)
         except gevent.Timeout as error:
-            unanswered = {id(result) for result in results if not result.ready()}
-            queue.waiting = deque(entry for entry in queue.waiting if id(entry[1]) not in unanswered)
+            queue.drop(request)
             raise TookTooLong(
                 f"The model did not respond within {self._wait_seconds:g} seconds.",
                 "Try again later, or send fewer images per request.",
             ) from error
+        assert answers is not None
+        return answers
 
     def _drain(self, model_folder: Path, snapshot: str, queue: _Queue) -> None:
         """Predict batches until the queue is empty."""
         try:
             count = 1
             while queue.waiting:
-                if 1 < count > len(queue.waiting):
+                if 1 < count > queue.waiting:
                     gevent.sleep(GATHER_SECONDS)
-                count = min(self._max_batch, len(queue.waiting))
-                self._predict(model_folder, snapshot, [queue.waiting.popleft() for _ in range(count)])
+                count = min(self._max_batch, queue.waiting)
+                self._predict(model_folder, snapshot, queue.take(count))
         finally:
             queue.is_draining = False
             self._queues.pop((model_folder, snapshot), None)
 
-    def _predict(self, model_folder: Path, snapshot: str, batch: list[tuple[Item, AsyncResult]]) -> None:
-        self._sizes(len(batch))
-        request = {"call": "batch", "snapshot": snapshot, "items": [item for item, _ in batch]}
+    def _predict(
+        self, model_folder: Path, snapshot: str, batch: list[tuple[_Request, Sequence[Item]]]
+    ) -> None:
+        items = [item for _, part in batch for item in part]
+        self._sizes(len(items))
         try:
-            answers = self._ask(model_folder, request)["answers"]
-            if len(answers) != len(batch):
+            answers = self._ask(model_folder, {"call": "batch", "snapshot": snapshot, "items": items})[
+                "answers"
+            ]
+            if len(answers) != len(items):
                 raise ValueError(
-                    f"the inference server returned {len(answers)} answers for {len(batch)} images"
+                    f"the inference server returned {len(answers)} answers for {len(items)} images"
                 )
         except Exception as error:
-            for _, result in batch:
-                result.set_exception(error)
+            for request, _ in batch:
+                request.result.set_exception(error)
             return
-        for (_, result), answer in zip(batch, answers, strict=True):
-            result.set(answer)
+        start = 0
+        for request, part in batch:
+            request.answers += answers[start : start + len(part)]
+            start += len(part)
+            if len(request.answers) == len(request.items):
+                request.result.set(request.answers)

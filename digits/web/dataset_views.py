@@ -129,12 +129,19 @@ def show_json(job_id: str) -> Response:
 
 @blueprint.get("/datasets/summary")
 def summary() -> Response:
-    """Return details of the dataset chosen in the model form."""
+    """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
     job_id = request.args.get("job_id")
     if not job_id:
         raise BadRequest("Specify the job_id.")
     job = find_dataset(job_id)
-    return jsonify(job=serializers.row(job), dataset=serializers.dataset(job))
+    found = {"job": serializers.row(job), "dataset": serializers.dataset(job)}
+    if request.accept_mimetypes.best == "application/json":
+        response = jsonify(found)
+    else:
+        views = views_of(job.data_kind)
+        response = make_response(render_in_turns("_dataset_summary.html", views=views, **found))
+    response.vary.add("Accept")
+    return response
 
 
 @blueprint.post("/datasets/<kind:kind>/scan")

@@ -7,27 +7,13 @@ the kind ``generic``.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import islice
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
-from numpy.typing import NDArray
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
-from digits.data import images, predictions
-from digits.data.predictions import ListedImage
-from digits.data.record_features import Features
-from digits.data.record_files import paths_at
-from digits.data.tfrecords import examples
+from digits.data import predictions
 from digits.kinds import Kind, UnknownKind, kind_named
-from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
 from digits.web import (
     dataset_views,
@@ -35,19 +21,18 @@ from digits.web import (
     inference_views,
     model_views,
     prediction_views,
+    record_inputs,
     serializers,
 )
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread, in_turns
-from digits.web.prediction_runs import FindSource, Source, limit_of_request
+from digits.web.prediction_runs import FindSource
 from digits.web.services import services
 from digits.web.view_choice import chosen_view
 
 blueprint = Blueprint("generic", __name__)
 
 GENERIC = "generic"
-# The records of one request, which are copied.
-MAX_RECORD_BYTES = 2 * 10**9
 
 
 @blueprint.get("/datasets/generic/new/<extension>")
@@ -95,11 +80,18 @@ def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int
 blueprint.add_url_rule("/models/images/generic<extension>", view_func=create_model, methods=["POST"])
 
 
-@blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"], endpoint="infer_one_page")
-@blueprint.route("/models/images/generic/infer_extension", methods=["GET", "POST"])
-def infer_page() -> Response:
+@blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"])
+def infer_one_page() -> Response:
     """Predict from an image or from the fields of the kind; return a page."""
     return inference_views.predict(_kind_of(_model()), "infer_one")
+
+
+@blueprint.route("/models/images/generic/infer_extension", methods=["GET", "POST"])
+def infer_extension_page() -> AnyResponse | tuple[Response, int]:
+    """Predict from the fields of the kind; return a page. Several inputs start a batch prediction."""
+    job = _model()
+    find = record_inputs.inputs_of_request(job)
+    return prediction_views.begin(job.id, find) if find else infer_one_page()
 
 
 @blueprint.post("/models/images/generic/infer_one.json")
@@ -118,7 +110,8 @@ def infer_one() -> Response:
 def infer_extension() -> Response:
     """Return the values of the output for the input in the fields of the kind: ``outputs``, by record and by name.
 
-    For a model that generates images, the records are the vectors of the grid.
+    For several inputs, runs a batch prediction. For a model that generates images, the records are the vectors of the
+    grid.
     """
     job = _model()
     kind = _kind_of(job)
@@ -130,6 +123,8 @@ def infer_extension() -> Response:
             f"Models for {kind.title.lower()} predict from images only.", "Send the image to infer_one.json."
         )
     chosen_view(kind, request.values)
+    if find := record_inputs.inputs_of_request(job):
+        return _outputs_of("records", find)
     return jsonify(outputs={"0": {"output": inference_views.predict_values(job)}})
 
 
@@ -156,17 +151,19 @@ def infer_many() -> Response:
 
 @blueprint.post("/models/images/generic/infer_db.json")
 def infer_db_json() -> Response:
-    """Run a batch prediction; return the values of the output for the records of TFRecord files.
+    """Run a batch prediction; return the values of the output for the records of TFRecord files or of a database.
 
-    ``outputs`` are by file and record, and by name. Records that cannot be used are in ``skipped``, with the reasons.
+    ``outputs`` are by file and record, or by key, and by name. Records that cannot be used are in ``skipped``, with
+    the reasons.
     """
-    return _outputs_of("records", _records_of_request())
+    return _outputs_of("records", record_inputs.records_of_request(_model()))
 
 
-@blueprint.post("/models/images/generic/infer_db")
+@blueprint.route("/models/images/generic/infer_db", methods=["GET", "POST"])
 def infer_db() -> AnyResponse | tuple[Response, int]:
-    """Start a batch prediction for the records of TFRecord files, and redirect to the results page."""
-    return prediction_views.begin(_model().id, _records_of_request())
+    """Start a batch prediction for the records of TFRecord files or of a database; redirect to the results page."""
+    job = _model()
+    return prediction_views.begin(job.id, record_inputs.records_of_request(job))
 
 
 def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = False) -> Response:
@@ -195,69 +192,6 @@ def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = Fa
         problems=[{"line": item.line, "message": item.message} for item in about.problems],
         url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
     )
-
-
-def _records_of_request() -> FindSource:
-    """Return how the records of the files at ``db_path`` become a list of images; raises an error for a bad path."""
-    text = request.form.get("db_path", "").strip()
-    if not text:
-        raise BadRequest(
-            "Enter the path of TFRecord files.", "Set “db_path” to a file, a folder or a pattern."
-        )
-    job, limit = _model(), limit_of_request()
-    dataset = services().store.find(job.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if not isinstance(dataset, DatasetJob) or manifest is None:
-        raise NotFound(f"The dataset of “{job.name}” no longer exists.")
-    size = (manifest.width, manifest.height) if request.form.get("dont_resize", "0") in ("1", "y") else None
-    paths = paths_at(resolve_files(services().roots, text))
-    read_record = partial(views_of(dataset.data_kind).read_record, dataset.kind_recipe)
-
-    def find(folder: Path, labels: list[str]) -> Source:
-        images = in_thread(_copy_records, paths, folder / predictions.IMAGES_FOLDER, read_record, size, limit)
-        return Source(os.path.basename(text.rstrip("/")), images, [])
-
-    return find
-
-
-def _copy_records(
-    paths: Iterable[Path],
-    folder: Path,
-    read_record: Callable[[Features], bytes | NDArray[Any]],
-    size: tuple[int, int] | None,
-    limit: int,
-) -> list[ListedImage]:
-    """Copy the images or arrays in at most ``limit`` records to ``folder``; return their list.
-
-    With a ``size``, images of other sizes cannot be used. Raises BadRequest if the records are too large.
-    """
-    folder.mkdir(mode=0o700)
-    found: list[ListedImage] = []
-    room = MAX_RECORD_BYTES
-    records = ((path, frame, features) for path in paths for frame, features in examples(path))
-    for path, frame, features in islice(records, limit):
-        name, target = f"{path.name}:{frame.number}", folder / f"{len(found):06}"
-        try:
-            data = read_record(features)
-            if size and isinstance(data, bytes) and (own := images.header(data)[1]) != size:
-                raise ValueError(f"its image is {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
-        except ValueError as error:
-            found.append(ListedImage("", name, error=f"The record cannot be used: {error}."))
-            continue
-        if isinstance(data, bytes):
-            target.write_bytes(data)
-            room -= len(data)
-        else:
-            target = target.with_suffix(predictions.ARRAY_SUFFIX)
-            np.save(target, data, allow_pickle=False)
-            room -= data.nbytes
-        if room < 0:
-            raise BadRequest(
-                f"The first {len(found) + 1:,} records are larger than {MAX_RECORD_BYTES // 10**9} GB.",
-                "Set “num_test_images” to a lower number.",
-            )
-        found.append(ListedImage(str(target), name))
-    return found
 
 
 def _kind(extension: str) -> Kind:

@@ -456,7 +456,7 @@ def input_of(job: ModelJob) -> Iterator[_Input]:
         return
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         read = views_of(dataset.data_kind).read_input
-        pixels = in_thread(read, dataset.kind_recipe, InputRequest(request.values.to_dict(), _named_images()))
+        pixels = in_thread(read, dataset.kind_recipe, input_request())
         if pixels is not None:
             with _other_input(pixels) as item:
                 yield item
@@ -474,18 +474,18 @@ def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
     return in_thread(record_views.open_record(dataset, split, int(number), Record.as_array))
 
 
-def _named_images() -> dict[str, bytes | Path]:
-    """Return the images of this request by name: uploads, and files below a root."""
-    found: dict[str, bytes | Path] = {}
+def input_request() -> InputRequest:
+    """Return the fields and the files of this request, for `Views.read_input` and `Views.read_inputs`."""
+    files: dict[str, bytes | Path] = {}
     for field, text in request.values.items():
-        name = field.removesuffix("_path")
+        name = field.removesuffix("_path").removesuffix("_file")
         if name not in (field, "image") and text.strip():
-            found[name] = services().roots.resolve(text.strip(), file_type="file")
+            files[name] = services().roots.resolve(text.strip(), file_type="file")
     for field, upload in request.files.items():
         name = field.removesuffix("_file")
         if name not in (field, "image") and upload.filename:
-            found[name] = upload.read()
-    return found
+            files[name] = upload.read()
+    return InputRequest(request.values.to_dict(), files)
 
 
 def _has_image() -> bool:

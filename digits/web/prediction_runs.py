@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from flask import request, url_for
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from werkzeug.datastructures import FileStorage
 
@@ -33,9 +34,11 @@ from digits.data.data_roots import Roots
 from digits.data.images import EXTENSIONS
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.unpacking import Limits
+from digits.kinds import default_kind
+from digits.kinds.views import Views
 from digits.web import serializers
 from digits.web.kind_routes import views_of
-from digits.web.offload import in_thread
+from digits.web.offload import in_thread, in_turns
 from digits.web.services import services
 
 MAX_LIST_BYTES = 20_000_000
@@ -125,7 +128,7 @@ def recent(job: ModelJob) -> list[dict[str, str]]:
 def labels_of(job: ModelJob) -> list[str]:
     """Return the class names; empty for models that are not classifiers."""
     data = serializers.data_of(job)
-    manifest = data.manifest() if data else None
+    manifest = data.manifest() if data and views_of(data.data_kind).ranks_classes else None
     return list(manifest.target.labels) if manifest else []
 
 
@@ -301,13 +304,20 @@ def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
     return row.truth is not None and labels[row.truth] in [name for name, _ in row.predictions[:top]]
 
 
-def results_of(job: ModelJob, prediction_id: str) -> Results:
+def results_of(job: ModelJob, about: BatchPrediction) -> Results:
     """Load the results of a batch prediction so far. Raises BadRequest if the file is damaged."""
+    views = views_of(serializers.data_kind(job) or default_kind())
+    metrics = next((item.metrics for item in job.snapshots() if item.name == about.snapshot), {})
     try:
-        folder = predictions.folder_of(job.folder, prediction_id)
-        return Results(in_thread(predictions.load_rows, folder))
+        rows = in_thread(predictions.load_rows, predictions.folder_of(job.folder, about.id))
+        return Results([_concluded(row, views, metrics) for row in in_turns(iter(rows))])
     except UnreadableFile as error:
         raise BadRequest(f"The predictions cannot be read: {error}.", "Predict the images again.") from error
+
+
+def _concluded(row: Row, views: Views[Any], metrics: Mapping[str, float]) -> Row:
+    found = row.predictions if row.error else views.conclude(row.predictions, metrics)
+    return row if found is row.predictions else replace(row, predictions=found)
 
 
 def best_of_classes(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gevent
+import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -67,7 +69,7 @@ def begin(job_id: str, find: FindSource | None = None) -> AnyResponse | tuple[Re
 def show(job_id: str, prediction_id: str) -> str:
     """Show the results so far: accuracy, confusion matrix, and images with their predictions."""
     job, about = _find(job_id, prediction_id)
-    results, labels = results_of(job, about.id), labels_of(job)
+    results, labels = results_of(job, about), labels_of(job)
     shown = request.args.get("show", "all")
     chosen = [(number, row) for number, row in enumerate(results.rows) if _is_shown(row, labels, shown)]
     page = Page.of(chosen, page_of(request.args, "page"), PAGE_IMAGES)
@@ -75,7 +77,9 @@ def show(job_id: str, prediction_id: str) -> str:
     matrix = results.matrix(labels)
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
-    has_pictures = manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
+    has_pictures = views_of(kind).shows_images and (
+        manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
+    )
     return render_in_turns(
         "predictions.html",
         job=serializers.row(job),
@@ -101,7 +105,7 @@ def show(job_id: str, prediction_id: str) -> str:
 def show_json(job_id: str, prediction_id: str) -> Response:
     """Return the state, metrics and results so far as JSON."""
     job, about = _find(job_id, prediction_id)
-    results, labels = results_of(job, about.id), labels_of(job)
+    results, labels = results_of(job, about), labels_of(job)
     matrix = results.matrix(labels)
     return jsonify(
         id=about.id,
@@ -123,7 +127,7 @@ def show_json(job_id: str, prediction_id: str) -> Response:
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.csv")
 def table(job_id: str, prediction_id: str) -> Response:
     job, about = _find(job_id, prediction_id)
-    rows = results_of(job, about.id).rows
+    rows = results_of(job, about).rows
     return Response(
         in_turns(as_csv(rows, labels_of(job))),
         mimetype="text/csv",
@@ -143,7 +147,9 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
             raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
         path = listed[number].path
         own = path.startswith(f"{folder}/")
-        return as_small_png(folder.joinpath(path) if own else roots.resolve(path, "file"))
+        if own and path.endswith(predictions.ARRAY_SUFFIX):
+            return _array_as_png(folder / path)
+        return as_small_png(folder / path if own else roots.resolve(path, "file"))
 
     roots = services().roots
     try:
@@ -151,6 +157,14 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
     except (images.UnusableImage, UnreadableFile) as error:
         raise BadRequest("The file cannot be displayed as an image.", str(error)) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+def _array_as_png(path: Path) -> bytes:
+    """Return the file of an array of pixels as a PNG; raises UnusableImage."""
+    try:
+        return images.encode(np.load(path, allow_pickle=False), "png")
+    except (OSError, ValueError, EOFError) as error:
+        raise images.UnusableImage(f"the pixels cannot be read: {error}") from error
 
 
 @blueprint.delete("/models/<job_id>/predictions/<prediction_id>")
@@ -173,8 +187,8 @@ def classify_many_json() -> Response:
     )
 
 
-@blueprint.post("/models/images/classification/classify_many")
-@blueprint.post("/models/images/generic/infer_many")
+@blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
+@blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
 def many() -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction, and redirect to the results page."""
     return create(request.values.get("job_id", ""))
@@ -256,7 +270,7 @@ def run_to_completion(
     failure = services().predictions.failure(job.id)
     if failure:
         raise BadRequest(failure.message, failure.hint)
-    return job, about, results_of(job, about.id)
+    return job, about, results_of(job, about)
 
 
 def _skipped(results: Results) -> dict[str, str]:

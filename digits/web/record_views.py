@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
-from flask import Blueprint, Response, url_for
+import humanize
+from flask import Blueprint, Response, jsonify, url_for
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.status import Status
-from digits.data import images, records
+from digits.data import health, images, label_check, records
 from digits.data import manifest as manifests
 from digits.data.drawing import class_colors, draw_mask, outlines
+from digits.data.health import Finding
 from digits.data.manifest import Manifest
 from digits.kinds.jobs import DatasetJob
+from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
+from digits.web.record_selection import ALL
 from digits.web.services import services
 
 blueprint = Blueprint("records", __name__)
@@ -26,6 +32,9 @@ AnyPart = TypeVar("AnyPart")
 
 # In pixels; the width of an image in the gallery on a screen with two pixels for each pixel of CSS.
 THUMBNAIL_SIDE = 240
+# Of a feature of a record, in its description.
+MAX_VALUES = 32
+MAX_VALUE_BYTES = 1000
 # A large image takes some seconds and 200 MB, so few are made at the same time.
 _making = threading.BoundedSemaphore(4)
 
@@ -35,6 +44,78 @@ def image(job_id: str, split: str, number: int) -> Response:
     """Return the image of a record."""
     job = find_dataset(job_id)
     return _unchanging(*in_thread(open_record(job, split, number, records.Record.as_browser_image)))
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>.json")
+def describe(job_id: str, split: str, number: int) -> Response:
+    """Return everything that is known about a record: its source, features, statistics and findings."""
+    job = find_dataset(job_id)
+    record = in_thread(open_record(job, split, number, lambda record: record))
+    manifest = finished_manifest(job)
+    statistics, findings = in_thread(_checks, job, manifest, split, number)
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id, db=ALL)
+    size, mode = record.source_size, record.source_mode
+    return jsonify(
+        split=split,
+        number=number,
+        filename=record.filename,
+        label=views_of(job.data_kind).describe_record(manifest, record),
+        source={"width": size[0], "height": size[1], "mode": mode} if mode else None,
+        image={
+            "width": record.width,
+            "height": record.height,
+            "channels": record.channels,
+            "format": record.format,
+            "bytes": len(record.data),
+        },
+        statistics=statistics,
+        findings=[
+            {
+                "id": finding.id,
+                "title": finding.title,
+                "url": f"{explore}&{urlencode({'finding': finding.id})}",
+            }
+            for finding in findings
+        ],
+        features={
+            name: _shown_values(values)
+            for name, values in sorted(records.all_features(record).items())
+            if name != "image/encoded"
+        },
+    )
+
+
+def _checks(
+    job: DatasetJob, manifest: Manifest, split: str, number: int
+) -> tuple[dict[str, float] | None, list[Finding]]:
+    """Return the statistics and findings of a record, as far as the dataset was checked; reads files."""
+    statistics, findings = None, []
+    try:
+        row = health.load_statistics(job.folder, manifest, split)[number]
+        if views_of(job.data_kind).checks_appearance:
+            statistics = {name: round(float(row[name]), 1) for name in ("brightness", "contrast")}
+        findings = health.findings_of(job.folder, health.load(job.folder, manifest), split, number)
+    except UnreadableFile:
+        pass  # not checked
+    try:
+        wrong = label_check.load(job.folder, manifest).finding
+        findings += [wrong] if (split, number) in wrong.records else []
+    except UnreadableFile:
+        pass  # not searched for wrong labels
+    return statistics, findings
+
+
+def _shown_values(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the number of ``values``, and the first ones as text or numbers; of long byte strings, their size."""
+    return {"count": len(values), "values": [_shown_value(value) for value in values[:MAX_VALUES]]}
+
+
+def _shown_value(value: Any) -> Any:
+    if not isinstance(value, bytes):
+        return value if math.isfinite(value) else str(value)
+    if len(value) > MAX_VALUE_BYTES:
+        return f"{humanize.naturalsize(len(value))} of data"
+    return value.decode("utf-8", "backslashreplace")
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/thumbnail")

@@ -70,7 +70,19 @@ def row(job: Job) -> dict[str, Any]:
         "sparkline": job.summary.sparkline,
         "last_accuracy": job.summary.last_accuracy,
         "metric": metric_words(job),
+        **_digits_row(job),
     }
+
+
+def _digits_row(job: Job) -> dict[str, str | None]:
+    """Return the other keys of a row in DIGITS 6; ``extension`` is the kind."""
+    kind = data_kind(job)
+    found: dict[str, str | None] = {"extension": kind.name if kind else None}
+    if isinstance(job, ModelJob):
+        found["framework"] = "tensorflow"
+    elif isinstance(job, DatasetJob):
+        found["backend"] = "tfrecords"
+    return found
 
 
 def type_title(job: Job) -> str:
@@ -227,7 +239,8 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
     }
     manifest = job.manifest()
     if manifest is None:
-        return {**body, "ParseFolderTasks": [], "CreateDbTasks": []}
+        empty: list[Any] = []
+        return {**body, "ParseFolderTasks": empty, "CreateDbTasks": empty, "create_db_tasks": empty}
     views = views_of(job.data_kind)
     counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
     body["ParseFolderTasks"] = [
@@ -250,8 +263,20 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         }
         for name, split in manifest.splits.items()
     ]
+    # The keys of generic datasets of DIGITS. Targets are in the same records as images.
+    body["create_db_tasks"] = [
+        {
+            "name": f"Create DB ({name})",
+            "stage": f"{name}_db",
+            "entry_count": split.count,
+            "feature_db_path": next(iter(split.shards), None),
+            "label_db_path": None,
+        }
+        for name, split in manifest.splits.items()
+    ]
     return {
         **body,
+        "feature_dims": list(manifest.shape),
         **views.dataset_json(manifest),
         "mean_pixel": manifest.mean_pixel,
         "skipped": manifest.skipped,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -63,7 +64,7 @@ def manifest_of(job: ModelJob) -> Manifest:
 def body_as(type_: Any) -> Any:
     """Decode the JSON body of this request as ``type_``. Raises BadRequest if it is invalid."""
     data = request.get_data()
-    decode = msgspec.json.Decoder(type_).decode
+    decode = functools.partial(msgspec.json.decode, type=type_)
     try:
         return decode(data) if len(data) <= QUICK_BYTES else in_thread(decode, data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -138,7 +139,7 @@ def uploads() -> list[Item]:
     if not files:
         raise BadRequest(
             "The request contains no images.",
-            "Upload image files, or send JSON with the Content-Type application/json.",
+            "Upload image files, or send JSON.",
         )
     _check_count(len(files))
     return [{"image": base64.b64encode(file.read()).decode(), "is_described": True} for file in files]

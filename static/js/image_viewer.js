@@ -1,4 +1,12 @@
-// Shows an image of a gallery enlarged in a dialog, and its neighbors by buttons or arrow keys.
+// Shows an image of a gallery enlarged in a dialog, with everything that is known about its record, and its neighbors by
+// buttons or arrow keys.
+
+import { element } from './element.js';
+import { bytes, number } from './format.js';
+import { getJson } from './http.js';
+
+const SPLITS = { train: 'Training', val: 'Validation', test: 'Test' };
+const FORMATS = { png: 'PNG', jpeg: 'JPEG', raw: 'raw pixels', float32: 'float32 array' };
 
 /** Opens `dialog` for links with data-enlarge in `gallery`, including links added later. */
 export function startViewer(dialog, gallery) {
@@ -22,6 +30,7 @@ export function startViewer(dialog, gallery) {
     dialog.querySelector('#viewer-label bdi').textContent = label.title;
     dialog.querySelector('[data-file]').textContent = file.title;
     dialog.querySelector('[data-original]').href = link.href;
+    showRecord(dialog, link.href);
     const all = links();
     // Do not disable the button: it would lose the focus.
     for (const button of dialog.querySelectorAll('[data-step]')) {
@@ -65,4 +74,53 @@ export function startViewer(dialog, gallery) {
   });
   // Focus the image that was shown last, not the one that was clicked.
   dialog.addEventListener('close', () => current?.querySelector('img').isConnected && current.focus());
+}
+
+/** Shows what the server knows about the record whose image is at `url`, unless another one is shown by then. */
+async function showRecord(dialog, url) {
+  const facts = dialog.querySelector('[data-facts]');
+  if (!facts) return;
+  const features = dialog.querySelector('[data-features]');
+  dialog.dataset.record = url;
+  let record = null;
+  try {
+    record = await getJson(`${url}.json`);
+  } catch {
+    // The image and its name remain.
+  }
+  if (dialog.dataset.record !== url) return;
+  facts.hidden = features.hidden = !record;
+  if (!record) return;
+  facts.replaceChildren(...factsOf(record).flatMap(([title, ...texts]) => fact(title, texts)));
+  features.querySelector('dl').replaceChildren(
+    ...Object.entries(record.features).flatMap(([name, { count, values }]) => {
+      const more = count > values.length ? ` … (${number(count)} values)` : '';
+      return fact(name, [values.join(', ') + more]);
+    }),
+  );
+}
+
+function factsOf({ split, number: place, source, image, statistics, findings }) {
+  const found = [['Record', `${SPLITS[split]}, number ${number(place)}`]];
+  if (source) found.push(['Source', `${source.width} × ${source.height} pixels, ${source.mode}`]);
+  const channels = `${image.channels} ${image.channels === 1 ? 'channel' : 'channels'}`;
+  const shape = `${image.width} × ${image.height}, ${channels}`;
+  found.push(['Stored', `${shape}, ${FORMATS[image.format] ?? image.format}, ${bytes(image.bytes)}`]);
+  if (statistics) {
+    found.push(['Brightness', `${Math.round(statistics.brightness)} of 255, contrast ${Math.round(statistics.contrast)}`]);
+  }
+  if (findings.length) found.push(['Findings', ...findings.map(findingLink)]);
+  return found;
+}
+
+function findingLink({ title, url }) {
+  const link = element('a', '', title);
+  link.href = url;
+  return link;
+}
+
+function fact(title, contents) {
+  const value = element('dd', 'break');
+  contents.forEach((content, place) => value.append(place ? ', ' : '', content));
+  return [element('dt', '', title), value];
 }

@@ -6,14 +6,12 @@ import { startAugmentationPreview } from './augmentation_preview.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
-import { element } from './element.js';
 import { startFineTuning } from './fine_tuning.js';
 import { startFormMemory } from './form_memory.js';
 import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSections } from './form_sections.js';
-import { getJson, postForm, urlPrefix } from './http.js';
+import { postForm, request, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
-import { clipped } from './names.js';
 import { startNetworkList } from './network_list.js';
 import { startPreflight } from './preflight.js';
 import { startSolver } from './solver.js';
@@ -132,33 +130,10 @@ async function showDataset(id) {
   summary.textContent = row ? `${row.detail}${row.running ? ' · not ready yet; training will wait for it' : ''}` : '';
   if (!row || row.running) return;
   try {
-    const { dataset } = await getJson(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`);
-    if (form.elements.dataset.value !== id || !dataset) return;
-    const splits = Object.entries(dataset.splits).map(([name, split]) => `${split.count.toLocaleString('en')} ${TITLES[name] ?? name}`);
-    const names = dataset.target_names;
-    const shown = names.slice(0, SHOWN_NAMES).flatMap((name, index) => [inLine(name, index < names.length - 1 ? ',' : ''), ' ']);
-    const words = document.createElement('span');
-    words.append(`${row.detail.split(' · ')[0]} · ${splits.join(', ')} images`, document.createElement('br'), `${dataset.about}: `, ...shown, names.length > SHOWN_NAMES ? '…' : '');
-    summary.replaceChildren(...(dataset.mean_url ? [meanImage(dataset)] : []), words);
+    const answer = await request(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`, { headers: { Accept: 'text/html' } });
+    const text = await answer.text();
+    if (form.elements.dataset.value === id) summary.innerHTML = text;
   } catch {
     // The line above is sufficient.
   }
-}
-
-/** A name with its punctuation, without a line break in between. */
-function inLine(name, punctuation) {
-  const box = element('span', 'nowrap');
-  box.append(clipped(name), punctuation);
-  return box;
-}
-
-const SHOWN_NAMES = 8;
-const TITLES = { train: 'training', val: 'validation', test: 'test' };
-
-function meanImage(dataset) {
-  const image = new Image(48, 48);
-  image.src = dataset.mean_url;
-  image.alt = '';
-  image.className = 'pixelated summary-image';
-  return image;
 }

@@ -235,6 +235,10 @@ def test_an_image_and_its_neighbors_can_be_enlarged(page: Page, wide_dataset: di
     page.keyboard.press("Enter")
     image = viewer.locator("img")
     expect(viewer).to_contain_text("16 × 16 pixels")
+    expect(viewer).to_contain_text("16 × 16, 3 channels, PNG")
+    viewer.get_by_text("All features").click()
+    expect(viewer).to_contain_text("image/class/label")
+    viewer.get_by_role("button", name="Close").focus()
     expect(viewer.get_by_role("button", name="Close")).to_be_focused()
     assert image.evaluate("image => image.clientWidth % image.naturalWidth") == 0
     assert image.evaluate("image => image.clientWidth > 2 * image.naturalWidth")

@@ -47,6 +47,17 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
         table.place("size")
 
 
+def test_an_unclosed_quotation_mark_is_found(tmp_path: Path) -> None:
+    rest = "".join(f"{number}.png,1\n" for number in range(40))
+    with pytest.raises(UnusableSource, match="line 3: the row cannot be read"):
+        list(opened(tmp_path, 'file,n\na.png,1\nb.png,"1\n' + rest).rows)
+    # A later mark closes the cell.
+    table = opened(tmp_path, 'file,n\n"b.png\nc.png",1\nd.png,1\n')
+    first, second = table.parse(tmp_path, 0, lambda cells: cells[1])
+    assert first.line == 2 and "“b.png…” continues on the next line" in first.fault
+    assert (second.line, second.file) == (4, "d.png")
+
+
 def test_rows_have_values_or_faults_with_their_lines(tmp_path: Path) -> None:
     table = opened(tmp_path, "file,n\na.png,1\n\n../b.png,2\nc.png,x\n")
     rows = list(table.parse(tmp_path, 0, lambda cells: int(cells[1])))
@@ -54,7 +65,13 @@ def test_rows_have_values_or_faults_with_their_lines(tmp_path: Path) -> None:
     assert [(row.line, row.value) for row in rows[1:]] == [(4, None), (5, None)]
     assert "outside the image folder" in rows[1].fault and "invalid literal" in rows[2].fault
     with pytest.raises(UnusableSource, match=r"2 lines of table.csv cannot be used: line 4: .*; line 5"):
-        tables.usable_rows(table.path, rows)
+        tables.usable_rows(rows, tables.Faults(table.path, 60))
+    faults = tables.Faults(table.path, 70, "train")
+    assert tables.usable_rows(rows, faults)[1] == [1]
+    assert [(item.path, item.split) for item in faults.unusable] == [
+        ("table.csv, line 4", "train"),
+        ("table.csv, line 5", "train"),
+    ]
 
 
 def test_a_part_of_a_table_ends_with_a_complete_line(tmp_path: Path) -> None:

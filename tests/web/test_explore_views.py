@@ -68,6 +68,24 @@ def test_records_are_found_by_name_in_all_splits(site: Site, dataset: str) -> No
     assert found(site, dataset, q="nothing")["records"] == []
 
 
+def test_a_record_is_described_with_everything_it_contains(site: Site, dataset: str) -> None:
+    [photo] = found(site, dataset, q="Photo left")["records"]
+    body = site.json(f"{photo['url']}.json")
+    assert (body["split"], body["number"]) == (photo["split"], photo["number"])
+    assert (body["filename"], body["label"]) == ("left/Photo left.png", "left")
+    assert body["source"] == {"width": 30, "height": 20, "mode": "RGB"}
+    assert body["image"]["format"] == "png" and body["image"]["width"] == body["image"]["height"] == 16
+    assert 100 < body["statistics"]["brightness"] < 155
+    assert body["features"]["image/class/label"] == {"count": 1, "values": [0]}
+    assert body["features"]["image/class/text"]["values"] == ["left"]
+    assert "image/encoded" not in body["features"]
+    [blank] = found(site, dataset, q="blank")["records"]
+    [finding] = [item for item in site.json(f"{blank['url']}.json")["findings"] if item["id"] == "blank"]
+    assert "right/blank.png" in site.get(finding["url"]).text
+    for place in ("train/9999", "none/0"):
+        assert site.get(f"/datasets/{dataset}/records/{place}.json").status_code == 404
+
+
 def test_filters_are_combined(site: Site, dataset: str) -> None:
     assert names(found(site, dataset, q="photo", label=1)) == ["middle/Photo middle.png"]
     photos = found(site, dataset, width="20:", height=":25", aspect="1.4:1.6", source_size="24:25")

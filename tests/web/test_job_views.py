@@ -56,6 +56,13 @@ def test_a_dataset_is_listed_renamed_and_deleted(site: Site) -> None:
     assert site.wait_for_end(job_id) == "Done"
     row = site.json(f"/jobs/{job_id}/table_data.json")["job"]
     assert (row["name"], row["group"], row["progress"], row["refs"]) == ("bars", "first group", 100.0, 0)
+    assert (row["backend"], row["extension"]) == ("tfrecords", "image-classification")
+    summary = f"/datasets/summary?job_id={job_id}"
+    part = site.get(summary)
+    assert part.mimetype == "text/html" and "18 training, 6 validation images" in part.text
+    assert "16×16 color" in part.text and 'title="middle"' in part.text and "<html" not in part.text
+    found = site.get(summary, headers={"Accept": "application/json"}).get_json()
+    assert found["dataset"]["labels"] == ["left", "middle", "right"]
     assert site.get(f"/jobs/{job_id}").headers["Location"] == f"/datasets/{job_id}"
 
     answer = site.client.put(

@@ -9,25 +9,27 @@ from digits.data import parquet
 from digits.data.class_names import sort_labels
 from digits.data.dataset_folder import Contents
 from digits.data.sources import UnusableSource, listed
-from digits.data.tables import Row
+from digits.data.tables import Faults, Row
 from digits.kinds.classification.listing import Listing, OpenTable, collect, json_rows
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
 
-def read(contents: Contents, source: DatasetFolder) -> tuple[dict[str, Listing], list[str] | None]:
+def read(
+    contents: Contents, source: DatasetFolder, max_unusable_percent: float
+) -> tuple[dict[str, Listing], list[str] | None]:
     """Return the images of each split of the tables, and the class names if they are known.
 
     Raises UnusableSource.
     """
     if contents.is_parquet:
-        return _read_parquet(contents, source)
+        return _read_parquet(contents, source, max_unusable_percent)
     found: dict[str, Listing] = {}
     known: set[str] | None = None
     for name, (path, *_) in contents.tables.items():
         split = ListedSplit(file=str(path), folder=str(path.parent))
-        found[name] = collect(metadata_rows(path, source), split, known if name != "train" else None)
-        if name == "train":
-            known = set(found[name].labels)
+        faults = Faults(path, max_unusable_percent, name)
+        found[name] = collect(metadata_rows(path, source), split, faults, known)
+        known = known or set(found["train"].labels)
     return found, None
 
 
@@ -44,7 +46,9 @@ def metadata_rows(path: Path, source: DatasetFolder) -> Iterator[Row[str]]:
     return OpenTable.open(path, settings).rows(path.parent)
 
 
-def _read_parquet(contents: Contents, source: DatasetFolder) -> tuple[dict[str, Listing], list[str] | None]:
+def _read_parquet(
+    contents: Contents, source: DatasetFolder, max_unusable_percent: float
+) -> tuple[dict[str, Listing], list[str] | None]:
     first = contents.tables["train"][0]
     columns = parquet.find_columns(first, source.image_column, source.label_column)
     found: dict[str, Listing] = {}
@@ -54,9 +58,17 @@ def _read_parquet(contents: Contents, source: DatasetFolder) -> tuple[dict[str, 
         for path in paths:
             below = path.relative_to(contents.root)
             own = parquet.find_columns(path, columns.image, columns.label)
-            for row, label in enumerate(parquet.labels(path, own)):
+            faults = Faults(path, max_unusable_percent, name, "row")
+            before = len(split.files)
+            for row, (label, fault) in enumerate(parquet.labels(path, own)):
+                if label is None:
+                    faults.add(row + 1, fault)
+                    continue
                 split.files.append(f"{below}:{row}")
                 split.labels.append(label)
+            if faults.count or len(split.files) > before:  # a shard can be empty
+                faults.check(len(split.files) - before)
+                split.unusable += faults.unusable
         if not split.files:
             raise UnusableSource(f"The Parquet files for {name} have no rows.")
         found[name] = split

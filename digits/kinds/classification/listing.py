@@ -18,6 +18,7 @@ from digits.data.sources import (
     ImageSource,
     Plan,
     SplitPlan,
+    Unusable,
     UnusableSource,
     check_shares,
     choose,
@@ -30,11 +31,13 @@ from digits.data.sources import (
 from digits.data.tables import (
     MAX_LINES_SHOWN,
     MAX_TABLE_BYTES,
+    Faults,
     PathsBelow,
     Row,
     TableFile,
     first_lines,
     is_image,
+    one_line,
     open_lines,
     open_table,
 )
@@ -55,6 +58,7 @@ class Listing:
     labels: list[str] = field(default_factory=list)
     missing: int = 0
     missing_lines: list[str] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
 
 
 def text_rows(
@@ -116,7 +120,7 @@ class OpenTable:
         return self.table.parse(root, self.image, self._label)
 
     def _label(self, cells: list[str]) -> str:
-        return _class_name(cells[self.label] if self.label < len(cells) else "")
+        return _class_name(one_line(cells[self.label]) if self.label < len(cells) else "")
 
 
 def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
@@ -148,23 +152,28 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             yield Row(number, "", None, str(error))
 
 
-def read_text_files(source: TextFiles) -> tuple[dict[str, Listing], list[str]]:
+def read_text_files(source: TextFiles, max_unusable_percent: float) -> tuple[dict[str, Listing], list[str]]:
     """Return the images of each split, and the names of the classes; raises UnusableSource."""
     names = read_names(Path(source.labels))
     found = {
-        name: collect(text_rows(Path(split.file), Path(split.folder), names), split)
+        name: collect(
+            text_rows(Path(split.file), Path(split.folder), names),
+            split,
+            Faults(Path(split.file), max_unusable_percent, name),
+        )
         for name, split in splits_of(source).items()
     }
     return found, names
 
 
-def read_tables(source: Tables) -> dict[str, Listing]:
+def read_tables(source: Tables, max_unusable_percent: float) -> dict[str, Listing]:
     """Return the images of each split of CSV files; raises UnusableSource."""
     found: dict[str, Listing] = {}
     known: set[str] | None = None
     for name, split in splits_of(source).items():
         rows = OpenTable.open(Path(split.file), source).rows(Path(split.folder))
-        found[name] = collect(rows, split, known)
+        faults = Faults(Path(split.file), max_unusable_percent, name)
+        found[name] = collect(rows, split, faults, known)
         known = known or set(found["train"].labels)
     return found
 
@@ -175,33 +184,28 @@ def splits_of(source: TextFiles | Tables) -> dict[str, ListedSplit]:
     return {name: split for name, split in splits.items() if split is not None}
 
 
-def collect(rows: Iterable[Row[str]], split: ListedSplit, known: set[str] | None = None) -> Listing:
-    """Read all ``rows`` of a split; labels must be among ``known``. Raises UnusableSource that names lines."""
-    file, root = Path(split.file), Path(split.folder)
-    found = Listing(ImageFolder(Path(os.path.realpath(root))), split.file)
-    faults: list[str] = []
-    count = 0
-    for line, name, label, fault, is_missing, _ in rows:
+def collect(
+    rows: Iterable[Row[str]], split: ListedSplit, faults: Faults, known: set[str] | None = None
+) -> Listing:
+    """Read all ``rows`` of a split; labels must be among ``known``.
+
+    Rows that cannot be used are added to ``faults``. Raises UnusableSource if there are too many.
+    """
+    found = Listing(ImageFolder(Path(os.path.realpath(split.folder))), split.file)
+    for line, image, label, fault, is_missing, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
-            count += 1
-            if len(faults) < MAX_LINES_SHOWN:
-                faults.append(f"line {line}: {fault}")
+            faults.add(line, fault)
             continue
         if is_missing:
             found.missing += 1
             if len(found.missing_lines) < MAX_LINES_SHOWN:
-                found.missing_lines.append(f"line {line}: {show(name)}")
-        found.files.append(name)
+                found.missing_lines.append(f"line {line}: {show(image)}")
+        found.files.append(image)
         found.labels.append(intern(label))
-    if count:
-        raise UnusableSource(
-            f"{count_of(count, 'line')} of {show(file.name)} cannot be used: {_and_more(faults, count)}.",
-            "Correct or remove them.",
-        )
-    if not found.files:
-        raise UnusableSource(f"{show(file.name)} has no rows.")
+    faults.check(len(found.files))
+    found.unusable = faults.unusable
     return found
 
 
@@ -228,7 +232,7 @@ def plan_listings(
     splits: dict[str, SplitPlan] = {}
     for name, listing in listings.items():
         if listing.missing:
-            lines = _and_more(listing.missing_lines, listing.missing)
+            lines = first_lines(listing.missing_lines, listing.missing)
             source = show(os.path.basename(listing.source))
             warnings.append(f"{count_of(listing.missing, 'image')} of {source} not found: {lines}.")
         targets = [numbers[label] for label in listing.labels]
@@ -243,7 +247,8 @@ def plan_listings(
         if absent:
             warnings.append(f"Classes without {name} images: {listed(absent)}.")
     ordered: dict[str, SplitPlan] = {name: splits[name] for name in SPLITS if name in splits}
-    return Plan(class_index(names), ordered, names, warnings, required_groups=2)
+    unusable = [item for listing in listings.values() for item in listing.unusable]
+    return Plan(class_index(names), ordered, names, warnings, unusable, required_groups=2)
 
 
 def _take_shares(train: SplitPlan, shares: dict[str, float], classes: int, seed: int) -> dict[str, SplitPlan]:
@@ -289,8 +294,3 @@ def _class_name(text: str) -> str:
 
 def _is_header(cells: list[str]) -> bool:
     return not any(map(is_image, cells))
-
-
-def _and_more(lines: list[str], count: int) -> str:
-    more = count - len(lines)
-    return first_lines(lines) + (f"; and {more:,} more" if more > 0 else "")

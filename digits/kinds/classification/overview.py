@@ -12,7 +12,7 @@ from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
 from digits.data.shards import SPLIT_NAMES
 from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import Row
+from digits.data.tables import Row, first_lines
 from digits.kinds.classification.dataset_folder import metadata_rows
 from digits.kinds.classification.listing import OpenTable, text_rows
 from digits.kinds.classification.reader import (
@@ -104,12 +104,19 @@ def summarize_dataset_folder(path: str, settings: DatasetFolder) -> Iterator[Sou
             columns = parquet.find_columns(
                 contents.tables["train"][0], settings.image_column, settings.label_column
             )
-            counts = Counter(
-                label
-                for path in contents.tables["train"][:MAX_PARQUET_FILES]
-                for label in parquet.labels(path, columns)
-            )
+            counts: Counter[str] = Counter()
+            faults: list[str] = []
+            for file in contents.tables["train"][:MAX_PARQUET_FILES]:
+                for row, (label, fault) in enumerate(parquet.labels(file, columns), 1):
+                    if label is None:
+                        faults.append(f"{show(file.name)}, row {row:,}: {fault}")
+                    else:
+                        counts[label] += 1
             summary = SourceSummary(facts=[fact, f"Images: “{columns.image}”. Labels: “{columns.label}”."])
+            if faults:
+                summary.problems.append(
+                    f"{count_of(len(faults), 'row')} cannot be used: {first_lines(faults)}."
+                )
             order = list(columns.classes) or sort_labels(set(counts))
             summary.set_bars("Training images per class", [(name, counts[name]) for name in order])
             yield summary

@@ -130,11 +130,11 @@ def _read_files(
     is_shuffled = True
     if isinstance(source, TextFiles):
         progress.reading(f"Reading {show(source.train.file)}")
-        found, names = listing.read_text_files(source)
+        found, names = listing.read_text_files(source, recipe.max_unusable_percent)
         is_shuffled = source.shuffle
     elif isinstance(source, Tables):
         progress.reading(f"Reading {show(source.train.file)}")
-        found = listing.read_tables(source)
+        found = listing.read_tables(source, recipe.max_unusable_percent)
     elif isinstance(source, LabeledRecords):
         found, names = record_files.read(source, progress)
         is_shuffled = False  # they are read in order
@@ -157,7 +157,7 @@ def _read_files(
                 seed=recipe.seed,
                 separate=splits,
             )
-        found, names = dataset_folder.read(contents, source)
+        found, names = dataset_folder.read(contents, source, recipe.max_unusable_percent)
         is_shuffled = not contents.is_parquet  # these are read in the order of their rows
     return listing.plan_listings(
         found,

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from wtforms import Field, IntegerField, SelectField, StringField
-from wtforms.validators import DataRequired, ValidationError
+from wtforms.validators import StopValidation, ValidationError
 
-from digits.core.errors import BadRequest
+from digits.core.errors import BadRequest, DigitsError
+from digits.core.recipe import CreateDataset
 from digits.data.record_features import guess_input, guess_target
 from digits.data.sources import UnusableSource
+from digits.kinds import kind_named
 from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedFiles, resolve_files
-from digits.kinds.generic.reader import DATABASE_ADVICE, Mapping, find, map_features
+from digits.kinds.generic.databases import Databases
+from digits.kinds.generic.reader import Mapping, find, map_features
 from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
 from digits.kinds.record_form import FeatureField, ShapeField, shape_text
 from digits.kinds.record_source import first_record
@@ -21,20 +24,40 @@ from digits.kinds.record_summary import show_features, summarize_records
 from digits.kinds.source_summary import SourceSummary
 
 PATHS = ("record_train", "record_val", "record_test")
+# The arguments of `Databases`.
 DATABASES = ("prebuilt_train_images", "prebuilt_train_labels", "prebuilt_val_images", "prebuilt_val_labels")
 
 
-def _no_database(form: Any, field: Field) -> None:
-    if (field.data or "").strip():
-        raise ValidationError(f"LMDB and HDF5 databases are not supported here. {DATABASE_ADVICE}")
+class _FilesOrDatabases:
+    """Require TFRecord files unless there are databases."""
+
+    field_flags = {"required": True}
+
+    def __call__(self, form: Any, field: Field) -> None:
+        if (form.prebuilt_train_images.data or "").strip():
+            raise StopValidation("Enter either TFRecord files or databases." if field.data else None)
+        if not (field.data or "").strip():
+            raise StopValidation("Enter a file, a folder or a pattern.")
+
+
+def _check_database(form: Any, field: Field) -> None:
+    """Raise ValidationError unless the field is empty or a folder below a data root; ``data`` becomes its real path."""
+    field.data = (field.data or "").strip()
+    try:
+        field.data = str(form.meta.data_roots.resolve(field.data, "folder")) if field.data else ""
+    except DigitsError as error:
+        raise ValidationError(error.sentences) from None
 
 
 def _database(label: str) -> StringField:
-    return StringField(label, default="", validators=[_no_database])
+    return StringField(label, default="", validators=[_check_database])
 
 
-class DatasetForm(ImageDatasetForm[CreateGeneric]):
-    """A dataset of TFRecord files. The fields ``prebuilt_…`` and ``force_same_shape`` are those of DIGITS."""
+class DatasetForm(ImageDatasetForm[Any]):
+    """A dataset of TFRecord files. The fields ``prebuilt_…`` and ``force_same_shape`` are those of DIGITS.
+
+    Databases in the former become a dataset of another kind.
+    """
 
     SCANNED = (*PATHS, "input_feature", "input_shape", "target_feature", "target_shape")
     IGNORED = {
@@ -42,9 +65,7 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
     }
     has_images = False
 
-    record_train = StringField(
-        "TFRecord files", validators=[DataRequired("Enter a file, a folder or a pattern."), AllowedFiles()]
-    )
+    record_train = StringField("TFRecord files", default="", validators=[_FilesOrDatabases(), AllowedFiles()])
     record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
     record_test = StringField("Test files", default="", validators=[AllowedFiles()])
     pct_val = required_integer("Validation split (%)", CreateGeneric, "pct_val")
@@ -55,15 +76,17 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
     target_shape = ShapeField("Target shape", ranks=(1, 2, 3, 4), default="")
     force_same_shape = SelectField("Images of a different size", choices=SAME_SHAPE, default="1")
 
-    prebuilt_train_images = _database("Training images")
     prebuilt_train_labels = _database("Training labels")
     prebuilt_val_images = _database("Validation images")
     prebuilt_val_labels = _database("Validation labels")
+    # Validated last: its validator opens the databases in the others.
+    prebuilt_train_images = _database("Training images")
     prebuilt_mean_file = StringField("Mean file", default="")
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._mapping: Mapping | None = None
+        self._from_databases: CreateDataset | None = None
 
     def validate_record_train(self, field: StringField) -> None:
         if field.errors:
@@ -75,6 +98,21 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
+    def validate_prebuilt_train_images(self, field: StringField) -> None:
+        if not field.data or any(self[name].errors for name in DATABASES):
+            return
+        if self.prebuilt_val_images.data and bool(self.prebuilt_train_labels.data) != bool(
+            self.prebuilt_val_labels.data
+        ):
+            raise ValidationError("Enter labels for both training and validation, or for neither.")
+        try:
+            self._databases().check()
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def _databases(self) -> Databases:
+        return Databases(*(self._text(name) for name in DATABASES))
+
     def validate_pct_test(self, field: IntegerField) -> None:
         check_shares(
             0 if self._text("record_val") else self.pct_val.data,
@@ -85,6 +123,9 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
         ignored = (
             ["prebuilt_mean_file is ignored: the mean is computed."] if self.prebuilt_mean_file.data else []
         )
+        if self._from_databases is not None:
+            kind = kind_named(self._from_databases.kind)
+            ignored.append(f"The dataset is one for {kind.title.lower()}, because of its labels.")
         return [*super().warnings(), *ignored]
 
     def scan_source(self) -> Iterator[SourceSummary]:
@@ -97,7 +138,10 @@ class DatasetForm(ImageDatasetForm[CreateGeneric]):
             raise BadRequest("Enter shapes such as 28×28×1.") from None
         return _summarize(source)
 
-    def recipe(self) -> CreateGeneric:
+    def recipe(self) -> CreateDataset:
+        if self._text("prebuilt_train_images"):
+            self._from_databases = self._databases().recipe(self.image_settings())
+            return self._from_databases
         assert self._mapping is not None
         height, width, _ = self._mapping.shape
         image = self.image_settings() | {

@@ -48,7 +48,6 @@ DATABASE_ADVICE = (
 )
 MAX_NAMES = 1000
 MAX_CHANNELS = 1024
-_GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def _image_shape(image: ImageFeature, first: Features) -> tuple[int, int, int]:
         raise UnusableImage(
             f"{width}×{height} pixels exceeds the limit of {MAX_SIDE_PIXELS:,} pixels per side"
         )
-    return height, width, 1 if picture.mode in _GRAYSCALE else 3
+    return height, width, 1 if picture.mode in images.GRAYSCALE else 3
 
 
 def _array_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
-from digits.data.record_features import Features, ImageFeature, NumberFeature, guess_input, values_of
+from digits.data.record_features import BYTES, Features, ImageFeature, NumberFeature, guess_input, values_of
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
 from digits.data.target import TargetSpec
@@ -58,7 +58,6 @@ class Views(views.Views[CreateGeneric]):
         return {
             "input": {"dtype": manifest.dtype, "shape": list(manifest.shape)},
             "target": {"dtype": spec.dtype, "shape": spec.shape} if has_target(spec) else None,
-            "feature_dims": list(manifest.shape),
         }
 
     def read_input(self, recipe: CreateGeneric, request: InputRequest) -> NDArray[Any] | None:
@@ -85,6 +84,8 @@ class Views(views.Views[CreateGeneric]):
 
     def read_record(self, recipe: CreateGeneric, features: Features) -> bytes | NDArray[Any]:
         name = recipe.input_feature or guess_input(features)
+        if name not in features or (recipe.dtype == "float32" and values_of(features, name)[0] == BYTES):
+            return super().read_record(recipe, features)
         if recipe.dtype == "float32":
             array = NumberFeature(name, values_of(features, name)[0], tuple(recipe.shape)).read(features)
             return array.astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
+from digits.data.predictions import MAX_IMAGES
 from digits.data.records import Record
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, draw_ramp
-from digits.kinds.gradients.reader import NAMES
+from digits.kinds.gradients.reader import NAMES, draw_slopes
 from digits.kinds.regression.views import Views as RegressionViews
 from digits.kinds.views import InputRequest
 
@@ -51,6 +53,15 @@ class Views(RegressionViews):
             return None
         slopes = [_slope(name, text) for name, text in zip(NAMES, texts, strict=True)]
         return draw_ramp(slopes[0], slopes[1], recipe.width, recipe.height)
+
+    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[NDArray[np.uint8]] | None:
+        text = request.fields.get("test_image_count", "").strip()
+        if not text:
+            return None
+        if not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_IMAGES:
+            raise BadRequest(f"“test_image_count” must be an integer from 1 to {MAX_IMAGES:,}.")
+        slopes = draw_slopes(recipe.seed, "test", int(text)).tolist()
+        return (draw_ramp(x, y, recipe.width, recipe.height) for x, y in slopes)
 
 
 def _slope(name: str, text: str) -> float:

@@ -18,6 +18,7 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
+    Unusable,
     UnusableSource,
     check_shares,
     count_of,
@@ -30,6 +31,7 @@ from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
     Dialect,
+    Faults,
     Row,
     Table,
     TableFile,
@@ -139,8 +141,11 @@ class LabeledImages:
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    read_source = _read_records if recipe.records else _read_tables
-    splits, labels, warnings = read_source(recipe, progress)
+    unusable: list[Unusable] = []
+    if recipe.records:
+        splits, labels, warnings = _read_records(recipe, progress)
+    else:
+        splits, labels, warnings = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
     train = values["train"]
     warnings += _label_remarks(labels, train)
@@ -151,7 +156,7 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
         split.groups = [places[group] for group in _group_names(labels, rarest, values[name])]
     # In float64: a mean of many float32 zeros and ones is not exact.
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
-    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings)
+    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
 def _read_records(
@@ -164,9 +169,12 @@ def _read_records(
 
 
 def _read_tables(
-    recipe: CreateMultilabel, progress: Progress
+    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
-    """Return the splits with zeros and ones for the labels as targets, the labels and warnings."""
+    """Return the splits with zeros and ones for the labels as targets, the labels and warnings.
+
+    Skipped rows are added to ``unusable``.
+    """
     columns = Columns(
         recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator, recipe.dialect
     )
@@ -174,7 +182,9 @@ def _read_tables(
     warnings: list[str] = []
     sources = find_tables(recipe)
     for name, table in report_each(sources, progress):
-        images[name], columns = read_table(table, columns)
+        faults = table.faults(recipe.max_unusable_percent, name)
+        images[name], columns = read_table(table, columns, faults)
+        unusable += faults.unusable
         file = show(table.paths[0].name)
         warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(columns, images.values())
@@ -184,13 +194,16 @@ def _read_tables(
     return splits, labels, warnings
 
 
-def read_table(table: SplitTable, columns: Columns) -> tuple[LabeledImages, Columns]:
+def read_table(
+    table: SplitTable, columns: Columns, faults: Faults | None = None
+) -> tuple[LabeledImages, Columns]:
     """Read a table, and return its columns after detection.
 
-    Raises UnusableSource that names the first faulty lines.
+    Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
+    the first faulty lines.
     """
     found = open_labels(table, columns, MAX_TABLE_BYTES)
-    usable, _ = usable_rows(table.paths[0], found.rows)
+    usable, _ = usable_rows(found.rows, faults or table.faults(0))
     return LabeledImages.combine(usable, found.table.images_in(found.image)), found.columns
 
 

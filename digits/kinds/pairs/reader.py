@@ -15,6 +15,7 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
+    Unusable,
     UnusableSource,
     check_shares,
     choose,
@@ -22,7 +23,16 @@ from digits.data.sources import (
     show,
     split_counts,
 )
-from digits.data.tables import MAX_TABLE_BYTES, Cells, Row, is_image, open_table, usable_rows
+from digits.data.tables import (
+    MAX_TABLE_BYTES,
+    Cells,
+    Faults,
+    Row,
+    is_image,
+    one_line,
+    open_table,
+    usable_rows,
+)
 from digits.data.target import class_index
 from digits.kinds.pairs.recipe import CreatePairs
 
@@ -57,12 +67,13 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     progress.reading(f"Reading {show(recipe.source)}")
     parts: dict[str, list[Pair]] = {}
     warnings: list[str] = []
+    unusable: list[Unusable] = []
     roots = {"train": Path(recipe.folder), "val": Path(recipe.val_folder or recipe.folder)}
     if os.path.isdir(recipe.source):
         parts, roots["train"] = _pairs_of_folder(recipe, share, warnings), Path(recipe.source)
         roots["val"] = roots["val"] if recipe.val_source else roots["train"]
     else:
-        pairs = read_pairs(Path(recipe.source), roots["train"])
+        pairs = read_pairs(Path(recipe.source), roots["train"], unusable, recipe.max_unusable_percent)
         order = np.random.default_rng(recipe.seed).permutation(len(pairs))
         count, val_count, _ = split_counts(len(pairs), share, 0)
         parts["train"] = [pairs[place] for place in order[:count]]
@@ -75,16 +86,25 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
                 list_classes(roots["val"], warnings), max(2, recipe.pairs // 4), recipe.seed, "val"
             )
         else:
-            parts["val"] = read_pairs(Path(recipe.val_source), roots["val"])
+            parts["val"] = read_pairs(
+                Path(recipe.val_source), roots["val"], unusable, recipe.max_unusable_percent, "val"
+            )
     sources = {"train": recipe.source, "val": recipe.val_source or recipe.source}
     splits = {name: _split(pairs, roots[name], sources[name]) for name, pairs in parts.items() if pairs}
-    return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, required_groups=2, stacked=2)
+    return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, unusable, required_groups=2, stacked=2)
 
 
-def read_pairs(path: Path, root: Path) -> list[Pair]:
-    """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource."""
+def read_pairs(
+    path: Path, root: Path, unusable: list[Unusable], max_unusable_percent: float, split: str = "train"
+) -> list[Pair]:
+    """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource.
+
+    Skipped rows are added to ``unusable``.
+    """
     rows, _ = read_rows(path, root, MAX_TABLE_BYTES)
-    usable, values = usable_rows(path, rows)
+    faults = Faults(path, max_unusable_percent, split)
+    usable, values = usable_rows(rows, faults)
+    unusable += faults.unusable
     pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
     if len({label for *_, label in pairs}) < 2:
         raise UnusableSource(
@@ -107,8 +127,8 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
     inside = os.path.realpath(root)
 
     def parse(cells: Cells) -> tuple[str, int]:
-        other = path_below(inside, cells[1] if len(cells) > 1 else "")
-        label = cells[2].lower() if len(cells) > 2 else ""
+        other = path_below(inside, one_line(cells[1]) if len(cells) > 1 else "")
+        label = one_line(cells[2]).lower() if len(cells) > 2 else ""
         if label not in _LABELS:
             raise ValueError(f"the label “{show(label)}” is neither 0 nor 1")
         return other, _LABELS[label]

@@ -42,6 +42,7 @@ class Views(views.Views[CreatePairs]):
     has_input = True
     checks_appearance = False
     takes_image = False
+    ranks_classes = False
 
     def describe_input(self, manifest: Manifest) -> str:
         return views.describe_images(manifest.width, manifest.height, manifest.channels // len(INPUTS))
@@ -58,7 +59,7 @@ class Views(views.Views[CreatePairs]):
 
 
 def _pixels(recipe: CreatePairs, request: InputRequest, name: str) -> images.Pixels:
-    source: bytes | Path | None = request.images.get(name)
+    source: bytes | Path | None = request.files.get(name)
     if source is None:
         raise BadRequest(
             f"Upload the {INPUTS[name]} image, or specify its path.",

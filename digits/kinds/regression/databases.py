@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from digits.data.databases import Database, find_job, open_arrays
+from digits.data.databases import is_database as has_database
 from digits.data.sources import Progress, UnusableSource, count_of, show
 from digits.data.tables import Table
 from digits.kinds.regression.recipe import MAX_TARGETS
@@ -24,35 +26,65 @@ class Split:
     table: Table
 
 
+class Paths(NamedTuple):
+    """The databases of the images and of the numbers of a split. Links are not followed ``below`` a job folder."""
+
+    images: Path
+    numbers: Path
+    below: Path | None = None
+
+    @property
+    def place(self) -> str:
+        """The path of both, or that of the numbers, for messages."""
+        return show(str(self.numbers.parent if self.below else self.numbers))
+
+
 def is_database(path: Path) -> bool:
-    """Return whether ``path`` is the folder of a DIGITS job, not a table."""
-    return find_job(path) is not None
+    """Return whether ``path`` is the folder of a DIGITS job or a database, not a table."""
+    return find_job(path) is not None or has_database(path)
 
 
-def open_images(root: Path) -> dict[str, Database]:
-    """Open the images of the generic dataset in the folder ``root`` by split; raises UnusableSource."""
-    job = find_job(root)
-    if job is None or set(job.targets) != set(job.images):
-        raise UnusableSource(
-            f"{show(str(root))} is not a generic DIGITS dataset.",
-            "Enter a job folder that contains train_db/features and train_db/labels.",
-        )
-    return {name: open_arrays(path, root) for name, path in job.images.items()}
+def find(sources: Iterable[tuple[str, str, str]]) -> dict[str, Paths]:
+    """Return the databases in ``sources``, which are a split, a table and a folder each, by split.
 
-
-def read(root: Path, progress: Progress) -> dict[str, Split]:
-    """Read the numbers of all splits of a generic dataset; raises UnusableSource."""
-    found: dict[str, Split] = {}
-    for name, images in open_images(root).items():
-        path = root / f"{name}_db"
-        progress.reading(f"Reading {show(str(path))}: {count_of(images.count, 'record')}")
-        found[name] = Split(images, _table(images, path, root))
+    The table of the training split is the folder of a generic dataset. Otherwise, tables are the databases of numbers,
+    and folders those of images. Raises UnusableSource.
+    """
+    found: dict[str, Paths] = {}
+    for split, table, folder in sources:
+        root = Path(table)
+        job = find_job(root)
+        if split == "train" and job is not None and set(job.targets) == set(job.images):
+            found |= {name: Paths(path, job.targets[name], root) for name, path in job.images.items()}
+        elif has_database(root) and has_database(Path(folder)) and root != Path(folder):
+            found[split] = Paths(Path(folder), root)
+        else:
+            raise UnusableSource(
+                f"{show(table)} is not a generic DIGITS dataset.",
+                "Enter a job folder that contains train_db/features and train_db/labels, or the database of the "
+                "labels, and as the image folder that of the images.",
+            )
     return found
 
 
-def _table(images: Database, path: Path, root: Path) -> Table:
-    place = show(str(path))
-    targets = open_arrays(path / "labels", root)
+def open_images(found: Mapping[str, Paths]) -> dict[str, Database]:
+    """Open the databases of images by split; raises UnusableSource."""
+    return {name: open_arrays(paths.images, paths.below) for name, paths in found.items()}
+
+
+def read(sources: Iterable[tuple[str, str, str]], progress: Progress) -> dict[str, Split]:
+    """Read the numbers of all splits of the databases in ``sources``; see `find`. Raises UnusableSource."""
+    found = find(sources)
+    splits: dict[str, Split] = {}
+    for name, images in open_images(found).items():
+        progress.reading(f"Reading {found[name].place}: {count_of(images.count, 'record')}")
+        splits[name] = Split(images, _table(images, found[name]))
+    return splits
+
+
+def _table(images: Database, paths: Paths) -> Table:
+    place = paths.place
+    targets = open_arrays(paths.numbers, paths.below)
     if not images.count or images.count != targets.count:
         raise UnusableSource(
             f"{place} has {count_of(images.count, 'image')}, but {targets.count:,} labels.",
@@ -88,10 +120,9 @@ def column_names(count: int) -> list[str]:
     return ["label"] if count == 1 else [f"label {number}" for number in range(1, count + 1)]
 
 
-def first_values(root: Path, limit: int) -> Iterator[list[float]]:
-    """Yield the numbers of the first training records; raises UnusableSource."""
-    targets = open_arrays(root / "train_db" / "labels", root)
-    for number, (_, values) in enumerate(targets.vectors()):
+def first_values(paths: Paths, limit: int) -> Iterator[list[float]]:
+    """Yield the numbers of the first records; raises UnusableSource."""
+    for number, (_, values) in enumerate(open_arrays(paths.numbers, paths.below).vectors()):
         if number == limit:
             break
         yield values

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
-from digits.kinds.regression.databases import column_names, first_values, open_images
+from digits.kinds.regression.databases import column_names, find, first_values, open_images
 from digits.kinds.regression.reader import Columns, bins, read_rows
 from digits.kinds.regression.recipe import NumberRecords
 from digits.kinds.regression.records import NumberMapping
@@ -63,11 +62,12 @@ class RecordOverview(NumberMapping):
             _describe(self.names, np.array(self._values, np.float64), summary)
 
 
-def summarize_databases(root: Path) -> Iterator[SourceSummary]:
-    """Yield a summary of the folder of a generic dataset of DIGITS."""
+def summarize_databases(sources: Iterable[tuple[str, str, str]]) -> Iterator[SourceSummary]:
+    """Yield a summary of the databases in ``sources``; see `find`."""
     try:
-        splits = open_images(root)
-        values = np.array(list(first_values(root, MAX_DATABASE_ROWS)), np.float64)
+        found = find(sources)
+        splits = open_images(found)
+        values = np.array(list(first_values(found["train"], MAX_DATABASE_ROWS)), np.float64)
     except UnusableSource as error:
         yield SourceSummary.unusable(error)
         return

@@ -12,13 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
-from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, check_shares, listed, show, shuffle
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    Unusable,
+    UnusableSource,
+    check_shares,
+    listed,
+    show,
+    shuffle,
+)
 from digits.data.tables import (
     AUTOMATIC,
     MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
     Dialect,
+    Faults,
     Row,
     Table,
     TableFile,
@@ -71,7 +82,11 @@ class NumberRows:
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    splits, names = _read_records(recipe, progress) if recipe.records else _read_tables(recipe, progress)
+    unusable: list[Unusable] = []
+    if recipe.records:
+        splits, names = _read_records(recipe, progress)
+    else:
+        splits, names = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
     mean, std = values["train"].mean(axis=0), values["train"].std(axis=0)
     edges, groups = bins(np.concatenate([found[:, 0] for found in values.values()]))
@@ -79,7 +94,7 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         split.groups = np.digitize(values[name][:, 0], edges).tolist()
     constant = [name for name, deviation in zip(names, std, strict=True) if not deviation]
     warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
-    return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings)
+    return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
 def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
@@ -89,19 +104,25 @@ def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[st
     return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), names
 
 
-def _read_tables(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
+def _read_tables(
+    recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
     if databases.is_database(Path(recipe.table)):
         return _read_databases(recipe, progress)
     tables = find_tables(recipe)
-    found = {name: read_table(table, Columns.of(recipe)) for name, table in report_each(tables, progress)}
+    found = {}
+    for name, table in report_each(tables, progress):
+        faults = table.faults(recipe.max_unusable_percent, name)
+        found[name] = read_table(table, Columns.of(recipe), faults)
+        unusable += faults.unusable
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
     splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist(), lambda part: [])
     return splits, parts["train"].names
 
 
 def _read_databases(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
-    check_shares(recipe.pct_val, recipe.pct_test)
-    found = databases.read(Path(recipe.table), progress)
+    found = databases.read(recipe.sources(), progress)
     parts = divide(
         {name: split.table for name, split in found.items()}, recipe.pct_val, recipe.pct_test, recipe.seed
     )
@@ -113,10 +134,14 @@ def _read_databases(recipe: CreateRegression, progress: Progress) -> tuple[dict[
     return splits, parts["train"].names
 
 
-def read_table(table: SplitTable, columns: Columns) -> Table:
-    """Read a table; raises UnusableSource that names the first faulty lines."""
+def read_table(table: SplitTable, columns: Columns, faults: Faults | None = None) -> Table:
+    """Read a table.
+
+    Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
+    the first faulty lines.
+    """
     found = read_rows(table, columns, MAX_TABLE_BYTES)
-    usable, values = usable_rows(table.paths[0], found.rows)
+    usable, values = usable_rows(found.rows, faults or table.faults(0))
     return Table(found.names, [row.file for row in usable], np.array(values, np.float64), found.images)
 
 

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,16 +54,24 @@ def read_rows(path: Path, delimiter: str = "", max_bytes: int | None = None) -> 
     """
     try:
         with open(path, "rb") as file:
-            yield from _parse(_Lines(path, file), delimiter or find_delimiter(path), max_bytes)
+            yield from parse_rows(file, path.name, delimiter, max_bytes)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+
+
+def parse_rows(
+    file: BinaryIO, name: str, delimiter: str = "", max_bytes: int | None = None
+) -> Iterator[TextRow]:
+    """Yield the rows of the open ``file`` called ``name``, like `read_rows`."""
+    delimiter = delimiter or _delimiter_in(file)
+    return _parse(_Lines(name, file), delimiter, max_bytes)
 
 
 class _Lines:
     """The decoded lines of a file, the position and the number of lines read so far."""
 
-    def __init__(self, path: Path, file: Any) -> None:
-        self._path, self._file = path, file
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        self._name, self._file = name, file
         self.stop = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         file.seek(self.stop)
         self.number = 0
@@ -81,7 +89,7 @@ class _Lines:
             yield text
 
     def error(self, reason: str, hint: str = "", line: int | None = None) -> UnusableSource:
-        return UnusableSource(f"{show(self._path.name)}, line {line or self.number}: {reason}.", hint)
+        return UnusableSource(f"{show(self._name)}, line {line or self.number}: {reason}.", hint)
 
 
 def find_delimiter(path: Path) -> str:
@@ -92,9 +100,14 @@ def find_delimiter(path: Path) -> str:
     """
     try:
         with open(path, "rb") as file:
-            line = file.readline(MAX_SAMPLE_BYTES).decode("utf-8-sig", "replace")
+            return _delimiter_in(file)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+
+
+def _delimiter_in(file: BinaryIO) -> str:
+    line = file.readline(MAX_SAMPLE_BYTES).decode("utf-8-sig", "replace")
+    file.seek(0)
     if "\t" in line:
         return "\t"
     return min(DELIMITERS, key=lambda delimiter: len(_first_cell(line, delimiter)))
@@ -108,7 +121,8 @@ def _first_cell(line: str, delimiter: str) -> str:
 
 
 def _parse(lines: _Lines, delimiter: str, max_bytes: int | None) -> Iterator[TextRow]:
-    rows = csv.reader(lines, delimiter=delimiter)
+    # Strict: otherwise, an unclosed quotation mark swallows the rest of the file.
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
     while max_bytes is None or lines.stop < max_bytes:
         start, line = lines.stop, lines.number + 1
         try:

@@ -17,14 +17,14 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
+    Unusable,
     UnusableSource,
     check_shares,
-    count_of,
     listed,
     show,
     split_counts,
 )
-from digits.data.tables import Dialect, first_lines
+from digits.data.tables import Dialect, Faults
 from digits.data.target import class_index
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
@@ -35,7 +35,6 @@ MAX_LABELS_BYTES = 1 << 20
 TEXT_FEATURE = "text/snippet"
 _HEADERS = {"class", "label", "category", "target"}
 _PROGRESS_ROWS = 50_000
-_MAX_FAULTS = 1000
 
 
 class TextPlan(Plan):
@@ -104,9 +103,12 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     labels = read_labels(Path(recipe.labels_file)) if recipe.labels_file else None
     classes = Classes(labels)
     found: dict[str, Rows] = {}
+    unusable: list[Unusable] = []
     for name, path in tables.items():
         if path:
-            found[name] = index_rows(Path(path), recipe.dialect, classes, progress)
+            faults = Faults(Path(path), recipe.max_unusable_percent, name)
+            found[name] = index_rows(Path(path), recipe.dialect, classes, progress, faults)
+            unusable += faults.unusable
             classes.fix()
     names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
     if len(names) < 2:
@@ -124,30 +126,28 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
         if len(places):
             source = TextFile(Path(path or recipe.table), rows, encoding)
             splits[name] = _split(source, places, moved)
-    return TextPlan(class_index(names), splits, names, _unused(names, splits["train"]), required_groups=2)
+    unused = _unused(names, splits["train"])
+    return TextPlan(class_index(names), splits, names, unused, unusable, required_groups=2)
 
 
-def index_rows(path: Path, dialect: Dialect, classes: Classes, progress: Progress) -> Rows:
-    """Read the lines, positions and classes of the rows in ``path``; raises UnusableSource."""
+def index_rows(
+    path: Path, dialect: Dialect, classes: Classes, progress: Progress, faults: Faults | None = None
+) -> Rows:
+    """Read the lines, positions and classes of the rows in ``path``; raises UnusableSource.
+
+    Rows that cannot be used are added to ``faults``; by default, there may be none.
+    """
     dialect.check()
-    rows, count = Rows(dialect.delimiter or find_delimiter(path)), 0
-    faults: list[str] = []
-    for row in usable_rows(read_rows(path, rows.delimiter), dialect):
-        if not (len(rows) + count) % _PROGRESS_ROWS:
+    faults = faults or Faults(path, 0)
+    rows = Rows(dialect.delimiter or find_delimiter(path))
+    for number, row in enumerate(usable_rows(read_rows(path, rows.delimiter), dialect)):
+        if not number % _PROGRESS_ROWS:
             progress.reading(f"Reading {show(path.name)}: {len(rows):,} texts")
         try:
             rows.add(row, parse_row(row, classes))
         except ValueError as error:
-            count += 1
-            if len(faults) < _MAX_FAULTS:
-                faults.append(f"line {row.line}: {error}")
-    if count:
-        raise UnusableSource(
-            f"{count_of(count, 'line')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
-            "Each line needs a class and a text. Correct or remove the lines.",
-        )
-    if not rows:
-        raise UnusableSource(f"{show(path.name)} has no texts.")
+            faults.add(row.line, str(error))
+    faults.check(len(rows))
     return rows
 
 

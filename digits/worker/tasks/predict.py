@@ -125,13 +125,13 @@ class _Predictor:
                 "The model generates images from random vectors and does not predict from images.",
                 "Use the generator on the page of the model.",
             )
+        target = self._targets.target
+        example = np.zeros((1, target.outputs), np.float32)
+        has_probabilities = target.classes and self._targets.class_probabilities(example) is not None
+        self.classes = target.outputs if has_probabilities else 0
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
         self.size = self._usable_size()
-
-    @property
-    def classes(self) -> int:
-        return self._targets.target.outputs if self._targets.target.classes else 0
 
     def read(self, image: ListedImage) -> _Read:
         """Return the input for an image, or the error if it cannot be used."""

@@ -15,7 +15,7 @@ from PIL import Image
 
 from digits.data.images import UnusableImage
 from digits.data.parquet import ParquetImages
-from digits.data.sources import ImageFolder, Plan, UnusableSource
+from digits.data.sources import ImageFolder, Plan, Unusable, UnusableSource
 from digits.kinds.classification import listing, reader
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -301,9 +301,9 @@ def test_binary_columns_and_text_labels_of_parquet_files(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("labels", "names", "column", "message"),
     [
-        ([0, 2], ["cat", "dog"], "", r"train.parquet, row 2: the label 2 is not one of 0 to 1"),
-        ([0, -1], ["cat", "dog"], "", r"train.parquet, row 2: the label -1 is not one of 0 to 1"),
-        ([0, None], None, "", r"train.parquet, row 2: the label is missing"),
+        ([0, 2], ["cat", "dog"], "", r"train.parquet .*row 2: the label 2 is not one of 0 to 1"),
+        ([0, -1], ["cat", "dog"], "", r"train.parquet .*row 2: the label -1 is not one of 0 to 1"),
+        ([0, None], None, "", r"train.parquet .*row 2: the label is missing"),
         ([0, 1], None, "kind", r"train.parquet has no column “kind”"),
     ],
 )
@@ -313,6 +313,13 @@ def test_faults_of_parquet_files_are_reported_with_their_rows(
     parquet(tmp_path / "train.parquet", labels, names)
     with pytest.raises(UnusableSource, match=message):
         plan(DatasetFolder(folder=str(tmp_path), label_column=column))
+
+
+def test_a_few_rows_without_labels_are_skipped(tmp_path: Path) -> None:
+    parquet(tmp_path / "train.parquet", [0, None, 1, 0], ["cat", "dog"])
+    made = plan(DatasetFolder(folder=str(tmp_path)), max_unusable_percent=25.0)
+    assert made.splits["train"].files == [f"train.parquet:{row}" for row in (0, 2, 3)]
+    assert made.unusable == [Unusable("train.parquet, row 2", "the label is missing", "train")]
 
 
 def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ from digits.data.image_statistics import describe
 from digits.data.records import SplitReader
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.generic import reader
+from digits.kinds.generic.form import DATABASES
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
 from tests.kinds.tables import Silent
-from tests.old_databases import write_job
+from tests.old_databases import datum, numbers, write_job, write_lmdb
+from tests.old_databases import picture as picture_of
 from tests.site import Site
 from tests.tfrecord_files import COLORS, example, picture, prepare_tfds, ramps, write_records
 
@@ -223,10 +225,54 @@ def test_the_form_shows_the_features_and_the_shapes(site: Site) -> None:
 
 
 @pytest.mark.integration
-def test_the_fields_of_lmdb_databases_are_refused_with_a_reason(site: Site) -> None:
-    found = errors(site, prebuilt_train_images="/data/train_db", method="prebuilt")
-    assert "numbers (/datasets/images/regression/new)" in found["prebuilt_train_images"][0]
-    assert set(found) == {"prebuilt_train_images", "record_train"}
+def test_databases_become_a_dataset_of_the_kind_of_their_labels(site: Site) -> None:
+    counts = {"train": 6, "val": 4}
+    made: dict[str, dict[str, Path]] = {"images": {}, "labels": {}, "masks": {}}
+    for name, count in counts.items():
+        pictures = [datum(picture_of(item), item % 3) for item in range(count)]
+        made["images"][name] = write_lmdb(site.data / f"{name}_images", pictures, key="{:08d}")
+        values = [numbers([[[item / 4, -item]]]) for item in range(count)]
+        made["labels"][name] = write_lmdb(site.data / f"{name}_labels", values, key="{:08d}")
+        masks = [datum(picture_of(item, 1), 0, "PNG") for item in range(count)]
+        made["masks"][name] = write_lmdb(site.data / f"{name}_masks", masks, key="{:08d}")
+
+    def fields(noun: str, field: str) -> dict[str, Any]:
+        return {f"prebuilt_{name}_{field}": str(path) for name, path in made[noun].items()}
+
+    images = {"method": "prebuilt", **fields("images", "images")}
+    own = fields("masks", "images")
+    for sent, extension in (
+        (images | fields("labels", "labels"), "image-regression"),
+        (images, "image-classification"),
+        (own, "image-processing"),
+    ):
+        answer = site.post(f"{DATASETS}.json", dataset_name="old", **sent)
+        assert answer.status_code == 200, answer.get_json()
+        (warning,) = answer.get_json()["warnings"]
+        assert "because of its labels" in warning
+        dataset = answer.get_json()["id"]
+        assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
+        body = site.json(f"/datasets/{dataset}.json")
+        assert [task["entry_count"] for task in body["create_db_tasks"]] == [6, 4]
+        assert body["feature_dims"] == [6, 8, 1 if sent is own else 3]
+        job = site.services.store.get(dataset, DatasetJob)
+        assert job.data_kind.name == extension
+        clone = site.post(f"/datasets/{job.data_kind.route}.json", clone=dataset)
+        assert clone.status_code == 200, clone.get_json()
+        twin = clone.get_json()["id"]
+        assert site.wait_for_end(twin) == "Done"
+        assert site.json(f"/datasets/{twin}.json")["content_hash"] == body["content_hash"]
+
+    found = errors(site, **images, **fields("masks", "labels"))
+    assert "post the paths as feature_folder and label_folder" in found["prebuilt_train_images"][0]
+    found = errors(site, **images, prebuilt_train_labels=str(made["labels"]["train"]))
+    assert "labels for both" in found["prebuilt_train_images"][0]
+    assert list(errors(site, **images, record_train="/a")) == ["record_train"]
+    for outside in DATABASES:
+        assert list(errors(site, **(images | {outside: "/etc"}))) == [outside]
+    assert (
+        "is not a database" in errors(site, prebuilt_train_images=str(site.data))["prebuilt_train_images"][0]
+    )
     path = write_records(site.data / "a.tfrecord", vectors(3))
     answer = site.post(
         f"{DATASETS}.json",

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from digits.kinds.gradients.ramps import draw_ramp
+from digits.kinds.gradients.reader import draw_slopes
+from tests.old_databases import datum, write_lmdb
 from tests.site import Site
 
 SIZE = {"image_width": 16, "image_height": 16}
@@ -93,6 +98,49 @@ def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
     assert list(many["outputs"]) == [str(path)] and list(many["skipped"]) == [str(site.data / "missing.png")]
     # Batches of other sizes are rounded differently.
     assert many["outputs"][str(path)]["output"] == pytest.approx(one["output"][0], abs=1e-5)
+    started = site.get(f"{generic}/infer_many?job_id={model}&image_folder={site.data}")
+    assert started.status_code == 302 and f"/models/{model}/predictions/" in started.location
+    site.wait(lambda: site.json(f"{started.location}.json")["state"] == "done")
+
+    # Several records: generated images, a database, and a dataset of the same kind
+    asked = {"job_id": model, "test_image_count": 3}
+    outputs = site.post(f"{generic}/infer_extension.json", **asked).get_json()["outputs"]
+    slopes = draw_slopes(1, "test", 3).tolist()
+    assert [found["output"] for found in outputs.values()] == [pytest.approx(s, abs=0.2) for s in slopes]
+    assert list(outputs) == ["0", "1", "2"]
+    for count in ("0", "many"):
+        refused = site.post(f"{generic}/infer_extension.json", job_id=model, test_image_count=count)
+        assert refused.status_code == 400 and "test_image_count" in refused.get_json()["error"]["message"]
+    database = write_lmdb(
+        site.data / "val_db" / "features", [datum(draw_ramp(x, y, 16, 16), 0) for x, y in slopes]
+    )
+    values = list(outputs.values())
+    for place in (database, database.parent):
+        found = site.post(f"{generic}/infer_db.json", job_id=model, db_path=str(place)).get_json()
+        assert list(found["outputs"]) == ["00000000_0", "00000001_1", "00000002_2"], found
+        assert list(found["outputs"].values()) == [
+            {"output": pytest.approx(v["output"], abs=1e-5)} for v in values
+        ]
+    started = site.get(f"{generic}/infer_db?job_id={model}&db_path={database}")
+    assert started.status_code == 302
+    site.wait(lambda: site.json(f"{started.location}.json")["state"] == "done")
+    body = site.json(f"/datasets/{dataset}.json")
+    task = body["create_db_tasks"][1]
+    assert (task["stage"], task["entry_count"], body["feature_dims"]) == ("val_db", 64, [16, 16, 1])
+    shard = Path(body["directory"], task["feature_db_path"])
+    asked = {"job_id": model, "db_path": str(shard), "num_test_images": 2}
+    found = site.post(f"{generic}/infer_db.json", **asked).get_json()["outputs"]
+    assert list(found) == [f"{shard.name}:0", f"{shard.name}:1"]
+    started = site.post(f"{generic}/infer_extension", job_id=model, test_image_count=2)
+    assert started.status_code == 302
+    found = site.wait(lambda: finished(site.json(f"{started.location}.json")))
+    assert (found["source"], found["images"], found["unreadable"]) == ("2 images", 2, 0)
+    picture = Image.open(io.BytesIO(site.get(f"{started.location}/images/1").data))
+    assert np.array_equal(np.asarray(picture), draw_ramp(*slopes[1], 16, 16)[:, :, 0])
+
+
+def finished(answer: Any) -> Any:
+    return answer if answer["state"] == "done" else None
 
 
 def test_datasets_and_models_are_created_by_the_routes_of_digits_6(site: Site) -> None:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest as manifests
+from tests.old_databases import write_lmdb
 from tests.site import Site, bars
 
 SIZE = {"resize_width": 16, "resize_height": 16}
@@ -63,6 +64,22 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     assert shown.status_code == 200 and "Sorted by error" in shown.text
     page = site.get(f"/models/{model}").text
     assert 'name="left_file"' in page and "image-file" not in page
+
+    shard = site.services.store.folder / dataset / "val-00000-of-00001.tfrecord"
+    asked = {"job_id": model, "db_path": str(shard), "num_test_images": 3}
+    found = site.post("/models/images/generic/infer_db.json", **asked).get_json()
+    assert len(found["outputs"]) == 3 and not found["skipped"]
+    shown = site.get(found["url"]).text
+    assert shown.count("Threshold") == 3 and "confusion" not in shown
+    assert site.json(f"{found['url']}.json")["results"][0]["predictions"].keys() == {
+        "distance",
+        "threshold",
+        "same",
+    }
+    assert '""threshold""' in site.get(f"{found['url']}.csv").text
+    asked["db_path"] = str(write_lmdb(site.data / "pairs_db", [b""]))
+    refused = site.post("/models/images/generic/infer_db.json", **asked)
+    assert refused.status_code == 400 and "single images" in refused.get_json()["error"]["message"]
 
     url = "/models/images/pairs/infer_one"
     left, other, right = (str(folder / name) for name in ("left/00.png", "left/01.png", "right/00.png"))

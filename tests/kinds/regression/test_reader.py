@@ -153,8 +153,8 @@ def test_an_unusable_table_is_refused_with_its_line(tmp_path: Path, text: str, m
 
 
 def test_only_the_first_invalid_lines_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(UnusableSource, match=r"20 lines of table.csv .*line 6.*and 15 more"):
-        table(tmp_path, "file,n\n" + "a.png,x\n" * 20)
+    with pytest.raises(UnusableSource, match=r"30 lines of table.csv .*line 21.*and 10 more"):
+        table(tmp_path, "file,n\n" + "a.png,x\n" * 30)
 
 
 def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:

@@ -116,6 +116,18 @@ def test_tables_can_list_the_paths_of_masks(tmp_path: Path, text: str, columns: 
         assert edges(found, "train" if len(numbers) == 3 else "val") == [1 + number for number in numbers]
 
 
+def test_rows_without_a_path_are_skipped_and_listed(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    rows = "".join(f"images/{number}.png,masks/{number}.png\n" for number in range(4))
+    table = write(tmp_path, f"image,mask\n{rows}images/0.png,\n")
+    source = PairTable(table=str(table), folder=str(tmp_path))
+    settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 1, "max_unusable_percent": 20}
+    found = reader.read(CreateSegmentation(table=source, **settings), Silent())
+    assert [(item.path, item.reason, item.split) for item in found.unusable] == [
+        ("table.csv, line 6", "the path of the image is missing", "train")
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [

@@ -98,9 +98,10 @@ def test_a_list_of_classes_gives_numbers_names(tmp_path: Path) -> None:
         (b"a,x\nb,\xff\n", "line 2: not UTF-8 text"),
         ('a,x\nb,"y' + "\nz" * 70_000, "line 2: the row cannot be read .*field limit"),
         ("a,x\nb," + "y" * (1 << 20), "line 2: the line is longer than 1 MiB"),
+        ('a,x\nb,"y\nc,z\n', "line 2: the row cannot be read .*unexpected end"),
         ("a,x\ra,y\r", "line 1: the row cannot be read"),
-        ("class,text\n", "has no texts"),
-        ("", "has no texts"),
+        ("class,text\n", "has no rows"),
+        ("", "has no rows"),
         ("a,x\na,y\n", "All texts have the same class"),
     ],
 )

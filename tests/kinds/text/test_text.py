@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from html import escape
@@ -82,6 +83,26 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) 
     asked = {"job_id": model, "snippet": "a river, a lake and a city"}
     part = site.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
     assert "&lt;i&gt;place" in part and "<i>" not in part
+    infer = "/models/images/generic/infer_extension"
+    listed = site.data / "listed.csv"
+    listed.write_text('class,text\nanimal,"whale, horse"\n,twelve zero hundred\na river\n')
+    with open(listed, "rb") as file:
+        for sent in (str(listed), (file, "listed.csv")):
+            outputs = site.post(f"{infer}.json", job_id=model, test_data_file=sent).get_json()["outputs"]
+            best = [max(range(3), key=found["output"].__getitem__) for found in outputs.values()]
+            assert (list(outputs), best) == (["0", "1", "2"], [1, 2, 0])
+    started = site.post(infer, job_id=model, test_data_file=str(listed), num_test_images=2)
+    assert started.status_code == 302
+    site.wait(lambda: site.json(f"{started.location}.json")["state"] == "done")
+    page = site.get(started.location).text
+    assert "2 texts" in page and f"{started.location}/images/" not in page
+    for sent, words in (
+        (str(site.data / "no.csv"), "no.csv"),
+        ((io.BytesIO(b"\xff\xfe"), "a.csv"), "line 1: not UTF-8 text"),
+        ((io.BytesIO(b"\n"), "a.csv"), "contains no"),
+    ):
+        refused = site.post(f"{infer}.json", job_id=model, test_data_file=sent)
+        assert refused.status_code == 400 and words in str(refused.get_json()["error"]), refused.text
     refused = site.post(f"{url}.json", job_id=model, snippet=" \n", image_path=str(table))
     assert refused.status_code == 400 and "Enter a text." in refused.get_json()["error"]["message"]
 
@@ -159,8 +180,10 @@ def test_the_source_is_summarized_with_its_classes_and_invalid_lines(site: Site,
     assert last["suggestion"]["fields"] == {"test_data_file": str(folder / "test.csv")}
 
 
-def test_an_invalid_line_fails_the_task_and_is_named(site: Site, table: Path) -> None:
+def test_an_invalid_line_is_skipped_and_listed(site: Site, table: Path) -> None:
     table.write_text(table.read_text() + "\nanimal\n")
     dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Error"
-    assert "line 242: the text is missing" in site.json(f"/datasets/{dataset}.json")["error"]
+    assert site.wait_for_end(dataset) == "Done"
+    assert site.json(f"/datasets/{dataset}.json")["skipped"] == 1
+    skipped = site.get(f"/files/{dataset}/skipped.csv").text.splitlines()
+    assert skipped[1:] == ['"topics.csv, line 242",the text is missing,train,']

@@ -1,0 +1,118 @@
+"""Databases of images and labels of generic datasets of DIGITS 4 to 6, whose labels determine the kind of dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from digits.core.recipe import CreateDataset
+from digits.data import images
+from digits.data.databases import ArrayDatabase, open_arrays, open_database
+from digits.data.images import UnusableImage
+from digits.data.sources import UnusableSource, show
+from digits.kinds.classification.recipe import CreateClassification
+from digits.kinds.classification.recipe import Databases as ClassDatabases
+from digits.kinds.image_to_image.recipe import CreateImageToImage
+from digits.kinds.pair_source import PairFolders
+from digits.kinds.regression.recipe import MAX_TARGETS, CreateRegression
+
+# How many labels decide whether there are classes.
+MAX_LABELS_READ = 1000
+
+
+@dataclass(frozen=True)
+class Databases:
+    """The database of the ``images``, and that of their ``labels``, if any; those for validation may be empty."""
+
+    images: str
+    labels: str = ""
+    val_images: str = ""
+    val_labels: str = ""
+
+    def check(self) -> None:
+        """Raise UnusableSource if the kind of dataset is not clear, or a database cannot be read."""
+        self._first_image()
+        if self.labels:
+            _check_numbers(Path(self.labels))
+
+    def recipe(self, settings: dict[str, Any]) -> CreateDataset:
+        """Return the recipe with ``settings`` except for the size of the images; raises UnusableSource.
+
+        Numbers become a dataset for regression, and classes one for classification; otherwise, images are their own
+        targets.
+        """
+        own = {**settings, **self._first_image(), "resize_mode": "squash", "pct_val": 0.0, "pct_test": 0.0}
+        if self.labels:
+            return CreateRegression(
+                table=self.labels,
+                folder=self.images,
+                val_table=self.val_labels or None,
+                val_folder=self.val_images or None,
+                **own,
+            )
+        if self._has_classes():
+            return CreateClassification(files=ClassDatabases(folder=self.images, val=self.val_images), **own)
+        val = PairFolders(images=self.val_images) if self.val_images else None
+        return CreateImageToImage(train=PairFolders(images=self.images), val=val, **own)
+
+    def _first_image(self) -> dict[str, int]:
+        """Return the width, the height and the channels of the first image."""
+        database = open_arrays(Path(self.images))
+        try:
+            entry = next(database.entries(), None)
+            if entry is None:
+                raise UnusableSource(f"The database {show(self.images)} is empty.")
+            data = database.read(entry.name)
+            picture = images.open_picture(data, 3)
+        except UnusableImage as error:
+            raise UnusableSource(
+                f"The first record of {show(self.images)} cannot be used: {error.reason}."
+            ) from error
+        finally:
+            database.close()
+        width, height = picture.size
+        return {"width": width, "height": height, "channels": 1 if picture.mode in images.GRAYSCALE else 3}
+
+    def _has_classes(self) -> bool:
+        """Return whether the images have different labels of their own."""
+        try:
+            database = open_database(Path(self.images))
+        except UnusableSource:
+            return False  # HDF5 files without labels
+        try:
+            return len({entry.label for entry in islice(database.entries(), MAX_LABELS_READ)}) > 1
+        finally:
+            database.close()
+
+
+def _check_numbers(labels: Path) -> None:
+    """Raise UnusableSource unless the first record of the database ``labels`` is a vector of numbers."""
+    database = open_arrays(labels)
+    try:
+        if _has_images(database):
+            raise UnusableSource(
+                f"The labels in {show(str(labels))} are images.",
+                "If they are masks, post the paths as feature_folder and label_folder to "
+                "/datasets/images/segmentation; if they are other images, to /datasets/images/processing.",
+            )
+        _, values = next(database.vectors(), ("", []))
+    finally:
+        database.close()
+    if not 0 < len(values) <= MAX_TARGETS:
+        raise UnusableSource(
+            f"The labels in {show(str(labels))} have {len(values):,} numbers; the limit is {MAX_TARGETS}.",
+            "Convert the databases to TFRecord files.",
+        )
+
+
+def _has_images(database: ArrayDatabase) -> bool:
+    try:
+        entry = next(database.entries(), None)
+    except UnusableSource:
+        return False  # HDF5 files of vectors
+    if entry is None or entry.fault:
+        return False
+    is_file = entry.encoding not in ("numbers", "raw pixels")
+    return is_file or min(entry.shape.width, entry.shape.height) > 1
