@@ -150,6 +150,11 @@ def test_a_deleted_snapshot_or_dataset_is_named(
 ) -> None:
     outcome, _ = evaluate(snapshot="snapshot_9.ckpt")
     assert outcome.code == 1 and "snapshot_9" in outcome.failure.message
+    shard = max((tmp_path / "records").glob("val-*.tfrecord"))
+    shard.write_bytes(shard.read_bytes()[:-2] + b"!!")
+    outcome, _ = evaluate()
+    assert outcome.code == 1 and f"“records” are damaged: {shard.name}" in outcome.failure.message
+    assert outcome.failure.trace == []
     (tmp_path / "records" / manifest.FILE_NAME).unlink()
     outcome, model = evaluate()
     assert outcome.code == 1 and outcome.failure.message
