@@ -154,6 +154,9 @@ class VersionPlan(Plan):
         pixels = cast(RecordImages, split.images).record(split.files[place]).as_array()
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
+    def pad(self, picture: Picture) -> Picture:
+        return picture  # the images of the other dataset are padded
+
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
         return cast(RecordImages, split.images).record(split.files[place]).as_array()
 
@@ -228,7 +231,16 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     stacked = manifest.channels // recipe.channels
     remarks = _remarks(manifest, splits) if groups == manifest.groups else []
     files = {CHANGES_FILE: changes.as_csv()} if changes.rows else {}
-    return VersionPlan(target, splits, groups, remarks, files=files, stacked=stacked, dtype=manifest.dtype)
+    return VersionPlan(
+        target,
+        splits,
+        groups,
+        remarks,
+        files=files,
+        stacked=stacked,
+        dtype=manifest.dtype,
+        padding=manifest.padding,
+    )
 
 
 class Change(NamedTuple):

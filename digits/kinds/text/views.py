@@ -15,6 +15,7 @@ from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import Manifest
 from digits.data.records import Record
 from digits.data.sources import UnusableSource
+from digits.data.tables import Dialect
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.lines import parse_rows, read_rows
@@ -67,7 +68,7 @@ class Views(ClassificationViews):
         if LINES in request.files:
             texts = ((text, "") for text in _lines(request.files[LINES]))
         elif TEXTS in request.files:
-            texts = _cells(request.files[TEXTS])
+            texts = _cells(request.files[TEXTS], recipe.dialect)
         else:
             return None
         return (InputRecord(text, encoding.encode(text), label) for text, label in texts)
@@ -88,8 +89,11 @@ def _lines(file: bytes | Path) -> Iterator[str]:
     return (line.strip() for line in text.splitlines() if line.strip())
 
 
-def _cells(file: bytes | Path) -> Iterator[tuple[str, str]]:
+def _cells(file: bytes | Path, dialect: Dialect) -> Iterator[tuple[str, str]]:
     """Yield the texts in a table and their classes, which are empty without a column of classes."""
-    rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file") if isinstance(file, bytes) else read_rows(file)
-    for row in usable_rows(rows):
+    if isinstance(file, bytes):
+        rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file", dialect.delimiter)
+    else:
+        rows = read_rows(file, dialect.delimiter)
+    for row in usable_rows(rows, dialect):
         yield (row.text, row.label) if len(row.cells) > 1 else (row.label, "")

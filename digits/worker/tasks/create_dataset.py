@@ -228,6 +228,7 @@ class Creation:
             dtype=plan.dtype,
             encoding="none" if plan.stacked > 1 or plan.dtype == "float32" else recipe.encoding,
             resize_mode=recipe.resize_mode,
+            padding=plan.padding,
             target=plan.target,
             groups=plan.groups,
             splits={name: _split(name, written[name], pieces) for name in SPLITS if name in plan.splits},
@@ -440,9 +441,13 @@ class ShardMaker:
 
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
         recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
-        pictures = [
-            images.open_picture(data, recipe.channels, enough=size) for data in self._plan.read(split, place)
+        # Images to pad are decoded at their full size.
+        enough = None if self._plan.padding else size
+        read = [
+            images.open_picture(data, recipe.channels, enough=enough)
+            for data in self._plan.read(split, place)
         ]
+        pictures = [self._plan.pad(item) for item in read]
         first = pictures[0]
         features = self._plan.features(split, place, _geometry(first.size, *size, recipe.resize_mode))
         digest = _digest(b"".join([item.data for item in pictures]))
@@ -457,7 +462,7 @@ class ShardMaker:
         else:
             data = images.encode(pixels, recipe.encoding)
         name = os.fsencode(split.files[place])
-        source_size, source_mode = self._plan.source(split, place, first)
+        source_size, source_mode = self._plan.source(split, place, read[0])
         record = records.Record(
             data,
             self._format,
