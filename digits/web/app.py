@@ -166,9 +166,7 @@ def load_templates(app: Flask) -> None:
 
 def wants_json() -> bool:
     """Return whether the client of this request prefers JSON to a page."""
-    if request.path.endswith((".json", "/upload_archive")) or "Tus-Resumable" in request.headers:
-        return True
-    if is_always_json(request.path):
+    if is_always_json(request.path) or "Tus-Resumable" in request.headers:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"

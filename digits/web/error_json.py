@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+# Paths that only programs use end like this.
+_PROGRAM_ENDINGS = (".json", "/upload_archive")
 _PREDICTING = re.compile(r"/serve/|/models/[^/]+/predict\Z")
 _PROTOCOL = re.compile(r"/serve/[^/]+/v[12](/|\Z)")
 
 
 def is_always_json(path: str) -> bool:
     """Return whether errors at ``path`` are JSON for all clients, because only programs use it."""
-    return bool(_PREDICTING.match(path))
+    return path.endswith(_PROGRAM_ENDINGS) or bool(_PREDICTING.match(path))
 
 
 def error_body(path: str, message: str, kind: str, hint: str = "", **more: Any) -> dict[str, Any]:

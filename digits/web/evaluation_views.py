@@ -14,13 +14,21 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import Split
 from digits.core.status import Status
 from digits.data import evaluation as evaluations
+from digits.data.dataset_fit import UnfitDataset
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import evaluation_charts, serializers
-from digits.web.evaluation_panel import state_of, title_of
-from digits.web.evaluation_parts import describe_metric, load_matrix, load_points, shown_matrix, worst_records
+from digits.web.evaluation_panel import fit_of, state_of, title_of
+from digits.web.evaluation_parts import (
+    describe_metric,
+    excluded_words,
+    load_matrix,
+    load_points,
+    shown_matrix,
+    worst_records,
+)
 from digits.web.evaluation_runs import evaluation_recipe
 from digits.web.explore_views import SPLIT_TITLES
 from digits.web.job_views import check_owner
@@ -47,6 +55,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     dataset, split = chosen_records(job)
+    check_fits(job, dataset, split)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
     if services().evaluations.state(job.id):
         raise NotReady(f"“{job.name}” is being evaluated.", "Try again when the evaluation has finished.")
@@ -88,6 +97,7 @@ def show(job_id: str) -> str:
         result=result,
         results=[(item.name, title_of(item, job)) for item in results],
         title=title_of(result, job),
+        excluded=excluded_words(result, views),
         split_title=SPLIT_TITLES[result.split],
         dataset=serializers.row(dataset) if dataset else None,
         views=views,
@@ -124,6 +134,31 @@ def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
     return dataset, cast(Split, split)
 
 
+def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
+    """Raise BadRequest unless the model ``job`` can predict records of the ``split`` of ``dataset``."""
+    own = serializers.data_of(job)
+    trained_on = own.manifest() if own else None
+    if trained_on is None:
+        return
+    manifest = _manifest(dataset)
+    try:
+        found = fit_of(trained_on, manifest)
+    except UnfitDataset as error:
+        raise BadRequest(
+            f"“{dataset.name}” does not fit “{job.name}”: {error}.",
+            "Choose another dataset on the page of the model.",
+        ) from error
+    counts = manifest.splits[split].counts
+    if found.target.classes and found.lacking and len(counts) == len(found.places):
+        shared = sum(count for count, place in zip(counts, found.places, strict=True) if place >= 0)
+        if not shared:
+            record = views_of(dataset.data_kind).record
+            raise BadRequest(
+                f"No {record} in the split “{split}” of “{dataset.name}” has a class of “{job.name}”.",
+                "Choose another split or dataset.",
+            )
+
+
 def _find(results: list[Evaluation], name: str) -> Evaluation:
     found = next((item for item in results if not name or item.name == name), None)
     if found is None:
@@ -155,7 +190,7 @@ def _parts(
     ``manifest`` is None if the dataset has changed. ``explore`` is the URL of all its records, sorted by error.
     """
     details = result.details
-    names = manifest.target.names if manifest else []
+    names = result.names(manifest.target.names) if manifest else []
     parts: dict[str, Any] = {
         "names": names,
         "worst_url": explore,
@@ -168,7 +203,8 @@ def _parts(
         return parts
     matrix = load_matrix(job, result)
     if matrix is not None:
-        parts["matrix"] = shown_matrix(matrix, names, options, explore)
+        # Explore filters by the classes of the dataset.
+        parts["matrix"] = shown_matrix(matrix, names, options, "" if result.classes else explore)
     points = load_points(job, result, manifest)
     if points:
         parts["charts"] = [*evaluation_charts.scatters(points, names), *parts["charts"]]

@@ -582,9 +582,8 @@ def _wants_page(environ: Environ) -> bool:
 
 
 def _wants_json(environ: Environ) -> bool:
-    path = environ.get("PATH_INFO", "")
     return not _wants_page(environ) and (
-        "json" in environ.get("HTTP_ACCEPT", "") or path.endswith(".json") or is_always_json(path)
+        "json" in environ.get("HTTP_ACCEPT", "") or is_always_json(environ.get("PATH_INFO", ""))
     )
 
 

@@ -39,10 +39,8 @@ def create(site: Site, root: Path, **fields: object) -> str:
     answer = site.post(
         "/datasets/images/segmentation.json",
         dataset_name="squares",
-        seed=1,
         feature_folder=str(root),
-        **SIZE,
-        **fields,
+        **{"seed": 1, **SIZE, **fields},
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])
@@ -106,6 +104,17 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     compared, page = site.compare_with_worse(model, dataset)
     assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
     assert "Most improved" in page and re.search(r"First: IoU \d+%", page) and "outcome=improved" in page
+
+    larger = create(
+        site, root, folder_pct_val=20, resize_width=40, resize_height=40, resize_channels=3, seed=2
+    )
+    assert site.wait_for_end(larger) == "Done"
+    site.evaluate(model, dataset=larger)
+    results = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    (found,) = (item for item in results if item["dataset_id"] == larger)
+    assert found["metrics"]["miou"] == pytest.approx(result["metrics"]["miou"], abs=0.1)
+    page = site.get(f"/models/{model}/evaluation?name={found['name']}").text
+    assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
 
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)
