@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.core.settings import Settings
 from digits.core.status import Status
+from digits.data import evaluation
 from digits.runtime.executor import Executor
 from digits.web.app import create_app
 from digits.web.services import Services
@@ -150,6 +152,25 @@ class Site:
         assert body["state"] == "done", body["error"]
         result: dict[str, Any] = body["evaluations"][0]
         return result, self.get(f"/models/{model}/evaluation").text
+
+    def compare_with_worse(self, model: str, dataset: str) -> tuple[dict[str, Any], str]:
+        """Compare an evaluated model with a worse one, which is the first, and return the pair as JSON and the page.
+
+        The worse one has larger errors, and other predictions for every other record.
+        """
+        other = self.finished_model(dataset)
+        folder = self.services.store.folder
+        copy = folder / other / evaluation.FOLDER
+        shutil.copytree(folder / model / evaluation.FOLDER, copy)
+        for path in copy.glob(f"*/{evaluation.ERRORS_FILE}"):
+            np.save(path, np.load(path) + np.float32(0.125))
+        for path in copy.glob(f"*/{evaluation.PREDICTIONS_FILE}"):
+            predictions = np.load(path)
+            predictions[::2] = np.roll(predictions[::2], 1, axis=1)
+            np.save(path, predictions)
+        query = f"first={other}&second={model}"
+        body = self.json(f"/models/compare.json?{query}")
+        return body, self.get(f"/models/compare?{query}").text
 
     def report(self, model: str) -> str:
         """Return the page of the report of a model, after checking that its PDF file can be made."""

@@ -137,6 +137,17 @@ POLICIES: dict[str, type[Schedule]] = {
     kind.__name__.lower(): kind
     for kind in (Fixed, Step, Multistep, Exp, Inv, Poly, Sigmoid, Cosine, OneCycle)
 }
+TITLES: dict[type[Schedule], str] = {
+    Fixed: "Fixed",
+    Step: "Step decay",
+    Multistep: "Multi-step decay",
+    Exp: "Exponential decay",
+    Inv: "Inverse decay",
+    Poly: "Polynomial decay",
+    Sigmoid: "Sigmoid decay",
+    Cosine: "Cosine decay",
+    OneCycle: "One cycle",
+}
 
 
 @dataclass(frozen=True)

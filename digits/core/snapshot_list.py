@@ -142,6 +142,11 @@ def read(folder: Path) -> SnapshotList:
     return SnapshotList(tuple(found), metrics_used[-1] if metrics_used else "")
 
 
+def exists(folder: Path, name: str) -> bool:
+    """Return whether ``folder`` contains the files of the snapshot ``name``, without reading them."""
+    return all(os.path.isfile(f"{folder}/{name}{suffix}") for suffix in SUFFIXES)
+
+
 def newest_name(folder: Path) -> str | None:
     """Return the name of the newest complete snapshot without reading any files."""
     with contextlib.suppress(OSError):

@@ -1,16 +1,27 @@
-"""Comparing two classifiers by their predictions for the same records."""
+"""Comparing two models by their errors and predictions for the same records."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.files import UnreadableFile
+from digits.data import evaluation
+
 # Above this number of records on which only one of the models is right, the exact sum takes too long and is not needed.
 MAX_EXACT = 10_000
+# Costs whose ratio is at most this count as equal: measured times vary from run to run.
+SAME_COST = 1.1
 
 
 class Outcomes(NamedTuple):
@@ -23,6 +34,81 @@ class Outcomes(NamedTuple):
     fixed: NDArray[np.bool_]
     broken: NDArray[np.bool_]
     both_wrong: NDArray[np.bool_]
+
+
+# Groups of records by the errors of the models, which all kinds have.
+CHANGES = ("improved", "worsened")
+GROUPS = (*Outcomes._fields, *CHANGES)
+
+
+@dataclass(frozen=True)
+class ComparedRecords:
+    """Two models' ``errors``, each float32 [records], and ``predictions`` for the same records.
+
+    The predictions, each float32 [records, outputs], and the ``targets``, [records, …], are None for kinds whose
+    evaluations do not keep them.
+    """
+
+    errors: tuple[NDArray[np.floating], NDArray[np.floating]]
+    predictions: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None
+    targets: NDArray[Any] | None = None
+
+    @cached_property
+    def outcomes(self) -> Outcomes | None:
+        """The outcomes of classifiers; None for other models."""
+        if self.predictions is None or self.targets is None:
+            return None
+        if self.targets.ndim != 1 or self.targets.dtype.kind != "i":
+            return None
+        return compare(self.targets, *self.predictions)
+
+    @cached_property
+    def improvement(self) -> NDArray[np.floating]:
+        """How much lower the error of the second model is, float [records]; 0 if one of them is unknown."""
+        return np.nan_to_num(self.errors[0] - self.errors[1], nan=0.0, posinf=0.0, neginf=0.0)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Those of the `GROUPS` that exist for these models."""
+        return CHANGES if self.outcomes is None else GROUPS
+
+    def members(self, group: str) -> NDArray[np.bool_]:
+        """Return which records are in one of the ``groups``, bool [records]."""
+        if group in CHANGES:
+            return self.improvement > 0 if group == "improved" else self.improvement < 0
+        return cast(NDArray[np.bool_], getattr(self.outcomes, group))
+
+    def order(self, group: str) -> NDArray[np.intp]:
+        """Return the numbers of all records in the order in which ``group`` is shown, int [records].
+
+        This is the largest change first; if both models are right or wrong, the largest error of the second one.
+        """
+        if group in ("fixed", "improved"):
+            keys = -self.improvement
+        elif group in ("broken", "worsened"):
+            keys = self.improvement
+        else:
+            keys = -self.errors[1]
+        return np.argsort(keys, kind="stable")
+
+
+def load_compared(first: tuple[Path, str], second: tuple[Path, str]) -> ComparedRecords:
+    """Load the errors and predictions of two evaluations of the same records, by model folder and name.
+
+    Raises UnreadableFile, also if they do not have the same shapes.
+    """
+
+    def load(file_name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        left, right = (evaluation.load_array(folder, name, file_name) for folder, name in (first, second))
+        if left.shape != right.shape:
+            raise UnreadableFile(f"{file_name} has different shapes in the evaluations")
+        return left, right
+
+    errors = load(evaluation.ERRORS_FILE)
+    if not all(evaluation.has_predictions(folder, name) for folder, name in (first, second)):
+        return ComparedRecords(errors)
+    targets = evaluation.load_array(*second, evaluation.TARGETS_FILE)
+    return ComparedRecords(errors, load(evaluation.PREDICTIONS_FILE), targets)
 
 
 def compare(
@@ -71,14 +157,14 @@ def in_words(fixed: int, broken: int) -> str:
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     """Return for each point (quality, cost) whether no other has at least its quality at a lower cost, or a higher
-    quality at no higher cost.
+    quality at no higher cost. Costs that differ by a factor of up to `SAME_COST` count as equal.
     """
-    order = sorted(range(len(points)), key=lambda place: (points[place][1], -points[place][0]))
-    front, best = [False] * len(points), -math.inf
-    best_cost = math.inf
-    for place in order:
-        quality, cost = points[place]
-        if quality > best or (quality == best and cost == best_cost):
-            front[place] = True
-            best, best_cost = quality, cost
-    return front
+    by_cost = sorted(points, key=itemgetter(1))
+    costs = [cost for _, cost in by_cost]
+    # The best quality of the cheapest 0, 1, 2, … points.
+    best = [-math.inf, *itertools.accumulate((quality for quality, _ in by_cost), max)]
+    return [
+        best[bisect_left(costs, cost / SAME_COST)] < quality
+        and best[bisect_right(costs, cost * SAME_COST)] <= quality
+        for quality, cost in points
+    ]

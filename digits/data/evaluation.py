@@ -42,7 +42,9 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     """The result of an evaluation for the first ``records`` of the ``total`` in a split; all, unless it is partial.
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
-    predictions, without loading the model. ``metrics`` are those of the kind, and ``details`` what its pages show.
+    predictions, without loading and tracing the model, and ``seconds_per_record`` that for a record of the fastest
+    batch, which other programs delayed the least; 0 if unknown. ``metrics`` are those of the kind, and ``details`` what
+    its pages show.
     """
 
     name: FileName
@@ -55,8 +57,14 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     total: Count = 0
     seconds: Annotated[float, Meta(ge=0)]
     predicting_seconds: Annotated[float, Meta(ge=0)]
+    seconds_per_record: Annotated[float, Meta(ge=0)] = 0.0
     metrics: dict[MetricName, float]
     details: JsonObject
+
+    @property
+    def milliseconds(self) -> float:
+        """The time for a record, in batches."""
+        return 1000 * (self.seconds_per_record or self.predicting_seconds / max(1, self.records))
 
     @property
     def is_partial(self) -> bool:

@@ -1,8 +1,8 @@
 """Model archives: read ``info.json``, which describes the other files.
 
 An archive contains the source code of the network, a snapshot, the mean image and the class names. Archives written by
-this version also contain ``dataset.json``, the manifest of the dataset. ``info.json`` has the same keys as in
-DIGITS 6.
+this version also contain ``dataset.json``, the manifest of the dataset, and the `digits.core.pretrained_files` that
+``info.json`` lists. Its other keys are the same as in DIGITS 6.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _EPOCH = re.compile(r"snapshot_(\d{1,7}(?:\.\d{1,6})?)\.ckpt")
 
 # A file beside info.json.
 _File = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w. -]{0,200})\Z")]
+# One of the files of `digits.core.pretrained_files`.
+_PretrainedFile = Annotated[str, Meta(pattern=r"^(?a:pretrained(\.\w{1,8}|(/[\w-][\w. -]{0,200}){1,20}))\Z")]
 _Side = Annotated[int, Meta(ge=1, le=100_000)]
 
 
@@ -56,6 +58,7 @@ class Info(Struct, kw_only=True):
     resize_mode: ResizeMode | None = field(default=None, name="image resize mode")
     crop_size: Annotated[int, Meta(ge=0, le=100_000)] | None = field(default=None, name="crop size")
     whitening: bool = False
+    pretrained_files: list[_PretrainedFile] = field(default_factory=list, name="pretrained files")
 
     @property
     def network(self) -> str | None:
@@ -96,7 +99,7 @@ def read(folder: Path) -> Info:
             f"{INFO_FILE} has neither “model file” nor “network file”.",
             "Add the name of the file that contains the network.",
         )
-    for name in (info.network, f"{info.snapshot_file}{CHECKPOINT_SUFFIX}"):
+    for name in (info.network, f"{info.snapshot_file}{CHECKPOINT_SUFFIX}", *info.pretrained_files):
         _check_exists(folder, name)
     return info
 

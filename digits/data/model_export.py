@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from digits.core.files import UnreadableFile, read_bytes, read_json
 from digits.core.recipe import ExportFormat, FileName
@@ -25,6 +25,10 @@ LABELS_FILE = "labels.txt"
 SERVING_FILE = "models.config"
 # In the archive of a SavedModel, these are beside its folder.
 BESIDE = (FILE_NAME, CARD_FILE, EXAMPLE_FILE, LABELS_FILE, SERVING_FILE)
+# The folder in a SavedModel with the source code of the network and the labels.
+SAVED_MODEL_EXTRA_FOLDER = "assets.extra"
+# The signature of a SavedModel that returns the predictions as DIGITS serves them, such as class probabilities.
+PREDICTIONS_SIGNATURE = "predictions"
 # The folder with the versions of a SavedModel in an archive, as TensorFlow Serving requires it.
 SERVED_FOLDER = "model"
 _SNAPSHOT_ENDING = ".ckpt"
@@ -59,7 +63,8 @@ class ModelExport(Struct, frozen=True, kw_only=True):
     ``source``: ``val``, ``train`` or ``random``. ``agreement`` is the fraction of equal predictions, such as the same
     best class; None if the kind does not define it. ``batch`` is the number of images of a call, and ``milliseconds``
     the median time per image on ``machine``; ``any_batch``: calls with another number of images work too. ``sha256``
-    is that of the format's file, and ``weights_hash`` identifies the weights of the snapshot.
+    is that of the format's file, and ``weights_hash`` identifies the weights of the snapshot. ``signatures`` are
+    those of a SavedModel.
     """
 
     format: ExportFormat
@@ -84,6 +89,7 @@ class ModelExport(Struct, frozen=True, kw_only=True):
     seconds: float
     input: JsonObject
     outputs: JsonObject
+    signatures: list[str] = field(default_factory=list)
 
 
 def name_of(snapshot: str, format_: str) -> str:

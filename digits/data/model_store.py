@@ -154,7 +154,7 @@ def _files_of(model: StoredModel) -> list[str]:
         ) from error
     names = [INFO_FILE, info.network, info.labels_file, info.mean_file]
     names += [f"{info.snapshot_file}{suffix}" for suffix in _CHECKPOINT_SUFFIXES]
-    names += [manifests.FILE_NAME, manifests.MEAN_ARRAY_FILE]
+    names += [manifests.FILE_NAME, manifests.MEAN_ARRAY_FILE, *info.pretrained_files]
     return [*dict.fromkeys(name for name in names if name)]
 
 

@@ -1,6 +1,7 @@
 """Production models: stable names that map to snapshots of models.
 
-They are stored in one file in the jobs folder, which only the server writes.
+They are stored in one file in the jobs folder, which only the server writes. Trainings read it to keep their snapshots
+that are in production.
 """
 
 from __future__ import annotations
@@ -61,12 +62,20 @@ class ProductionModels:
         except UnreadableFile:
             return True
 
+    def of(self, model: str) -> dict[str, Production]:
+        """Return what a model serves, by production name; empty if the file is damaged."""
+        try:
+            return {name: found for name, found in self.all().items() if found.model == model}
+        except UnreadableFile:
+            return {}
+
     def names_of(self, model: str) -> list[str]:
         """Return the production names of a model; empty if the file is damaged."""
-        try:
-            return [name for name, found in self.all().items() if found.model == model]
-        except UnreadableFile:
-            return []
+        return list(self.of(model))
+
+    def snapshots_of(self, model: str) -> set[str]:
+        """Return the names of the snapshots of a model that are in production; raises UnreadableFile."""
+        return {found.snapshot for found in self.all().values() if found.model == model}
 
     def promote(self, name: str, model: Production) -> None:
         """Serve ``name`` with ``model``, replacing any previous model.

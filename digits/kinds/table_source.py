@@ -61,15 +61,14 @@ def plan_splits(
     recipe: CreateFromTable,
     parts: dict[str, Table],
     targets: Callable[[Table], list[Any]],
-    groups: Callable[[Table], list[int]],
 ) -> dict[str, SplitPlan]:
-    """Plan the splits from their ``parts`` of the tables, with the ``targets`` and ``groups`` of a part."""
+    """Plan the splits from their ``parts`` of the tables, with the ``targets`` of a part."""
     sources = {split: (table, folder) for split, table, folder in recipe.sources()}
     splits = {}
     for name, part in parts.items():
         table, folder = sources.get(name, sources["train"])
         images = part.images or ImageFolder(Path(folder))
-        split = SplitPlan(images, part.files, targets(part), groups(part), table)
+        split = SplitPlan(images, part.files, targets(part), source=table)
         if part.images:
             split.reorder(in_row_order(split.files))
         else:

@@ -140,6 +140,10 @@ class Views(Generic[AnyRecipe]):
         ]
         return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
 
+    def describe_error(self, error: float) -> str:
+        """Format the error of a prediction, as computed by the kind's `digits.kinds.evaluation.Evaluation`."""
+        return f"error {format_number(error)}"
+
     def describe_input(self, manifest: Manifest) -> str:
         """Return the size and type of a model's input, such as ``28×28 grayscale``."""
         if manifest.dtype != "uint8":

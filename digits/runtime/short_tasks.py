@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from digits.core import events
+from digits.core import events, pretrained_files
 from digits.core.errors import NotReady, Unavailable
 from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
@@ -94,19 +94,33 @@ class ShortTasks:
             self._runner.clear(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def visualize(self, network: str, dataset_folder: Path, crop_size: int | None) -> ShortTaskResult:
-        """Build ``network`` and report its layers. Raises Unavailable, like all methods that run a task."""
+    def visualize(
+        self,
+        network: str,
+        dataset_folder: Path,
+        crop_size: int | None,
+        network_folder: Path | None = None,
+    ) -> ShortTaskResult:
+        """Build ``network`` and report its layers. Raises Unavailable, like all methods that run a task.
+
+        ``network_folder`` contains the `pretrained_files` to which the network refers, if any.
+        """
         recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
         with self._new_folder() as folder:
-            (folder / NETWORK_FILE).write_text(network)
+            _write_network(folder, network, network_folder)
             return self._run(folder, recipe, self._on_cpu, SECONDS_TO_BUILD)
 
     def preflight(
-        self, network: str, recipe: Preflight, request: DeviceRequest, watch: str = ""
+        self,
+        network: str,
+        recipe: Preflight,
+        request: DeviceRequest,
+        watch: str = "",
+        network_folder: Path | None = None,
     ) -> ShortTaskResult:
         """Check the training that ``recipe`` describes, on the CPU if the requested GPUs are in use.
 
-        Meanwhile, `watched` reports its progress under the name ``watch``.
+        Meanwhile, `watched` reports its progress under the name ``watch``. See `visualize` for ``network_folder``.
         """
 
         # One GPU is enough if none was chosen.
@@ -116,7 +130,7 @@ class ShortTasks:
             return self._runner.ledger.reserve_spare(POOL, spare, PREFLIGHT)
 
         with self._new_folder() as folder:
-            (folder / NETWORK_FILE).write_text(network)
+            _write_network(folder, network, network_folder)
             seconds = SECONDS_FOR_A_STEP
             if (recipe.weights or "").startswith(PREFIX):
                 seconds += SECONDS_TO_DOWNLOAD
@@ -251,6 +265,12 @@ class ShortTasks:
             text, _ = self._runner.executor.output(run.folder, 0, _LAST_BYTES)
             last_lines = "\n".join(text.splitlines()[-_LAST_LINES:])
             state.failure = Failure("The network ended the program during the check.", last_lines)
+
+
+def _write_network(folder: Path, network: str, network_folder: Path | None) -> None:
+    (folder / NETWORK_FILE).write_text(network)
+    if network_folder:
+        pretrained_files.link(network_folder, folder)
 
 
 def _prepare(task_folder: Path, recipe: Recipe, state: TaskState, devices: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from digits.core import events, snapshot_list
+from digits.core import events, pretrained_files, snapshot_list
 from digits.core import recipe as recipes
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
@@ -177,6 +177,7 @@ def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskS
         task_folder.mkdir()
         if network:
             shutil.copyfile(network, task_folder.parent / network.name)
+            pretrained_files.link(network.parent, task_folder.parent)
         recipe.save(task_folder)
         subprocess.run(
             _command(task_folder),
@@ -295,3 +296,4 @@ def _copy_network(job_folder: Path, rerun: Rerun) -> None:
     rerun.task_folder.mkdir(parents=True, exist_ok=True)
     sync_folder(rerun.job_folder.parent)
     write_bytes(rerun.job_folder / rerun.recipe.network, (job_folder / rerun.recipe.network).read_bytes())
+    pretrained_files.link(job_folder, rerun.job_folder)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
-from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__
-from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, explain
+from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, TooBusy, explain
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
@@ -55,6 +55,7 @@ from digits.web import (
     version_views,
 )
 from digits.web.bounded_request import BoundedRequest
+from digits.web.error_json import error_body, is_always_json
 from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
 from digits.web.offload import in_thread, in_turns
@@ -165,7 +166,7 @@ def load_templates(app: Flask) -> None:
 
 def wants_json() -> bool:
     """Return whether the client of this request prefers JSON to a page."""
-    if request.path.endswith((".json", "/upload_archive")) or "Tus-Resumable" in request.headers:
+    if is_always_json(request.path) or "Tus-Resumable" in request.headers:
         return True
     best = request.accept_mimetypes.best_match(["text/html", "application/json"])
     return best == "application/json"
@@ -218,17 +219,19 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 
 def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
     @app.errorhandler(Damaged)
-    def damaged(error: Damaged) -> AnyResponse | tuple[Response | str, int]:
+    def damaged(error: Damaged) -> ResponseReturnValue:
         if request.method == "GET" and not _is_for_program():
             return redirect(url_for("jobs.show", job_id=error.job_id))
         return known(error)
 
     @app.errorhandler(DigitsError)
-    def known(error: DigitsError) -> tuple[Response | str, int]:
+    def known(error: DigitsError) -> ResponseReturnValue:
         again = auth.own_address(request) if isinstance(error, OtherSite) else ""
-        return _answer(
+        headers = {"Retry-After": "1"} if isinstance(error, TooBusy) else {}
+        answer = _answer(
             error.http_status, error.message, error.hint, type(error).__name__, trace=error.trace, again=again
         )
+        return *answer, headers
 
     @app.errorhandler(HTTPException)
     def standard(error: HTTPException) -> tuple[Response | str, int] | HTTPException:
@@ -237,11 +240,11 @@ def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
         return _answer(error.code, str(error.description or error.name), "", error.name.replace(" ", ""))
 
     @app.errorhandler(UnreadableFile)
-    def unreadable(error: UnreadableFile) -> tuple[Response | str, int]:
+    def unreadable(error: UnreadableFile) -> ResponseReturnValue:
         return known(NotFound("A file of this job cannot be read.", str(error)))
 
     @app.errorhandler(OSError)
-    def failing_disk(error: OSError) -> tuple[Response | str, int]:
+    def failing_disk(error: OSError) -> ResponseReturnValue:
         explained = explain(error)
         if explained is None:
             return fault(error)
@@ -280,14 +283,7 @@ def _answer(
 ) -> tuple[Response | str, int]:
     """Render an error as a page or as JSON. The page offers a link to ``again`` and shows ``details`` as they are."""
     if _is_for_program():
-        body: dict[str, Any] = {"message": message, "type": kind}
-        if hint:
-            body["hint"] = hint
-        if trace:
-            body["trace"] = trace
-        if details:
-            body["details"] = details
-        return jsonify({"error": body}), status
+        return jsonify(error_body(request.path, message, kind, hint, trace=trace, details=details)), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
     try:
         page = render_template(

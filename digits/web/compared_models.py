@@ -60,7 +60,7 @@ def facts(job: ModelJob) -> dict[str, Any]:
         "seconds": None if job.is_imported else job.elapsed,
         "peak_memory": state.peak_memory or None,
         "peak_gpu_memory": state.peak_gpu_memory or None,
-        "milliseconds": 1000 * measured.predicting_seconds / measured.records if measured else None,
+        "milliseconds": measured.milliseconds if measured else None,
     }
 
 

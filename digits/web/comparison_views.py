@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from flask import Blueprint, Response, jsonify, request, url_for
-from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
-from digits.data.comparison import Outcomes, compare, in_words, mcnemar
+from digits.data.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
 from digits.data.evaluation import Evaluation
+from digits.data.manifest import Manifest
+from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import Views
 from digits.web import compared_models, serializers
 from digits.web.evaluation_panel import title_of
-from digits.web.evaluation_parts import describe_metric
+from digits.web.evaluation_parts import describe_metric, describe_prediction, draw_prediction
+from digits.web.explore_views import gallery_items
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import in_thread, in_turns
+from digits.web.record_selection import Place
+from digits.web.record_views import RecordImages, shown_size
 from digits.web.services import services
 
 blueprint = Blueprint("comparison", __name__)
 
 SHOWN = 24
-GROUPS = {
+# The titles of the groups of records that the page shows, by group: those of classifiers, and those of other models.
+OUTCOME_TITLES = {
     "fixed": "Fixed: only the second model is right",
     "broken": "Broken: only the first model is right",
     "both_wrong": "Both wrong",
+}
+CHANGE_TITLES = {
+    "improved": "Most improved by the second model",
+    "worsened": "Most worsened by the second model",
 }
 # Curves of more models could not be told apart.
 MAX_MODELS = 10
@@ -42,11 +54,7 @@ def show() -> str:
     jobs, first, second = _models()
     found = in_thread(_common, first, second)
     views = views_of(serializers.data_kind(second) or default_kind())
-    dataset = services().store.find(second.dataset_id)
-    kind = dataset.data_kind if isinstance(dataset, DatasetJob) else None
-    pair, parts = (
-        (None, {}) if found is None else (found, in_thread(_compared, first, second, *found, dataset))
-    )
+    pair, parts = (None, {}) if found is None else (found, _parts(first, second, *found))
     facts = [compared_models.facts(job) for job in in_turns(iter(jobs))]
     return render_in_turns(
         "comparison.html",
@@ -64,14 +72,7 @@ def show() -> str:
         swap_url=url_for(
             "comparison.show", ids=",".join(job.id for job in jobs), first=second.id, second=first.id
         ),
-        record_url=lambda number: (
-            url_for("records.thumbnail", job_id=pair[1].dataset_id, split=pair[1].split, number=number)
-            if pair
-            else ""
-        ),
-        groups=GROUPS,
         views=views,
-        kind=kind,
         **parts,
     )
 
@@ -106,14 +107,16 @@ def show_json() -> Response:
 
 def _pair_json(first: ModelJob, second: ModelJob, found: tuple[Evaluation, Evaluation]) -> dict[str, Any]:
     """Return the metrics of both models, and the numbers of records by outcome."""
-    parts = in_thread(_compared, first, second, *found, services().store.find(second.dataset_id))
+    records = in_thread(_load, first, second, *found)
+    dataset = _dataset_of(found[1])
+    numbers = in_thread(_numbers, records, dataset[1].target.names if dataset else []) if records else {}
     return {
         "models": [first.id, second.id],
         "evaluations": [result.name for result in found],
         "metrics": [result.metrics for result in found],
-        "counts": parts.get("counts"),
-        "p_value": parts.get("p_value"),
-        "classes": parts.get("classes"),
+        "counts": numbers.get("counts"),
+        "p_value": numbers.get("p_value"),
+        "classes": numbers.get("classes"),
     }
 
 
@@ -155,63 +158,117 @@ def _metrics(pair: tuple[Evaluation, Evaluation], views: Any) -> list[dict[str, 
     return rows
 
 
-def _compared(
-    first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation, dataset: Any
-) -> dict[str, Any]:
-    """Return the outcomes of classifiers: counts, the test in words, classes, and records of each group."""
-    try:
-        targets = evaluations.load_array(second.folder, other.name, evaluations.TARGETS_FILE)
-        scores = [
-            evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
-            for job, result in ((first, one), (second, other))
-        ]
-    except UnreadableFile:
+def _parts(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation) -> dict[str, Any]:
+    """Return the parts of the page about predictions: counts, the test in words, classes, and groups of records.
+
+    There are no classes and groups if the dataset was deleted or changed.
+    """
+    records = in_thread(_load, first, second, one, other)
+    if records is None:
         return {}
-    if targets.ndim != 1 or targets.dtype.kind != "i" or scores[0].shape != scores[1].shape:
-        return {}
-    outcomes = compare(targets, *scores)
-    counts = {name: int(chosen.sum()) for name, chosen in outcomes._asdict().items()}
+    found = _dataset_of(other)
+    if found is None:
+        return in_thread(_numbers, records, [])
+    dataset, manifest = found
+    compared = {"evaluation": f"{second.id}/{other.name}", "compare": f"{first.id}/{one.name}"}
+    arguments = urlencode({"job_id": dataset.id, "db": other.split, **compared})
+    images, indexes = RecordImages(dataset, manifest), services().record_indexes
+    evaluated = [(first.folder, one.name), (second.folder, other.name)]
+    return {
+        **in_thread(_numbers, records, manifest.target.names),
+        "explore": f"{url_for('explore.show', kind=dataset.data_kind)}?{arguments}&outcome=",
+        "groups": in_thread(_groups, records, dataset, manifest, other.split, images, indexes, evaluated),
+        "size": shown_size(dataset, manifest),
+    }
+
+
+def _dataset_of(result: Evaluation) -> tuple[DatasetJob, Manifest] | None:
+    """Return the dataset of an evaluation, unless it was deleted or changed."""
+    dataset = services().store.find(result.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    is_same = manifest is not None and manifest.content_hash == other.content_hash
-    names = manifest.target.names if manifest and is_same else []
-    shown = {name: _records(getattr(outcomes, name), targets, scores, names) for name in GROUPS if is_same}
+    if not isinstance(dataset, DatasetJob) or manifest is None:
+        return None
+    return (dataset, manifest) if manifest.content_hash == result.content_hash else None
+
+
+def _load(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation) -> ComparedRecords | None:
+    try:
+        return load_compared((first.folder, one.name), (second.folder, other.name))
+    except UnreadableFile:
+        return None
+
+
+def _numbers(records: ComparedRecords, names: list[str]) -> dict[str, Any]:
+    """Return the number of records of each group and, for classifiers, the test and the classes with ``names``."""
+    outcomes = records.outcomes
+    if outcomes is None:
+        return {"counts": {name: int(np.count_nonzero(records.members(name))) for name in CHANGES}}
+    counts = {name: int(chosen.sum()) for name, chosen in outcomes._asdict().items()}
     return {
         "counts": counts,
         "p_value": mcnemar(counts["fixed"], counts["broken"]),
         "verdict": in_words(counts["fixed"], counts["broken"]),
-        "classes": _classes(targets, outcomes, names),
-        "shown": shown,
+        "classes": _classes(records, names),
     }
 
 
-def _classes(targets: NDArray[Any], outcomes: Outcomes, names: list[str]) -> list[dict[str, Any]]:
-    """Return the outcomes of each class with a difference, the largest first."""
+def _classes(records: ComparedRecords, names: list[str]) -> list[dict[str, Any]]:
+    """Return the outcomes of each class with errors, those with the most differences first."""
+    targets = np.asarray(records.targets)
+    chosen = {name: records.members(name) for name in OUTCOME_TITLES} | {
+        "support": np.full(targets.shape, True)
+    }
+    counts = {
+        name: np.bincount(targets[members], minlength=len(names)).tolist() for name, members in chosen.items()
+    }
     rows = [
-        {
-            "name": name,
-            "fixed": int((outcomes.fixed & (targets == number)).sum()),
-            "broken": int((outcomes.broken & (targets == number)).sum()),
-            "support": int((targets == number).sum()),
-        }
-        for number, name in enumerate(names)
+        {"label": label, "name": name, **{key: values[label] for key, values in counts.items()}}
+        for label, name in enumerate(names)
     ]
-    changed = [row for row in rows if row["fixed"] or row["broken"]]
-    return sorted(changed, key=lambda row: -(row["fixed"] + row["broken"]))
+    wrong = [row for row in rows if any(row[key] for key in OUTCOME_TITLES)]
+    return sorted(wrong, key=lambda row: (-(row["fixed"] + row["broken"]), -row["both_wrong"]))
 
 
-def _records(
-    chosen: NDArray[np.bool_], targets: NDArray[Any], scores: list[NDArray[Any]], names: list[str]
+def _groups(
+    records: ComparedRecords,
+    dataset: DatasetJob,
+    manifest: Manifest,
+    split: str,
+    images: RecordImages,
+    indexes: IndexCache,
+    evaluated: list[tuple[Path, str]],
 ) -> list[dict[str, Any]]:
-    """Return the first records of a group, those with the most confident second prediction first."""
-    places = np.flatnonzero(chosen)
-    order = places[np.argsort(-scores[1][places].max(axis=1), kind="stable")][:SHOWN]
-    return [
-        {
-            "number": place,
-            "true": names[targets[place]],
-            "predictions": [
-                f"{names[each[place].argmax()]} {100 * each[place].max():.0f}%" for each in scores
-            ],
-        }
-        for place in order.tolist()
-    ]
+    """Return the groups that have records, each with the first of them; reads files."""
+    views = views_of(dataset.data_kind)
+    worst = [evaluations.load_worst(*item) for item in evaluated]
+    groups = []
+    for name, title in (OUTCOME_TITLES if records.outcomes else CHANGE_TITLES).items():
+        order = records.order(name)
+        members = records.members(name)
+        chosen = order[members[order]][:SHOWN].tolist()
+        try:
+            items = gallery_items(
+                dataset, manifest, images, [Place(split, number) for number in chosen], indexes
+            )
+        except UnreadableFile:
+            continue
+        shown = [
+            {
+                "item": item,
+                "words": [_describe(records, views, manifest, item.number, model) for model in (0, 1)],
+                "drawn": [draw_prediction(each.get(str(item.number)), item, manifest) for each in worst],
+            }
+            for item in items
+        ]
+        if shown:
+            groups.append({"name": name, "title": title, "shown": shown})
+    return groups
+
+
+def _describe(
+    records: ComparedRecords, views: Views[Any], manifest: Manifest, number: int, model: int
+) -> str:
+    """Describe the prediction of the first (0) or the second (1) ``model`` for a record, or its error."""
+    if records.predictions is None:
+        return views.describe_error(float(records.errors[model][number]))
+    return describe_prediction(manifest.target, records.predictions[model][number])

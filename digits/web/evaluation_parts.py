@@ -13,6 +13,7 @@ from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
+from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, format_number
 from digits.web.explore_views import GalleryItem, gallery_items
@@ -192,16 +193,18 @@ def _describe_predictions(
     except UnreadableFile:
         return [""] * len(places)
     target = manifest.target
-    if target.classes:
-        return [
-            f"{target.names[targets[place]]}, predicted {target.names[predictions[place].argmax()]} "
-            f"({100 * predictions[place].max():.0f}%)"
-            for place in places
-        ]
-    shown = predictions >= 0.5 if target.multi_hot else predictions
+    separator = "," if target.classes else ";"
     return [
-        f"{target.describe(targets[place])}; predicted {target.describe(shown[place])}" for place in places
+        f"{target.describe(targets[place])}{separator} predicted {describe_prediction(target, predictions[place])}"
+        for place in places
     ]
+
+
+def describe_prediction(target: TargetSpec, predicted: NDArray[Any]) -> str:
+    """Describe the outputs of a model for a record, float32 [outputs]: the most likely class, the labels or numbers."""
+    if target.classes:
+        return f"{target.names[predicted.argmax()]} ({100 * predicted.max():.0f}%)"
+    return target.describe(predicted >= 0.5 if target.multi_hot else predicted)
 
 
 def load_points(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[list[tuple[float, float]]]:

@@ -40,7 +40,8 @@ ORDERS = {"classes": "Class order", "errors": "Most confused first"}
 def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     """Evaluate the snapshot of ``snapshot_epoch``, by default the best one, on a ``split`` of a dataset.
 
-    This is the validation split of the model's own dataset by default, or that of ``dataset``.
+    This is the validation split of the model's own dataset by default, or that of ``dataset``. With ``back=results``,
+    redirects to the results of the dataset.
     """
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
@@ -52,6 +53,8 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     services().evaluations.start(job, evaluation_recipe(job, snapshot, dataset, split))
     if request.accept_mimetypes.best == "application/json" or request.headers.get("X-Requested-With"):
         return jsonify(state_of(job)), 202
+    if request.form.get("back") == "results":
+        return redirect(url_for("results.show", job_id=dataset.id, split=split))
     return redirect(url_for("models.show", job_id=job.id, _anchor="evaluation"))
 
 

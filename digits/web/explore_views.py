@@ -45,6 +45,15 @@ blueprint = Blueprint("explore", __name__)
 
 PAGE_SIZES = (10, 25, 50, 100)
 MAX_LABEL = 40
+# The records of each of `digits.data.comparison.GROUPS`.
+OUTCOME_WORDS = {
+    "both_right": "Right by {first} and {second}",
+    "fixed": "Right by {second}, wrong by {first}",
+    "broken": "Right by {first}, wrong by {second}",
+    "both_wrong": "Wrong by {first} and {second}",
+    "improved": "Lower error by {second} than by {first}",
+    "worsened": "Higher error by {second} than by {first}",
+}
 SPLIT_TITLES = {"train": "Training", "val": "Validation", "test": "Test", ALL: "All"}
 
 
@@ -134,7 +143,7 @@ def show(kind: Kind) -> str:
         is_searchable=_has_names(job, manifest),
         labels=names,
         groups=manifest.groups,
-        has_classes=manifest.target.classes,
+        target=manifest.target,
         finding=found.checked.finding(query.finding),
         findings=found.checked.findings,
         measures=MEASURES,
@@ -295,14 +304,24 @@ def _filters(found: Explored, group: str, manifest: Manifest) -> list[tuple[str,
 
 
 def _evaluation_filters(query: RecordQuery, manifest: Manifest) -> list[tuple[str, str]]:
-    model_id, _, name = query.evaluation.partition("/")
-    model = services().store.find(model_id)
-    filters = [("evaluation", f"Sorted by error of “{model.name if model else name}”")]
+    second = _model_of(query.evaluation)
+    if query.outcome:
+        words = OUTCOME_WORDS[query.outcome].format(first=_model_of(query.compared), second=second)
+        filters = [("evaluation", words)]
+    else:
+        filters = [("evaluation", f"Sorted by error of {second}")]
     if query.wrong:
         filters.append(("wrong", "Wrong predictions"))
     if query.predicted is not None:
         filters.append(("predicted", f"Predicted “{manifest.target.names[query.predicted]}”"))
     return filters
+
+
+def _model_of(evaluation: str) -> str:
+    """Return the name of the model of an evaluation in quotes, or that of the evaluation if the model was deleted."""
+    model_id, _, name = evaluation.partition("/")
+    model = services().store.find(model_id)
+    return f"“{model.name if model else name}”"
 
 
 def _has_names(job: DatasetJob, manifest: Manifest) -> bool:

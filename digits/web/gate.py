@@ -30,6 +30,7 @@ from werkzeug.wsgi import LimitedStream
 
 from digits.core.addresses import is_loopback
 from digits.web.auth import FORWARDED, VISITOR, Auth, Visitor, site_path
+from digits.web.error_json import error_body, is_always_json
 from digits.web.loop_watch import request_line
 
 Environ = dict[str, Any]
@@ -537,7 +538,7 @@ def _refuse(refusal: RefusalError, environ: Environ, start_response: StartRespon
     if status >= 400:
         _log.info("%s: %d %s", environ.get("REMOTE_ADDR", "?"), status, refusal.reason[:120])
     if _wants_json(environ):
-        body = json.dumps({"error": {"message": refusal.reason, "type": status.phrase}})
+        body = json.dumps(error_body(environ.get("PATH_INFO", ""), refusal.reason, status.phrase))
         content_type = "application/json"
     else:
         body, content_type = refusal.reason + "\n", "text/plain; charset=utf-8"
@@ -582,7 +583,7 @@ def _wants_page(environ: Environ) -> bool:
 
 def _wants_json(environ: Environ) -> bool:
     return not _wants_page(environ) and (
-        "json" in environ.get("HTTP_ACCEPT", "") or environ.get("PATH_INFO", "").endswith(".json")
+        "json" in environ.get("HTTP_ACCEPT", "") or is_always_json(environ.get("PATH_INFO", ""))
     )
 
 

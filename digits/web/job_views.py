@@ -15,7 +15,7 @@ from flask import (
 )
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, explain
+from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, explain
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
@@ -179,6 +179,15 @@ def check_owner(job: Job) -> None:
 
 def _delete(job: Job) -> None:
     check_owner(job)
+    served = services().production.names_of(job.id)
+    if served:
+        names = ", ".join(f"“{name}”" for name in served)
+        raise InUse(
+            f"“{job.name}” is in production as {names}.",
+            "Promote another model to this name, or remove it under Production models."
+            if len(served) == 1
+            else "Promote other models to these names, or remove them under Production models.",
+        )
     services().inference.stop(job.id)
     services().health_checks.stop(job.id)
     services().evaluations.stop(job.id)

@@ -66,10 +66,15 @@ def _row(job: ModelJob, made: ModelExport) -> dict[str, str]:
     return {"title": title, "stamp": " · ".join(stamp), "about": about, "url": url_of(job, made)}
 
 
-def _serving(made: ModelExport) -> str:
-    """Return the command that serves the unpacked archive of a SavedModel with TensorFlow Serving."""
+def _serving(made: ModelExport) -> dict[str, str]:
+    """Return the ``command`` that serves the unpacked archive of a SavedModel with TensorFlow Serving.
+
+    ``predictions`` is the name of its signature that returns the same numbers as this server; empty if it has none.
+    """
     name = exports.SERVED_FOLDER
-    return (
+    command = (
         f'docker run --rm -p 8501:8501 -v "$PWD/{name}:/models/{name}" -v "$PWD/{exports.SERVING_FILE}:/models/'
         f'{exports.SERVING_FILE}" tensorflow/serving --model_config_file=/models/{exports.SERVING_FILE}'
     )
+    has_predictions = exports.PREDICTIONS_SIGNATURE in made.signatures
+    return {"command": command, "predictions": exports.PREDICTIONS_SIGNATURE if has_predictions else ""}

@@ -74,17 +74,7 @@ USUAL = {
     }.get(solver, {})
     for solver, *_ in SOLVERS
 }
-POLICY_TITLES: dict[type[Schedule], str] = {
-    schedules.Fixed: "Fixed",
-    schedules.Step: "Step decay",
-    schedules.Multistep: "Multi-step decay",
-    schedules.Exp: "Exponential decay",
-    schedules.Inv: "Inverse decay",
-    schedules.Poly: "Polynomial decay",
-    schedules.Sigmoid: "Sigmoid decay",
-    schedules.Cosine: "Cosine decay",
-    schedules.OneCycle: "One cycle",
-}
+POLICY_TITLES = schedules.TITLES
 POLICY_CHOICES = choices(*((name, POLICY_TITLES[kind]) for name, kind in schedules.POLICIES.items()))
 MEANS = choices(("image", "Image"), ("pixel", "Per channel"), ("none", "None"))
 METHODS = choices(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from digits.core import pretrained_files
 from digits.core.files import write_bytes
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
@@ -23,12 +24,18 @@ def new_model(
     name: str,
     *,
     text: str,
+    network_folder: Path | None = None,
     device: str = "next",
     owner: str | None = None,
     group: str = "",
 ) -> ModelJob:
-    """Create a job in ``folder`` that trains a network with source code ``text`` on ``dataset``."""
+    """Create a job in ``folder`` that trains a network with source code ``text`` on ``dataset``.
+
+    ``network_folder`` contains the `pretrained_files` to which the network refers, if any.
+    """
     write_bytes(folder / recipe.network, text.encode())
+    if network_folder:
+        pretrained_files.link(network_folder, folder)
     return ModelJob(
         id=folder.name,
         folder=folder,

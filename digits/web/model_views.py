@@ -24,19 +24,21 @@ from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
 from wtforms.fields.choices import SelectChoice
 
-from digits.core import events, metrics_csv, schedules
+from digits.core import events, metrics_csv, pretrained_files, schedules, snapshot_list
 from digits.core import preflight_result as preflights
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady
 from digits.core.events import Measured, Resumed, for_browser
 from digits.core.files import UnreadableFile, files_below
 from digits.core.job import Job
 from digits.core.metrics import row_json
-from digits.core.model_job import ModelJob, epoch_label, request_devices
+from digits.core.model_job import NETWORK_FILE, ModelJob, epoch_label, request_devices
 from digits.core.recipe import TRANSFORMATIONS, Preflight, Train
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
-from digits.data.archive import MEDIA_TYPES, existing, stream
+from digits.data import manifest as manifests
+from digits.data.archive import MEDIA_TYPES, Source, existing, stream
+from digits.data.model_archive import INFO_FILE
 from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
 from digits.kinds import Kind, all_kinds, default_kind
@@ -107,6 +109,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
     if errors:
         return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
     dataset = services().store.get(form.dataset.data, DatasetJob)
+    network_folder = _network_folder(form, text)
     with services().store.creation() as new_folder:
         jobs = [
             new_model(
@@ -115,6 +118,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
                 _recipe(form, dataset, weights, size, rate),
                 name,
                 text=text,
+                network_folder=network_folder,
                 device=form.device(),
                 owner=current_username(request),
                 group=(form.group_name.data or "").strip(),
@@ -262,26 +266,30 @@ def download(job_id: str, ending: str = "tar.gz") -> Response:
     job = _model(job_id)
     check_ending(ending)
     snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch") or "-1")
-    dataset = services().store.find(job.dataset_id)
-    described = {**serializers.model_json(job, verbose=False), "snapshot file": snapshot.name}
+    described, files = archive_of(job, snapshot)
     about = json.dumps(for_browser(described), indent=2, sort_keys=True)
-    files = {
-        path.name: (path, job.folder)
-        for path in [
-            job.network_path,
-            job.folder / f"{snapshot.name}.index",
-            *job.folder.glob(f"{snapshot.name}.data-*"),
-        ]
-    }
-    if dataset:
-        for shared in ("labels.txt", "mean.npy", "dataset.json"):
-            files[shared] = dataset.folder / shared, dataset.folder
     name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}.{ending}"
     return Response(
-        each_in_thread(stream(ending, [("info.json", about.encode()), *existing(files)])),
+        each_in_thread(stream(ending, [(INFO_FILE, about.encode()), *existing(files)])),
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
+
+
+def archive_of(job: ModelJob, snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Source]]:
+    """Return the contents of `INFO_FILE`, and the other files of an archive by their names, which may be missing."""
+    pretrained = pretrained_files.names_in(job.folder)
+    described = {
+        **serializers.model_json(job, verbose=False),
+        "snapshot file": snapshot.name,
+        "pretrained files": pretrained,
+    }
+    own = [NETWORK_FILE, *(f"{snapshot.name}{suffix}" for suffix in snapshot_list.SUFFIXES), *pretrained]
+    files = {name: (job.folder / name, job.folder) for name in own}
+    if dataset := services().store.find(job.dataset_id):
+        for shared in (manifests.LABELS_FILE, manifests.MEAN_ARRAY_FILE, manifests.FILE_NAME):
+            files[shared] = dataset.folder / shared, dataset.folder
+    return described, files
 
 
 @blueprint.get("/models/<job_id>/savedmodel.<ending>")
@@ -363,10 +371,13 @@ def visualize_network() -> tuple[Response, int]:
         raise BadRequest("There is no network to build.", "Paste or write one first.")
     if len(text) > MAX_NETWORK_CHARACTERS:
         raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
-    crop_size = _form(request.form).crop_size
+    form = _form(request.form)
+    crop_size = form.crop_size
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
-    preview = services().short_tasks.visualize(text, dataset.folder, crop_size.data)
+    preview = services().short_tasks.visualize(
+        text, dataset.folder, crop_size.data, _network_folder(form, text)
+    )
     if preview.state.failure:
         return _preview_failed(preview)
     return jsonify(
@@ -401,14 +412,16 @@ def preflight() -> tuple[Response, int]:
     training = _recipe(form, dataset, weights, size, rate)
     recipe = Preflight.of(training, eager="eager" in request.form)
     preview = services().short_tasks.preflight(
-        text, recipe, request_devices(form.device()), request.form.get("watch", "")
+        text,
+        recipe,
+        request_devices(form.device()),
+        request.form.get("watch", ""),
+        _network_folder(form, text),
     )
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)
-    result["suggestion"] = (
-        "" if "digits.pretrained(" in text else fine_tune_settings.suggestion(dataset, training)
-    )
+    result["suggestion"] = "" if _calls_pretrained(text) else fine_tune_settings.suggestion(dataset, training)
     preflights.save(preview.folder, result, preview.state.warnings)
     return jsonify(
         ok=True,
@@ -596,7 +609,7 @@ def _fill_from(form: ModelForm, job_id: str) -> None:
             custom_network_snapshot=job.recipe.weights,
         )
     else:
-        form.set(method="custom", custom_network_snapshot=job.recipe.weights or "")
+        form.set(method="custom", previous_networks=job.id, custom_network_snapshot=job.recipe.weights or "")
     form.set(custom_network=text)
     _offer_datasets(form)
 
@@ -615,7 +628,7 @@ def _is_usable(job: Job) -> bool:
 def _network_of(form: ModelForm) -> tuple[str, str | None]:
     """Return the network's text and the weights to start from. Errors are added to the form's fields."""
     text, weights = _chosen_network(form)
-    is_in_text = form.method.data == "custom" and "digits.pretrained(" in text
+    is_in_text = form.method.data == "custom" and _calls_pretrained(text)
     if form.fine_tune.data and not weights and not is_in_text and not errors_of(form):
         _blame(form.fine_tune, "Choose initial weights: ImageNet, a file, or a snapshot of an earlier model.")
     return text, weights
@@ -688,14 +701,33 @@ def _previous_network(form: ModelForm) -> tuple[str, str | None]:
     except UnreadableFile as error:
         _blame(form.previous_networks, f"The network of “{job.name}” cannot be read: {error}.")
         return "", None
-    chosen = request.form.get(f"{job.id}-snapshot", "0")
-    if chosen in ("", "0"):
+    chosen = request.form.get(f"{job.id}-snapshot", "")
+    # Imported models without an epoch have a snapshot of epoch 0; of other models, 0 means random weights.
+    if not chosen or (chosen == "0" and services().snapshots_of(job).of_epoch(0) is None):
         return text, None
     try:
         return text, str(job.folder / snapshot_of(job, chosen).name)
     except DigitsError as error:
         _blame(form.previous_networks, error.message)
         return text, None
+
+
+def _network_folder(form: ModelForm, text: str) -> Path | None:
+    """Return the folder with the files that the network ``text`` may load by a relative path.
+
+    It is that of the model chosen as the previous network, which may have been customized, else that of the model
+    that saved the initial weights.
+    """
+    if form.method.data == "standard" or not _calls_pretrained(text):
+        return None
+    job = services().store.find(form.previous_networks.data or "")
+    if not isinstance(job, ModelJob):
+        job = _trained_by(form.custom_network_snapshot.data)
+    return job.folder if job else None
+
+
+def _calls_pretrained(text: str) -> bool:
+    return "digits.pretrained(" in text
 
 
 def _blame(field: Field, message: str) -> None:

@@ -41,7 +41,7 @@ from digits.web.auth import current_username
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
-from digits.web.model_views import snapshot_of
+from digits.web.model_views import archive_of, snapshot_of
 from digits.web.offload import in_thread
 from digits.web.services import require_tensorflow, services
 
@@ -82,21 +82,25 @@ def new() -> str:
 def create() -> AnyResponse | tuple[str | Response, int]:
     """Import a model from files on the server or from uploaded files.
 
-    Uploads are ``weights_file`` (repeated for a checkpoint), ``model_def_file`` with the source code of the network,
-    and ``labels_file`` with the class names.
+    Uploads are ``weights_file`` (an archive, or a file; repeated for a checkpoint), ``model_def_file`` with the source
+    code of the network, and ``labels_file`` with the class names.
     """
     require_tensorflow()
     as_json = request.path.endswith(".json")
     form = PretrainedForm(meta={"data_roots": services().roots})
     with _uploaded() as folder:
-        if folder is not None:
-            form.source.validators, form.source.data = [], str(folder)
+        weights = _names_of_uploads("weights_file")
+        if folder is not None and (weights or not form.source.data):
+            source = folder / weights[0] if len(weights) == 1 else folder
+            form.source.validators, form.source.data = [], str(source)
         form.validate()
         errors = errors_of(form)
         if errors:
             return (jsonify(errors=errors), 400) if as_json else (_page(form), 400)
         try:
-            job = _imported(_recipe(form), form.job_name.data.strip(), (form.group_name.data or "").strip())
+            job = _imported(
+                _recipe(form, folder), form.job_name.data.strip(), (form.group_name.data or "").strip()
+            )
         except BadRequest as error:
             if as_json and not error.trace:
                 return jsonify(errors={"source": [error.sentences]}), 400
@@ -131,19 +135,14 @@ def keep(job_id: str) -> AnyResponse:
     check_owner(job)
     snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
     name = f"{job.name}, epoch {epoch_label(snapshot.epoch)}"[:NAME_LENGTH]
-    described = {**serializers.model_json(job, verbose=False), "snapshot file": snapshot.name, "name": name}
-    dataset = job.folder.with_name(job.dataset_id)
+    described, files = archive_of(job, snapshot)
     with scratch() as folder:
-        (folder / INFO_FILE).write_text(json.dumps(described))
-        sources = [job.network_path, *job.folder.glob(f"{snapshot.name}.*")]
-        sources += [
-            dataset / manifests.FILE_NAME,
-            dataset / manifests.MEAN_ARRAY_FILE,
-            dataset / manifests.LABELS_FILE,
-        ]
-        for path in sources:
+        (folder / INFO_FILE).write_text(json.dumps({**described, "name": name}))
+        for archived, (path, _) in files.items():
             if path.is_file() and not path.is_symlink():
-                (folder / path.name).hardlink_to(path)
+                target = folder / archived
+                target.parent.mkdir(exist_ok=True, parents=True)
+                target.hardlink_to(path)
         kept = import_from(folder, name, job.group)
     if request.path.endswith(".json"):
         return jsonify(serializers.model_json(kept))
@@ -158,20 +157,20 @@ def import_from(source: Path, name: str = "", group: str = "") -> ModelJob:
     return _imported(_recipe_for(source), name, group)
 
 
-def _recipe(form: PretrainedForm) -> ImportModel:
+def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:
+    """Return the recipe of the form; the folder ``uploads`` contains the uploaded files."""
     recipe = _recipe_for(Path(form.source.data))
     recipe.network = form.network.data or None
     recipe.labels = names_of((form.labels.data or "").splitlines())
     recipe.width, recipe.height = form.width.data, form.height.data
     recipe.channels = 1 if form.image_type.data == "GRAYSCALE" else 3
     recipe.resize_mode = form.resize_mode.data
-    model_def, labels = request.files.get("model_def_file"), request.files.get("labels_file")
-    folder = Path(form.source.data)
-    if model_def:
-        recipe.network = str(folder / _file_name(model_def))
-    if labels:
-        text = (folder / _file_name(labels)).read_text(encoding="utf-8-sig", errors="replace")
-        recipe.labels = names_of(text.splitlines())
+    if uploads:
+        for name in _names_of_uploads("model_def_file"):
+            recipe.network = str(uploads / name)
+        for name in _names_of_uploads("labels_file"):
+            text = (uploads / name).read_text(encoding="utf-8-sig", errors="replace")
+            recipe.labels = names_of(text.splitlines())
     return recipe
 
 
@@ -195,7 +194,9 @@ def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
         failure = result.state.failure
         services().short_tasks.forget(result)
         if failure:
-            raise BadRequest(failure.message, failure.hint, [dict(frame) for frame in failure.trace])
+            # The other frames are those of the server.
+            own = [dict(frame) for frame in failure.trace if frame["own"]]
+            raise BadRequest(failure.message, failure.hint, own)
         kind = kind_named(in_thread(manifests.load, folder).kind)
         if views_of(kind).has_input:
             raise BadRequest(
@@ -240,6 +241,10 @@ def _uploaded(*fields: str) -> Iterator[Path | None]:
         for upload in uploads:
             in_thread(upload.save, folder / _file_name(upload))
         yield folder
+
+
+def _names_of_uploads(field: str) -> list[str]:
+    return [_file_name(upload) for upload in request.files.getlist(field) if upload.filename]
 
 
 def _file_name(upload: FileStorage) -> str:

@@ -18,6 +18,8 @@ from digits.core.errors import BadRequest, NotFound
 from digits.core.files import MissingFile, UnreadableFile
 from digits.core.job import ID
 from digits.data import evaluation, health, label_check
+from digits.data.comparison import CHANGES, GROUPS, ComparedRecords, load_compared
+from digits.data.evaluation import Evaluation
 from digits.data.file_cache import FileCache
 from digits.data.health import Finding
 from digits.data.label_errors import LABEL_ERROR_DTYPE
@@ -142,6 +144,8 @@ class RecordQuery:
 
     An ``evaluation``, the id of a model and the name of one of its evaluations with a slash between them, sorts the
     records by their errors, the worst first. It can select those that are ``predicted`` as a class, or ``wrong``.
+    If another evaluation of the same records is ``compared`` with it, as the first one, the ``outcome`` selects one of
+    `digits.data.comparison.GROUPS`.
     """
 
     split: str = ALL
@@ -153,6 +157,8 @@ class RecordQuery:
     evaluation: str = ""
     predicted: int | None = None
     wrong: bool = False
+    compared: str = ""
+    outcome: str = ""
 
     @classmethod
     def parse(cls, arguments: MultiDict[str, str], manifest: Manifest, views: Views[Any]) -> Self:
@@ -184,13 +190,20 @@ class RecordQuery:
             raise NotFound(
                 f"This dataset has no class {contain}: its classes are 0 to {last - 1}, and {last} is none."
             )
-        if evaluated and not _EVALUATION.match(evaluated):
-            raise NotFound(f"There is no evaluation called “{evaluated[:MAX_TEXT]}”.")
+        compared = arguments.get("compare", "") if evaluated else ""
+        for name in filter(None, (evaluated, compared)):
+            if not _EVALUATION.match(name):
+                raise NotFound(f"There is no evaluation called “{name[:MAX_TEXT]}”.")
+        outcome = arguments.get("outcome", "") if compared else ""
+        if compared and outcome not in GROUPS:
+            raise BadRequest(f"outcome: choose one of {', '.join(GROUPS)}.")
         predicted = arguments.get("predicted", type=int) if evaluated else None
         if predicted is not None and not 0 <= predicted < len(manifest.target.labels):
             raise NotFound(f"This dataset has no class {predicted}.")
         wrong = bool(evaluated) and arguments.get("wrong", "") in ("1", "y", "true")
-        return cls(split, text, label, contain, finding, ranges, evaluated, predicted, wrong)
+        return cls(
+            split, text, label, contain, finding, ranges, evaluated, predicted, wrong, compared, outcome
+        )
 
     def arguments(self) -> dict[str, str]:
         """Return the URL arguments of this query."""
@@ -198,6 +211,7 @@ class RecordQuery:
         given |= {name: "" if value is None else str(value) for name, value in self._groups.items()}
         given |= {"finding": self.finding} | {item.name: item.text for item in self.ranges}
         given |= {"evaluation": self.evaluation, "wrong": "1" if self.wrong else ""}
+        given |= {"compare": self.compared, "outcome": self.outcome}
         given["predicted"] = "" if self.predicted is None else str(self.predicted)
         return {name: value for name, value in given.items() if value}
 
@@ -206,7 +220,8 @@ class RecordQuery:
         defaults: dict[str, Any] = {"q": {"text": ""}, "finding": {"finding": ""}}
         defaults |= {group: {group: None} for group in self._groups}
         defaults |= {"predicted": {"predicted": None}, "wrong": {"wrong": False}}
-        defaults["evaluation"] = {"evaluation": "", "predicted": None, "wrong": False}
+        compared = {"compared": "", "outcome": ""}
+        defaults["evaluation"] = {"evaluation": "", "predicted": None, "wrong": False} | compared
         kept = tuple(item for item in self.ranges if item.name != name)
         return replace(self, **defaults.get(name, {"ranges": kept}))
 
@@ -427,7 +442,16 @@ def _select_evaluated(
         likely = np.where(likely == targets, -1, likely)
     elif query.predicted is not None or query.wrong:
         raise NotFound("This evaluation has no predicted classes.", "Remove the filter.")
-    order = np.argsort(-errors, kind="stable")  # NaN last
+    if query.compared:
+        pair = _load_compared(folder, query, result)
+        if query.outcome not in pair.groups:
+            raise NotFound(
+                "These evaluations have no predicted classes.", f"Choose the outcome {' or '.join(CHANGES)}."
+            )
+        mask &= pair.members(query.outcome)
+        order = pair.order(query.outcome)
+    else:
+        order = np.argsort(-errors, kind="stable")  # NaN last
     chosen = order[mask[order]]
     return EvaluatedMatches(
         list(manifest.splits),
@@ -436,6 +460,20 @@ def _select_evaluated(
         None if likely is None else likely[chosen],
         None if confidences is None else confidences[chosen],
     )
+
+
+def _load_compared(folder: Path, query: RecordQuery, second: Evaluation) -> ComparedRecords:
+    """Load the evaluations that ``query`` compares; raises NotFound and UnreadableFile."""
+    pair = [
+        (folder.parent / model, name)
+        for model, _, name in (text.partition("/") for text in (query.compared, query.evaluation))
+    ]
+    first = evaluation.load(*pair[0])
+    if any(getattr(first, name) != getattr(second, name) for name in ("content_hash", "split", "records")):
+        raise NotFound(
+            "These evaluations are of different records.", "Evaluate both models on the same split."
+        )
+    return load_compared(pair[0], pair[1])
 
 
 def _files(folder: Path, manifest: Manifest, query: RecordQuery) -> list[Path]:
@@ -448,8 +486,8 @@ def _files(folder: Path, manifest: Manifest, query: RecordQuery) -> list[Path]:
         files += map(classes_path, shards)
     if query.ranges:
         files += [folder / health_statistics_file(name) for name in manifest.splits]
-    if query.evaluation:
-        files.append(folder.parent / Path(*_evaluation_folder(query.evaluation)) / evaluation.FILE_NAME)
+    for name in filter(None, (query.evaluation, query.compared)):
+        files.append(folder.parent / Path(*_evaluation_folder(name)) / evaluation.FILE_NAME)
     if query.finding == label_check.FINDING:
         files += [folder / LABEL_CHECK_FILE, folder / LABEL_ERRORS_FILE]
     elif query.finding:

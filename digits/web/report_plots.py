@@ -93,7 +93,7 @@ def _curve(chart: Chart, columns: list[tuple[str, str, list[tuple[float, float]]
         Line(
             f"{name.replace('_', ' ')} ({STAGE_TITLES[stage]})",
             COLORS[names.index(name) % len(COLORS)],
-            stage == "train",
+            stage == "val",
             [
                 (round((x - min(xs)) / span_x, 4), round(min(1.0, max(0.0, (y - low) / span_y)), 4))
                 for x, y in points

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from flask import Blueprint, Response, jsonify, request, url_for
 
+from digits.core import snapshot_list
 from digits.core.best_metric import lower_is_better
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Split
@@ -31,11 +32,11 @@ OTHER_COLUMNS = ("name", "milliseconds", "parameters", "seconds")
 
 @blueprint.get("/datasets/<job_id>/results")
 def show(job_id: str) -> str:
-    """Show the evaluated models of a dataset: metrics, latency, size and training time, sorted by one of them."""
+    """Show the models of a dataset: metrics, latency, size and training time, sorted by one of them."""
     dataset, split, rows, metrics, main = _results(job_id)
     sort = request.args.get("sort", main)
     is_descending = request.args.get("direction", _first_direction(sort)) == "desc"
-    rows.sort(key=lambda row: _value(row, sort), reverse=is_descending)
+    _sort(rows, sort, is_descending=is_descending)
     views = views_of(dataset.data_kind)
     return render_in_turns(
         "results.html",
@@ -68,24 +69,29 @@ def show(job_id: str) -> str:
 
 @blueprint.get("/datasets/<job_id>/results.json")
 def show_json(job_id: str) -> Response:
-    """Return the evaluated models of a dataset, and which are on the Pareto front of the metric and the latency."""
+    """Return the models of a dataset, and which are on the Pareto front of the metric and the latency."""
     _, split, rows, _, main = _results(job_id)
     return jsonify(split=split, metric=main, models=rows)
 
 
 def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[str], str]:
-    """Return the dataset, the split, a row per model, the names of the metrics, and the most important one."""
+    """Return the dataset, the split, a row per model, the names of the metrics, and the most important one.
+
+    Models that were not evaluated on the split have rows without metrics if they could be.
+    """
     dataset = services().store.get(job_id, DatasetJob)
     split = request.args.get("split", "val")
     manifest = dataset.manifest()
     content_hash = manifest.content_hash if manifest else ""
     children = services().store.children(dataset)
     models = [job for job in children if isinstance(job, ModelJob)][:MAX_MODELS]
+    has_records = manifest is not None and split in manifest.splits and manifest.splits[split].count > 0
     rows = []
     for job in in_turns(iter(models)):
-        found = in_thread(_best, job, content_hash, split, dataset.data_kind.metric)
-        if found is not None:
-            rows.append(_row(job, found))
+        found, has_snapshot = in_thread(_best, job, content_hash, split, dataset.data_kind.metric)
+        is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
+        if found is not None or (has_records and has_snapshot and not is_latent):
+            rows.append(_row(job, found, has_snapshot=has_snapshot))
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     main = next(
         (name for name in (dataset.data_kind.metric, "loss") if name in metrics), *metrics[:1] or [""]
@@ -94,27 +100,40 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
     return dataset, split, rows, metrics, main
 
 
-def _best(job: ModelJob, content_hash: str, split: str, metric: str) -> Evaluation | None:
-    """Return the complete evaluation with the best ``metric`` on a split of the dataset; None if there is none."""
+def _best(job: ModelJob, content_hash: str, split: str, metric: str) -> tuple[Evaluation | None, bool]:
+    """Return the complete evaluation with the best ``metric`` on a split of the dataset; None if there is none.
+
+    Also return whether its snapshot exists; without an evaluation, whether there is any snapshot. Reads files.
+    """
     found = [
         item
         for item in evaluations.load_all(job.folder)
         if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
     ]
     sign = -1 if lower_is_better(metric) else 1
-    return max(found, key=lambda item: sign * item.metrics.get(metric, 0.0), default=None)
+    best = max(found, key=lambda item: sign * item.metrics.get(metric, 0.0), default=None)
+    if best is None:
+        return None, snapshot_list.newest_name(job.folder) is not None
+    return best, snapshot_list.exists(job.folder, best.snapshot)
 
 
-def _row(job: ModelJob, result: Evaluation) -> dict[str, Any]:
+def _row(job: ModelJob, result: Evaluation | None, *, has_snapshot: bool) -> dict[str, Any]:
     state = services().scheduler.task_state(job, job.tasks[0])
     return {
         "id": job.id,
         "name": job.name,
         "url": url_for("models.show", job_id=job.id),
-        "evaluation_url": url_for("evaluation.show", job_id=job.id, name=result.name),
-        "epoch": epoch_label(result.epoch),
-        "metrics": result.metrics,
-        "milliseconds": 1000 * result.predicting_seconds / max(1, result.records),
+        "evaluation_url": url_for("evaluation.show", job_id=job.id, name=result.name) if result else None,
+        "is_evaluating": services().evaluations.state(job.id) is not None,
+        "epoch": epoch_label(result.epoch) if result else None,
+        "snapshot_epoch": result.epoch if result else None,
+        "has_snapshot": has_snapshot,
+        "production": [
+            {"name": name, "epoch": epoch_label(found.epoch)}
+            for name, found in services().production.of(job.id).items()
+        ],
+        "metrics": result.metrics if result else {},
+        "milliseconds": result.milliseconds if result else None,
         "parameters": state.parameters,
         "seconds": job.elapsed,
         "is_on_front": False,
@@ -129,11 +148,15 @@ def _mark_front(rows: list[dict[str, Any]], metric: str) -> None:
         row["is_on_front"] = is_on_front
 
 
+def _sort(rows: list[dict[str, Any]], column: str, *, is_descending: bool) -> None:
+    """Sort ``rows`` by a column; those without a value are last."""
+    rows.sort(key=lambda row: _value(row, column) or 0, reverse=is_descending)
+    rows.sort(key=lambda row: _value(row, column) is None)
+
+
 def _value(row: dict[str, Any], column: str) -> Any:
-    if column in row["metrics"]:
-        return row["metrics"][column]
-    value = row.get(column) if column in OTHER_COLUMNS else None
-    return value.casefold() if isinstance(value, str) else -1 if value is None else value
+    value = row[column] if column in OTHER_COLUMNS else row["metrics"].get(column)
+    return value.casefold() if isinstance(value, str) else value
 
 
 def _number_in(words: str) -> str:

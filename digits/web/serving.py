@@ -139,7 +139,7 @@ def uploads() -> list[Item]:
     if not files:
         raise BadRequest(
             "The request contains no images.",
-            "Upload image files, or send JSON with the Content-Type application/json.",
+            "Upload image files, or send JSON.",
         )
     _check_count(len(files))
     return [{"image": base64.b64encode(file.read()).decode(), "is_described": True} for file in files]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +12,9 @@ from gevent.lock import BoundedSemaphore
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, NotFound, TooBusy, Unavailable
+from digits import __version__
+from digits.core import snapshot_list
+from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import production
@@ -32,31 +32,16 @@ blueprint = Blueprint("serving", __name__)
 
 OUTPUT, INPUT = "output", "images"
 # The endpoints that return predictions.
-PREDICTING = ("predict", "predict_json", "serve", "tensorflow", "infer")
+PREDICTING = (
+    "predict", "predict_json", "serve", "tensorflow", "tensorflow_version", "infer", "infer_version"
+)  # fmt: skip
 
 # Only one request at a time may modify the file of production models.
 _changing = BoundedSemaphore()
 
 
-def answers_busy(view: Callable[..., Response]) -> Callable[..., Response]:
-    """Add a Retry-After header to responses with status 429."""
-
-    @functools.wraps(view)
-    def wrapped(*arguments: Any, **keywords: Any) -> Response:
-        try:
-            return view(*arguments, **keywords)
-        except TooBusy as error:
-            response = jsonify(error={"message": error.message, "hint": error.hint, "type": "TooBusy"})
-            response.status_code = error.http_status
-            response.headers["Retry-After"] = "1"
-            return response
-
-    return wrapped
-
-
 @blueprint.post("/models/<job_id>/predict")
 @blueprint.post("/models/<job_id>/predict.json", endpoint="predict_json")
-@answers_busy
 def predict(job_id: str) -> Response:
     """Predict from the images in the body with a snapshot of a model (default: the best one)."""
     job = services().store.get(job_id, ModelJob)
@@ -65,10 +50,10 @@ def predict(job_id: str) -> Response:
 
 @blueprint.post("/serve/<name>")
 @blueprint.post("/serve/<name>/v1/models/<model>:predict", endpoint="tensorflow")
-@answers_busy
-def serve(name: str, model: str = "") -> Response:
+@blueprint.post("/serve/<name>/v1/models/<model>/versions/<version>:predict", endpoint="tensorflow_version")
+def serve(name: str, model: str = "", version: str = "") -> Response:
     """Predict from the images in the body with a production model."""
-    job, found = _production(name)
+    job, found = _production(name, version)
     return _answer(name, job, found.snapshot)
 
 
@@ -78,8 +63,8 @@ def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
     metrics = services().serving_metrics
     with metrics.request(name):
         manifest = serving.manifest_of(job)
-        is_json = request.mimetype == "application/json" or not request.files
-        if not is_json:
+        # The files are read only from multipart bodies: clients may send JSON as any other type, as curl -d does.
+        if request.mimetype == "multipart/form-data":
             answers = serving.predict(job, snapshot, serving.uploads())
             body: dict[str, Any] = {
                 "predictions": [answer["predictions"] for answer in answers],
@@ -106,10 +91,10 @@ def _is_kserve(body: dict[str, Any]) -> bool:
 
 
 @blueprint.post("/serve/<name>/v2/models/<model>/infer")
-@answers_busy
-def infer(name: str, model: str) -> Response:
+@blueprint.post("/serve/<name>/v2/models/<model>/versions/<version>/infer", endpoint="infer_version")
+def infer(name: str, model: str, version: str = "") -> Response:
     """Handle a KServe V2 inference request."""
-    job, found = _production(name)
+    job, found = _production(name, version)
     refuse_other_sites()
     require_tensorflow()
     with services().serving_metrics.request(name):
@@ -136,40 +121,88 @@ def _flattened(values: list[Any]) -> tuple[list[int], list[float]]:
     return list(found.shape), found.ravel().tolist()
 
 
+@blueprint.get("/serve/<name>/v2")
+def server_metadata(name: str) -> Response:
+    """Return KServe server metadata."""
+    _production(name, is_needed=False)
+    return jsonify(name="digits", version=__version__, extensions=[])
+
+
 @blueprint.get("/serve/<name>/v2/models/<model>")
+@blueprint.get("/serve/<name>/v2/models/<model>/versions/<version>", endpoint="describe_version")
 @blueprint.get("/serve/<name>", endpoint="about")
 @blueprint.get("/serve/<name>.json", endpoint="about_json")
-def describe(name: str, model: str = "") -> Response:
+def describe(name: str, model: str = "", version: str = "") -> Response:
     """Return the inputs, outputs and labels of a production model as KServe model metadata."""
-    job, found = _production(name)
+    job, found = _production(name, version)
     manifest = serving.manifest_of(job)
-    height, width, channels = manifest.shape
+    inputs, outputs = _shapes(manifest)
     return jsonify(
         name=name,
         versions=[epoch_label(found.epoch)],
         platform="tensorflow",
-        inputs=[{"name": INPUT, "datatype": "FP32", "shape": [-1, height, width, channels]}],
-        outputs=[{"name": OUTPUT, "datatype": "FP32", "shape": [-1, manifest.target.outputs or -1]}],
+        inputs=[{"name": INPUT, "datatype": "FP32", "shape": inputs}],
+        outputs=[{"name": OUTPUT, "datatype": "FP32", "shape": outputs}],
         labels=manifest.target.labels,
         model=job.id,
         snapshot=found.snapshot,
     )
 
 
-@blueprint.get("/serve/<name>/v2/health/<any(live, ready):what>")
+@blueprint.get("/serve/<name>/v1/models/<model>/metadata")
+@blueprint.get("/serve/<name>/v1/models/<model>/versions/<version>/metadata", endpoint="metadata_version")
+def metadata(name: str, model: str, version: str = "") -> Response:
+    """Return the signature of a production model as TensorFlow Serving metadata."""
+    job, found = _production(name, version)
+    inputs, outputs = _shapes(serving.manifest_of(job))
+    signature = {
+        "inputs": {INPUT: _tensor_info(INPUT, inputs)},
+        "outputs": {OUTPUT: _tensor_info(OUTPUT, outputs)},
+        "method_name": "tensorflow/serving/predict",
+    }
+    return jsonify(
+        model_spec={"name": model, "signature_name": "", "version": epoch_label(found.epoch)},
+        metadata={"signature_def": {"signature_def": {"serving_default": signature}}},
+    )
+
+
+def _shapes(manifest: Manifest) -> tuple[list[int], list[int]]:
+    """Return the shapes of the input and of the output, with -1 for unknown sizes."""
+    return [-1, *manifest.shape], [-1, manifest.target.outputs or -1]
+
+
+def _tensor_info(name: str, shape: list[int]) -> dict[str, Any]:
+    dimensions = [{"size": str(size), "name": ""} for size in shape]
+    return {
+        "name": name,
+        "dtype": "DT_FLOAT",
+        "tensor_shape": {"dim": dimensions, "unknown_rank": False},
+    }
+
+
+@blueprint.get("/serve/<name>/v2/health/live")
+def live(name: str) -> Response:
+    """Return status 200 if the production name exists."""
+    _production(name, is_needed=False)
+    return jsonify(name=name, live=True)
+
+
+@blueprint.get("/serve/<name>/v2/health/ready")
 @blueprint.get("/serve/<name>/v2/models/<model>/ready", endpoint="model_ready")
-def ready(name: str, what: str = "", model: str = "") -> Response:
-    """Return status 200 if the production model exists."""
-    _production(name)
+@blueprint.get("/serve/<name>/v2/models/<model>/versions/<version>/ready", endpoint="version_ready")
+def ready(name: str, model: str = "", version: str = "") -> Response:
+    """Return status 200 if the production model and its snapshot exist."""
+    _production(name, version)
     return jsonify(name=name, ready=True, live=True)
 
 
 @blueprint.get("/serve/<name>/v1/models/<model>")
-def status(name: str, model: str) -> Response:
+@blueprint.get("/serve/<name>/v1/models/<model>/versions/<version>", endpoint="version_status")
+def status(name: str, model: str, version: str = "") -> Response:
     """Return the status of a production model in the format of TensorFlow Serving."""
-    _, found = _production(name)
-    version = {"version": epoch_label(found.epoch), "state": "AVAILABLE"}
-    return jsonify(model_version_status=[{**version, "status": {"error_code": "OK", "error_message": ""}}])
+    _, found = _production(name, version)
+    current = {"version": epoch_label(found.epoch), "state": "AVAILABLE"}
+    return jsonify(model_version_status=[{**current, "status": {"error_code": "OK", "error_message": ""}}])
 
 
 @blueprint.get("/serve")
@@ -240,7 +273,7 @@ def _rows() -> list[dict[str, Any]]:
                 "model_url": url_for("models.show", job_id=job.id) if job else "",
                 "metric": serializers.metric_words(job) if job else "",
                 "is_available": isinstance(job, ModelJob)
-                and any(item.name == found.snapshot for item in job.snapshots()),
+                and snapshot_list.exists(job.folder, found.snapshot),
             }
         )
     return rows
@@ -260,20 +293,27 @@ def _damaged(error: UnreadableFile) -> Unavailable:
     )
 
 
-def _production(name: str, *, is_needed: bool = True) -> tuple[Any, Production]:
+def _production(name: str, version: str = "", *, is_needed: bool = True) -> tuple[Any, Production]:
     """Return the model job and the entry of a production name.
 
-    If the model was deleted, returns None for the job, or raises NotFound if it ``is_needed``. Also raises NotFound if
-    the name does not exist.
+    If the model was deleted, returns None for the job, or raises NotFound if it ``is_needed``, as for a deleted
+    snapshot. Also raises NotFound if the name does not exist, or serves another version, which is an epoch.
     """
     found = _all().get(name)
     if found is None:
         raise NotFound(
             f"There is no production model named “{name[:64]}”.", "Promote a snapshot on the page of a model."
         )
+    current = epoch_label(found.epoch)
+    if version and version != current:
+        raise NotFound(f"“{name}” has no version {version[:20]}.", f"Its current version is {current}.")
     job = services().store.find(found.model)
-    if is_needed and not isinstance(job, ModelJob):
-        raise NotFound(f"The model behind “{name}” was deleted.", "Promote another model to this name.")
+    if is_needed:
+        again = "Promote another model to this name."
+        if not isinstance(job, ModelJob):
+            raise NotFound(f"The model behind “{name}” was deleted.", again)
+        if not snapshot_list.exists(job.folder, found.snapshot):
+            raise NotFound(f"The snapshot behind “{name}”, {found.snapshot}, was deleted.", again)
     return job, found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -28,6 +29,7 @@ class BuildContext:
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
       in training, too.
     - ``pretrained``: collects the names of the ImageNet weights that the network requests, or None.
+    - ``folder``: the folder of the network's file, or None outside of a build.
     - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
     """
 
@@ -39,6 +41,7 @@ class BuildContext:
     targets: Any = None
     trunk: Container[str] = ()
     pretrained: set[str] | None = None
+    folder: Path | None = None
     draw: Any = None
 
 

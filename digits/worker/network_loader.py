@@ -17,7 +17,7 @@ from digits.data.manifest import Manifest
 from digits.data.target import TargetSpec
 from digits.kinds import kind_named
 from digits.kinds.metrics import Metrics
-from digits.worker import packages, user_text
+from digits.worker import build_context, packages, user_text
 from digits.worker.compat import (
     compat_module,
     keras1,
@@ -50,11 +50,12 @@ def load(
     ``metrics`` are those of the dataset's kind. Raises SyntaxError, UserFault, or whatever its text raises.
     """
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    with record_outside_variables() as own:
+    folder = path.absolute().parent
+    with record_outside_variables() as own, build_context.extend(folder=folder):
         tower_class = user_model(text)
     if not hasattr(tower_class, "target"):
         tower_class.target = target  # type: ignore[attr-defined]
-    return Network(tower_class, shape, target, metrics or Metrics(target), own=own, hooks=_HOOKS)
+    return Network(tower_class, shape, target, metrics or Metrics(target), folder, own=own, hooks=_HOOKS)
 
 
 # Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.

@@ -55,6 +55,8 @@ function start() {
     const fill = async () => {
       const fresh = (await textOf(network)).replaceAll('\r\n', '\n');
       form.elements.method.value = 'custom';
+      // The server finds files that the network loads in the folder of the customized model.
+      for (const radio of form.querySelectorAll('[name="previous_networks"]')) radio.checked = radio.value === network;
       networks.keepSettings();
       showMethod();
       text.defaultValue = fresh;

@@ -66,6 +66,19 @@ def test_a_number_of_the_matrix_opens_its_images(
     expect(page.locator("#filter-predicted")).to_have_count(0)
     check_accessibility(page)
 
+    page.goto(f"/datasets/{dataset['id']}/results?split=train")
+    check_accessibility(page)
+    page.get_by_role("button", name="Promote Judged").click()
+    dialog = page.get_by_role("dialog", name="Promote “Judged”")
+    expect(dialog.get_by_label("Production name")).to_be_focused()
+    check_accessibility(page)
+    page.keyboard.type("judge")
+    dialog.get_by_role("button", name="Promote").click()
+    expect(page.get_by_role("heading", name="Production models")).to_be_visible()
+    page.goto(f"/datasets/{dataset['id']}/results?split=train")
+    expect(page.get_by_role("link", name="Production: judge")).to_be_visible()
+    assert page.request.delete("/serve/judge").ok
+
 
 def test_the_report_is_one_page_with_all_results(
     page: Page,

@@ -342,6 +342,21 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
 
 
 @pytest.mark.tensorflow
+def test_a_customized_network_keeps_the_model_with_its_files(page: Page, dataset, trained):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    page.get_by_role("radio", name="Previous", exact=True).check()
+    page.get_by_role("button", name="Customize Trained").click()
+    expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("fully_connected"))
+    model = page.locator(f'[name="previous_networks"][value="{trained["id"]}"]')
+    expect(model).to_be_checked()
+    page.get_by_role("radio", name="Standard").check()
+    page.get_by_role("radio", name="LeNet", exact=True).check()
+    page.get_by_role("button", name="Customize LeNet").click()
+    expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("conv1"))
+    expect(model).not_to_be_checked()
+
+
+@pytest.mark.tensorflow
 def test_an_eager_check_shows_values(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
 ):

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.comparison import MAX_EXACT, compare, in_words, mcnemar, pareto_front
+from digits.data.comparison import (
+    CHANGES,
+    GROUPS,
+    MAX_EXACT,
+    ComparedRecords,
+    compare,
+    in_words,
+    mcnemar,
+    pareto_front,
+)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -48,6 +57,31 @@ def test_every_record_has_one_outcome(rows: list[tuple[int, int, int]]) -> None:
 )
 def test_the_result_is_described_in_words(fixed: int, broken: int, words: str) -> None:
     assert words in in_words(fixed, broken)
+
+
+def test_records_are_grouped_by_outcome_and_by_change() -> None:
+    errors = [
+        np.array(values, np.float32) for values in ([0.9, 0.2, 0.7, np.nan, 0.4], [0.1, 0.8, 0.7, 0.0, 0.3])
+    ]
+    pair = ComparedRecords((errors[0], errors[1]))
+    assert pair.outcomes is None and pair.groups == CHANGES
+    assert pair.members("improved").tolist() == [True, False, False, False, True]
+    assert pair.members("worsened").tolist() == [False, True, False, False, False]
+    assert pair.order("improved").tolist()[:2] == [0, 4] and pair.order("worsened")[0] == 1
+
+    scores = [np.stack([1 - each, each], axis=1) for each in errors]
+    pair = ComparedRecords((errors[0], errors[1]), (scores[0], scores[1]), np.zeros(5, np.int64))
+    assert pair.groups == GROUPS
+    assert np.flatnonzero(pair.members("fixed")).tolist() == [0]
+    assert np.flatnonzero(pair.members("broken")).tolist() == [1]
+    assert np.flatnonzero(pair.members("both_wrong")).tolist() == [2]
+    assert pair.order("both_wrong").tolist() == [1, 2, 4, 0, 3]
+
+
+def test_near_equal_costs_are_ties_of_the_pareto_front() -> None:
+    assert pareto_front([(0.9, 1.0), (0.8, 0.95)]) == [True, False]
+    assert pareto_front([(0.9, 1.0), (0.9, 0.95), (0.8, 0.8)]) == [True, True, True]
+    assert pareto_front([(0.9, 1.0), (0.9, 0.8)]) == [False, True]
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))

@@ -168,6 +168,25 @@ def test_two_models_are_compared_on_the_same_images(site: Site, dataset: str, mo
     assert site.get("/models/compare").status_code in (400, 404)
 
 
+def test_the_groups_of_compared_images_open_in_explore(site: Site, dataset: str, model: str) -> None:
+    body, page = site.compare_with_worse(model, dataset)
+    counts = body["counts"]
+    assert counts["fixed"] > 0 and body["classes"][0]["fixed"] + body["classes"][0]["both_wrong"] > 0
+    links = re.findall(r'<a [^>]*href="([^"#]+&amp;outcome=[^"#]+)"[^>]*>([\d,]+)[ <]', page)
+    assert len(links) > sum(count > 0 for count in counts.values())  # those of the classes too
+    for url, count in links:
+        found = site.json(html.unescape(url).replace("/explore?", "/explore.json?"))
+        assert found["total"] == int(count), url
+    (fixed,) = {html.unescape(url) for url, _ in links if url.endswith("outcome=fixed")}
+    explored = site.get(fixed).text
+    assert "Right by " in explored and ", wrong by " in explored
+    shown = re.findall(r'outcome=fixed#(record-\w+-\d+)"', page)
+    assert shown and set(shown) <= set(re.findall(r'id="(record-\w+-\d+)"', explored))
+    assert site.get(fixed.replace("=fixed", "=other")).status_code == 400
+    assert site.get(fixed.replace("compare=", "compare=x")).status_code == 404
+    assert site.get(fixed.replace("=fixed", "=worsened")).status_code == 200
+
+
 def test_several_models_are_compared(site: Site, dataset: str, model: str) -> None:
     others = [site.finished_model(dataset) for _ in range(2)]
     ids = ",".join([model, *others])

@@ -295,6 +295,24 @@ def test_images_to_predict_may_be_larger_than_other_requests(path: str) -> None:
     assert through(Gate(App()), path, "POST", environ=too_large).status_code == 413
 
 
+@pytest.mark.parametrize(
+    ("path", "accepted", "is_json"),
+    [
+        ("/pretrained_models/upload_archive", "*/*", True),
+        ("/models/1/predictions.json", "*/*", True),
+        ("/models", "application/json", True),
+        ("/models", "*/*", False),
+        ("/models", "text/html", False),
+    ],
+)
+def test_programs_get_json_for_a_large_body(path: str, accepted: str, is_json: bool) -> None:
+    too_large = {"CONTENT_LENGTH": str(10**12), "HTTP_ACCEPT": accepted}
+    answer = through(Gate(App()), path, "POST", environ=too_large)
+    assert answer.status_code == 413
+    assert answer.is_json == is_json
+    assert not is_json or "larger than the limit" in answer.get_json()["error"]["message"]
+
+
 @pytest.mark.parametrize("read", ["read", "readline", "readlines", "iterate", "pieces"])
 def test_body_without_a_length_is_counted(read: str) -> None:
     ways: dict[str, Any] = {

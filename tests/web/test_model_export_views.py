@@ -114,6 +114,8 @@ def test_a_saved_model_has_the_layout_of_tensorflow_serving(site: Site, model: s
     assert 'name: "model"' in text and 'base_path: "/models/model"' in text
     page = site.get(f"/models/{model}").text
     assert "--model_config_file=/models/models.config" in page and "tensorflow/serving" in page
+    assert made["signatures"] == ["serving_default", "predictions"]
+    assert f"/models/{model}/predict</code>" in page and '"signature_name": "predictions"</code>' in page
 
 
 def test_an_unsupported_format_is_explained_with_the_line(site: Site, model: str) -> None:

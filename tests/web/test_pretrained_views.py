@@ -9,12 +9,14 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from digits.core.model_job import ModelJob
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 from tests.web.test_evaluation_views import LINEAR, train, wait_for_evaluation
@@ -85,6 +87,14 @@ def jobs(site: Site) -> int:
     return len(list(site.services.store.folder.glob("2*")))
 
 
+def exported(site: Site, job_id: str, name: str) -> Any:
+    """Export the snapshot of a model in the format ``name``; return the JSON of its exports."""
+    assert site.post(f"/models/{job_id}/export.json", format=name).status_code == 202
+    return site.wait(
+        lambda: (body := site.json(f"/models/{job_id}/export.json"))["state"] != "running" and body
+    )
+
+
 def test_an_imported_archive_returns_the_same_predictions(site: Site, model: str, archive: bytes):
     answer = upload(site, archive, "model.tar.gz")
     assert answer.status_code == 200, answer.get_json()
@@ -123,7 +133,12 @@ def test_an_imported_model_can_be_evaluated_and_trained(site: Site, model: str, 
     assert re.findall(r'<option value="(train|val|test)"', page) == ["train", "val", "test"]
     answer = site.post(f"/models/{job_id}/evaluation", dataset=dataset, split="val")
     assert answer.status_code in (200, 202, 302), answer.text
-    assert wait_for_evaluation(site, job_id)["evaluations"][0]["records"] == 6
+    (evaluation,) = wait_for_evaluation(site, job_id)["evaluations"]
+    assert evaluation["records"] == 6
+    (made,) = exported(site, job_id, "litert")["exports"]
+    card = zipfile.ZipFile(io.BytesIO(site.get(made["url"]).data)).read("MODEL_CARD.md").decode()
+    assert "Network: imported, " in card and "Optimizer" not in card
+    assert f"bars, val split, 6 records: accuracy {evaluation['metrics']['accuracy']:.6g}" in card
     form = site.get(f"/models/images/classification/new?previous={job_id}").text
     assert f'value="{job_id}"' in form
     fields = {"method": "previous", "previous_networks": job_id, f"{job_id}-snapshot": "1"}
@@ -133,17 +148,13 @@ def test_an_imported_model_can_be_evaluated_and_trained(site: Site, model: str, 
 
 def test_an_imported_model_can_be_exported(site: Site, archive: bytes):
     job_id = upload(site, archive, "model.tar.gz").get_json()["id"]
-
-    def exported(name: str) -> Any:
-        assert site.post(f"/models/{job_id}/export.json", format=name).status_code == 202
-        return site.wait(
-            lambda: (body := site.json(f"/models/{job_id}/export.json"))["state"] != "running" and body
-        )
-
-    body = exported("onnx")
-    assert body["error"] is None
-    assert body["exports"][0]["format"] == "onnx"
-    assert "no training images" in exported("litert-int8")["error"]["message"]
+    for name in ("onnx", "litert", "litert-float16"):
+        body = exported(site, job_id, name)
+        assert body["error"] is None
+        assert name in [each["format"] for each in body["exports"]]
+    error = exported(site, job_id, "litert-int8")["error"]
+    assert "no training images" in error["message"]
+    assert "create a dataset of your images" in error["hint"]
     saved = zipfile.ZipFile(io.BytesIO(site.get(f"/models/{job_id}/savedmodel.zip").data))
     assert "saved_model.pb" in saved.namelist()
 
@@ -179,6 +190,7 @@ def test_an_invalid_archive_is_rejected(site: Site, archive: bytes, change: dict
     assert answer.status_code == 400
     error = answer.get_json()["error"]
     assert message in error["message"] + error.get("hint", "")
+    assert "trace" not in error
     assert jobs(site) == before
 
 
@@ -196,6 +208,7 @@ def test_a_file_that_is_not_a_model_archive_is_rejected(site: Site, data: bytes,
     answer = upload(site, data)
     assert answer.status_code == 400
     assert message in answer.get_json()["error"]["message"]
+    assert "trace" not in answer.get_json()["error"]
     assert jobs(site) == before
 
 
@@ -213,7 +226,9 @@ def test_an_error_in_the_network_is_reported(site: Site, archive: bytes):
     files["network.py"] = LINEAR.replace("slim.fully_connected", "slim.no_such_layer").encode()
     answer = upload(site, as_zip(files))
     assert answer.status_code == 400
-    assert "no_such_layer" in answer.get_json()["error"]["message"]
+    error = answer.get_json()["error"]
+    assert "no_such_layer" in error["message"]
+    assert {frame["file"] for frame in error["trace"]} == {"network.py"}
 
 
 def test_a_checkpoint_is_imported_with_its_network(site: Site, model: str, archive: bytes):
@@ -265,32 +280,159 @@ def save_keras(path: str) -> list[float]:
     return [float(value) for value in np.asarray(model(np.full((1, 16, 16, 3), 128.0, np.float32)))[0]]
 
 
-@pytest.mark.parametrize("name", ["model.keras", "saved"])
-def test_a_complete_model_does_not_need_a_network_file(
-    site: Site, in_child: Callable[..., Any], tmp_path: Path, name: str
-):
+@dataclass
+class Complete:
+    """Complete models in ``folder``: ``model.keras`` and the SavedModel ``saved``, with their percents for an image."""
+
+    folder: Path
+    percents: list[float]
+
+    def check(self, site: Site, answer: Any) -> str:
+        """Check that an import makes the same predictions; return its id."""
+        assert answer.status_code == 200, answer.get_json()
+        job_id = str(answer.get_json()["id"])
+        assert site.json(f"/models/{job_id}.json")["image dimensions"] == [16, 16, 3]
+        assert self.predict(site, job_id) == pytest.approx(self.percents, abs=0.02)
+        return job_id
+
+    def predict(self, site: Site, job_id: str) -> list[float]:
+        answer = site.post(
+            "/models/images/classification/classify_one.json",
+            job_id=job_id,
+            image_path=str(self.folder / "gray.png"),
+        )
+        assert answer.status_code == 200, answer.get_json()
+        percents = dict(answer.get_json()["predictions"])
+        return [percents[label] for label in LABELS]
+
+
+@pytest.fixture
+def complete(site: Site, in_child: Callable[..., Any]) -> Complete:
     from PIL import Image
 
-    expected = in_child(save_keras, str(tmp_path))
-    source = site.data / f"of-keras-{name}"
-    shutil.move(tmp_path / name, source) if name == "saved" else source.mkdir()
-    if name != "saved":
-        shutil.move(tmp_path / name, source / name)
+    folder = site.data / "complete"
+    if not folder.exists():
+        folder.mkdir()
+        Image.new("RGB", (16, 16), (128, 128, 128)).save(folder / "gray.png")
+        (folder / "expected.json").write_text(json.dumps(in_child(save_keras, str(folder))))
+    expected = json.loads((folder / "expected.json").read_text())
+    return Complete(folder, [100 * value for value in expected])
+
+
+@pytest.mark.parametrize("name", ["model.keras", "saved"])
+def test_a_complete_model_does_not_need_a_network_file_and_is_self_contained(
+    site: Site, model: str, complete: Complete, name: str
+):
     answer = site.post(
-        "/pretrained_models/new.json", job_name=name, source=str(source), labels="\n".join(LABELS)
+        "/pretrained_models/new.json",
+        job_name=name,
+        source=str(complete.folder / name),
+        labels="\n".join(LABELS),
     )
-    assert answer.status_code == 200, answer.get_json()
-    body = answer.get_json()
-    assert body["image dimensions"] == [16, 16, 3]
-    image = site.data / "gray.png"
-    Image.new("RGB", (16, 16), (128, 128, 128)).save(image)
-    found = site.post(
-        "/models/images/classification/classify_one.json", job_id=body["id"], image_path=str(image)
-    ).get_json()["predictions"]
-    percents = dict(found)
-    assert [percents[label] for label in LABELS] == pytest.approx(
-        [100 * value for value in expected], abs=0.02
+    job_id = complete.check(site, answer)
+    kept = site.post(f"/models/{job_id}/to_pretrained.json")
+    archive = site.get(f"/models/{job_id}/download.tar.gz").data
+    text = site.services.store.get(job_id, ModelJob).network_text()
+    dataset = site.json(f"/models/{model}.json")["dataset_id"]
+    following = {
+        "dataset": dataset,
+        "method": "previous",
+        "previous_networks": job_id,
+        f"{job_id}-snapshot": "0",
+    }
+    can_be_trained = name == "model.keras"
+    trained = train(site, dataset, **following) if can_be_trained else ""
+    if can_be_trained:
+        weights = site.services.store.get(trained, ModelJob).recipe.weights
+        assert weights and weights.endswith("/snapshot_0.ckpt")
+    visualized = site.post("/models/visualize-network", **following, custom_network=text)
+    if can_be_trained:
+        assert visualized.status_code == 200, visualized.get_json()
+    else:
+        assert "does not depend on any variable" in visualized.get_json()["error"]["message"]
+
+    assert site.client.delete(f"/jobs/{job_id}").status_code == 200
+    complete.check(site, kept)
+    complete.check(site, upload(site, archive, "model.tar.gz"))
+    if not can_be_trained:
+        return
+    for format_ in ("keras", "litert"):
+        assert exported(site, trained, format_)["error"] is None
+    form = site.get(f"/models/images/classification/new?clone={trained}").text
+    assert re.search(f'value="{trained}"[^>]* checked', form)
+    assert "digits.pretrained(&#39;pretrained.keras&#39;" in form
+    fields = {"dataset": dataset, "method": "custom", "custom_network": text}
+    checked = site.post("/models/preflight", **fields, previous_networks=trained)
+    assert checked.status_code == 200, checked.get_json()
+    checked = site.post("/models/preflight", **fields)
+    assert checked.status_code == 400
+    assert "no pretrained model" in checked.get_json()["error"]["message"]
+
+
+def test_the_network_of_an_earlier_import_finds_its_model_in_another_jobs_folder(
+    site: Site, complete: Complete
+):
+    answer = site.post(
+        "/pretrained_models/new.json",
+        job_name="Earlier",
+        source=str(complete.folder / "model.keras"),
+        labels="\n".join(LABELS),
     )
+    network = site.services.store.folder / answer.get_json()["id"] / "network.py"
+    text = network.read_text()
+    network.write_text(
+        text.replace("'pretrained.keras'", "'/another/jobs/20250101-000000-0000/pretrained.keras'")
+    )
+    assert network.read_text() != text
+    complete.check(site, answer)
+
+
+def zipped(folder: Path, prefix: str = "", **others: str) -> bytes:
+    """Return a zip archive of ``folder`` below ``prefix``, and of ``others``, texts by file name."""
+    files = {
+        f"{prefix}{path.relative_to(folder)}": path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    return as_zip(files | {f"{name}.txt": text.encode() for name, text in others.items()})
+
+
+@pytest.mark.parametrize("prefix", ["", "saved/", "models/flowers/3/"])
+def test_an_uploaded_archive_may_contain_a_saved_model(site: Site, complete: Complete, prefix: str):
+    labels = "\n".join(LABELS)
+    archive = zipped(complete.folder / "saved", prefix)
+    answer = site.post(
+        "/pretrained_models/new.json",
+        job_name="Zipped",
+        weights_file=(io.BytesIO(archive), "model.zip"),
+        labels_file=(io.BytesIO(labels.encode()), "labels.txt"),
+    )
+    complete.check(site, answer)
+    complete.check(site, upload(site, zipped(complete.folder / "saved", prefix, labels=labels)))
+    if not prefix:
+        (site.data / "sm.zip").write_bytes(archive)
+        labels_file = (io.BytesIO(labels.encode()), "labels.txt")
+        fields = {"job_name": "On the server", "source": str(site.data / "sm.zip")}
+        complete.check(site, site.post("/pretrained_models/new.json", **fields, labels_file=labels_file))
+
+
+def test_an_exported_saved_model_is_imported_again(site: Site, model: str):
+    dataset = site.json(f"/models/{model}.json")["dataset_id"]
+    lenet = train(site, dataset, method="standard", standard_networks="lenet", use_mean="pixel")
+    before = predict(site, lenet)
+    assert exported(site, lenet, "savedmodel")["error"] is None
+    for path in ("savedmodel.zip", "export/savedmodel.zip"):
+        archive = site.get(f"/models/{lenet}/{path}").data
+        files = zipfile.ZipFile(io.BytesIO(archive))
+        assert "example.py" in files.namelist()
+        assert "Network: LeNet, " in files.read("MODEL_CARD.md").decode()
+        answer = upload(site, archive)
+        assert answer.status_code == 200, answer.get_json()
+        for (name, percent), (expected, other) in zip(
+            predict(site, answer.get_json()["id"]), before, strict=True
+        ):
+            assert name == expected
+            assert percent == pytest.approx(other, abs=0.01)
 
 
 def test_the_form_shows_validation_errors(site: Site):

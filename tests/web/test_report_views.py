@@ -107,7 +107,13 @@ def test_the_report_shows_settings_curves_evaluation_and_environment(
         manifest.content_hash,
     ):
         assert words in page
-    assert "loss (training)" in page and "loss (validation)" in page and "# &lt;&amp;&gt;" in page
+    # As on the page of the model, validation is dashed.
+    legend = dict(re.findall(r"<path ([^>]*)/></svg>(loss \(\w+\))", page))
+    assert {name: "dasharray" in style for style, name in legend.items()} == {
+        "loss (training)": False,
+        "loss (validation)": True,
+    }
+    assert "# &lt;&amp;&gt;" in page
     rows = re.findall(r'<tr><th scope="row"><bdi>(left|middle|right)</bdi></th>(.*?)</tr>', page)
     matrix = [re.findall(r"<bdi>(\d*)</bdi>", cells) for _, cells in rows[:3]]
     assert [[int(cell or 0) for cell in row[:3]] for row in matrix] == found["confusion_matrix"]

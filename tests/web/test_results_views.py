@@ -51,5 +51,37 @@ def test_models_are_sorted_and_the_front_is_marked(site: Site):
     assert len(names(sort="no such column")) == 2
     page = site.get(f"/datasets/{dataset}/results").text
     assert "Pareto front" in page and "100.00%" in page and 'class="plot-mark"' in page
+    assert "Production: " not in page
+    trained = by_name["trained"]["id"]
+    answer = site.post(
+        f"/models/{trained}/promote",
+        name="best-bars",
+        snapshot_epoch=by_name["trained"]["snapshot_epoch"],
+    )
+    assert answer.status_code == 302
+    body = site.json(f"/datasets/{dataset}/results.json")
+    assert {row["name"]: row["production"] for row in body["models"]} == {
+        "untrained": [],
+        "trained": [{"name": "best-bars", "epoch": by_name["trained"]["epoch"]}],
+    }
+    page = site.get(f"/datasets/{dataset}/results").text
+    assert "Production: " in page and f'action="/models/{trained}/promote"' in page
     assert f"/datasets/{dataset}/results" in site.get(f"/datasets/{dataset}").text
     assert "No evaluated models" in site.get(f"/datasets/{dataset}/results?split=test").text
+
+
+def test_models_without_an_evaluation_can_be_evaluated(site: Site):
+    dataset = site.dataset(folder_pct_val=25, folder_pct_test=25, seed=1)
+    assert site.wait_for_end(dataset) == "Done"
+    model = train(site, dataset)
+    wait_for_evaluation(site, model)
+    url = f"/datasets/{dataset}/results?split=test"
+    page = site.get(url).text
+    assert f'formaction="/models/{model}/evaluation"' in page and "–" in page
+    (row,) = site.json(url.replace("results", "results.json"))["models"]
+    assert (row["metrics"], row["milliseconds"], row["evaluation_url"]) == ({}, None, None)
+    answer = site.post(f"/models/{model}/evaluation", split="test", back="results")
+    assert answer.headers["Location"] == url
+    wait_for_evaluation(site, model, 2)
+    (row,) = site.json(url.replace("results", "results.json"))["models"]
+    assert row["metrics"] and row["milliseconds"] > 0

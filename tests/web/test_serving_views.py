@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core.errors import TooBusy
+from digits.core.model_job import ModelJob
 from digits.web import serving
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
@@ -68,7 +70,10 @@ def best(rows: Any) -> list[str]:
 def test_tensorflow_serving_requests(site: Site, model: str, served: str):
     files = [{"b64": text(file_of(site, name))} for name in CLASSES]
     pixels = [pixels_of(site, name).tolist() for name in CLASSES]
-    for address in (f"/models/{model}/predict", served, f"{served}/v1/models/bars:predict"):
+    version = site.json(served)["versions"][0]
+    tensorflow = f"{served}/v1/models/bars"
+    by_version = f"{tensorflow}/versions/{version}:predict"
+    for address in (f"/models/{model}/predict", served, f"{tensorflow}:predict", by_version):
         answer = site.client.post(address, json={"instances": files})
         assert answer.status_code == 200, answer.text
         assert best(answer.get_json()["predictions"]) == list(CLASSES)
@@ -78,7 +83,19 @@ def test_tensorflow_serving_requests(site: Site, model: str, served: str):
     assert best(mixed.get_json()["outputs"]) == ["right", "left"]
     half = (np.asarray(pixels) + 0.5).tolist()  # not uint8
     assert best(site.client.post(served, json={"instances": half}).get_json()["predictions"]) == list(CLASSES)
-    assert site.json(f"{served}/v1/models/bars")["model_version_status"][0]["state"] == "AVAILABLE"
+    for address in (f"{served}/v1/models/bars", f"{served}/v1/models/bars/versions/{version}"):
+        assert site.json(address)["model_version_status"][0]["state"] == "AVAILABLE"
+    about = site.json(f"{served}/v1/models/bars/metadata")
+    assert about["model_spec"] == {"name": "bars", "signature_name": "", "version": version}
+    signature = about["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    sizes = [item["size"] for item in signature["inputs"]["images"]["tensor_shape"]["dim"]]
+    assert sizes == ["-1", "16", "16", "3"]
+    assert signature["outputs"]["output"]["tensor_shape"]["dim"][1]["size"] == "3"
+    # As `curl -d` sends it.
+    as_form = site.client.post(
+        served, data=json.dumps({"instances": files}), content_type="application/x-www-form-urlencoded"
+    )
+    assert best(as_form.get_json()["predictions"]) == list(CLASSES)
 
 
 def test_kserve_requests(site: Site, served: str):
@@ -89,7 +106,9 @@ def test_kserve_requests(site: Site, served: str):
         "datatype": "UINT8",
         "data": images.ravel().tolist(),
     }
-    answer = site.client.post(f"{served}/v2/models/bars/infer", json={"id": "7", "inputs": [tensor]})
+    versioned = f"{served}/v2/models/bars/versions/{site.json(served)['versions'][0]}"
+    for address in (f"{served}/v2/models/bars", versioned):
+        answer = site.client.post(f"{address}/infer", json={"id": "7", "inputs": [tensor]})
     body = answer.get_json()
     assert answer.status_code == 200, body
     output = body["outputs"][0]
@@ -106,8 +125,50 @@ def test_kserve_requests(site: Site, served: str):
     about = site.json(f"{served}/v2/models/bars")
     assert about["inputs"] == [{"name": "images", "datatype": "FP32", "shape": [-1, 16, 16, 3]}]
     assert about["labels"] == list(CLASSES)
-    assert site.get(f"{served}/v2/health/ready").status_code == 200
+    assert site.json(versioned) == about
+    assert site.json(f"{served}/v2")["name"] == "digits"
+    for address in (f"{served}/v2/health/live", f"{served}/v2/health/ready", f"{versioned}/ready"):
+        assert site.get(address).status_code == 200
     assert site.get(f"{served}/v2/models/bars/ready").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("/serve/bars/v1/models/bars/versions/77", "“bars” has no version 77"),
+        ("/serve/bars/v1/models/bars/versions/77/metadata", "Its current version is "),
+        ("/serve/bars/v1/models/bars/versions/77:predict", "“bars” has no version 77"),
+        ("/serve/bars/v2/models/bars/versions/77/ready", "“bars” has no version 77"),
+        ("/serve/bars/v2/models/bars/versions/77/infer", "“bars” has no version 77"),
+        ("/serve/other/v2", "no production model named “other”"),
+        ("/serve/other/v1/models/x:predict", "no production model named “other”"),
+        ("/serve/bars/v3", ""),
+        ("/serve/other", "no production model named “other”"),
+        ("/models/20200101-000000-abcdef/predict", ""),
+    ],
+)
+def test_errors_are_json_for_all_clients(site: Site, served: str, address: str, message: str):
+    send = site.client.post if address.endswith(("predict", "infer")) else site.get
+    answer = send(address, headers={"Accept": "*/*"})
+    assert answer.status_code == 404
+    error = answer.get_json()["error"]
+    # As a string under the addresses of the protocols.
+    is_protocol = "/v1/" in address or "/v2" in address
+    assert message in (error if is_protocol else error["message"])
+
+
+def test_errors_before_the_prediction_are_json(site: Site, served: str, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: Any) -> None:
+        raise TooBusy("Too many images are waiting.", "Try again in a second.")
+
+    address = f"{served}/v1/models/bars:predict"
+    monkeypatch.setattr(site.services.batches, "predict", refuse)
+    answer = site.client.post(address, json={"instances": [{"b64": text(file_of(site, "left"))}]})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
+    assert answer.get_json() == {"error": "Too many images are waiting. Try again in a second."}
+    too_large = {"CONTENT_LENGTH": "1000000000"}
+    answer = site.client.post(address, environ_overrides=too_large)
+    assert answer.status_code == 413 and "larger than the limit" in answer.get_json()["error"]
 
 
 def test_a_large_body_is_read_in_a_thread(site: Site, served: str):
@@ -193,7 +254,20 @@ def test_production_names_can_be_reassigned_and_removed(site: Site, model: str, 
     assert site.json("/serve/moving")["model"] == other
     page = site.get("/serve").text
     assert "the other" in page and "/serve/moving" in page
-    assert site.client.delete(f"/jobs/{other}").status_code == 200
+    refused = site.client.delete(f"/jobs/{other}", headers={"Accept": "application/json"})
+    assert refused.status_code == 403
+    assert "in production as “moving”" in refused.get_json()["error"]["message"]
+
+    # A deleted snapshot, or model, is not served.
+    job = site.services.store.get(other, ModelJob)
+    (job.folder / "snapshot_1.ckpt.index").rename(job.folder / "hidden")
+    for address in ("v1/models/m", "v2/health/ready", "v2/models/m/ready"):
+        gone = site.get(f"/serve/moving/{address}")
+        assert gone.status_code == 404 and "snapshot_1.ckpt, was deleted" in gone.get_json()["error"]
+    assert site.client.post("/serve/moving", json={"instances": [1]}).status_code == 404
+    assert site.get("/serve/moving/v2/health/live").status_code == 200
+    assert "snapshot deleted" in site.get("/serve").text
+    site.services.scheduler.remove(job)
     answer = site.client.post(
         "/serve/moving", json={"instances": [1]}, headers={"Accept": "application/json"}
     )

@@ -81,6 +81,7 @@ def test_every_network_file_is_listed():
         ("text-classification", (1024, 1), 1, "textcnn"),
         ("image-processing", (8, 8), 1, "dncnn"),
         ("image-pairs", (28, 28), 1, "siamese"),
+        ("image-gan", (64, 64), 3, "gan"),
         ("generic", (28, 28), 1, "regression"),
     ],
 )

@@ -58,6 +58,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -
             tar.extractall(folder / "bars", filter="data")
         (folder / "half").mkdir()
         info = json.loads((folder / "bars" / "info.json").read_text())
+        (folder / "bars" / "pretrained").mkdir()
+        (folder / "bars" / "pretrained" / "saved_model.pb").write_text("a model")
+        with_model = {**info, "pretrained files": ["pretrained/saved_model.pb"]}
+        (folder / "bars" / "info.json").write_text(json.dumps(with_model))
         (folder / "half" / "info.json").write_text(json.dumps({**info, "name": "Half"}))
         caffe = {"name": "<Caffe>", "framework": "caffe", "snapshot file": "s.caffemodel"}
         (folder / "caffe").mkdir()
@@ -103,6 +107,8 @@ def test_a_model_is_imported(stores: Stores, is_local: bool) -> None:
     assert answer.status_code == 200, answer.text
     model = stores.site.json(f"/models/{answer.text}.json")
     assert (model["name"], model["snapshots"], model["status"]) == ("Bars", [1], "Done")
+    copied = stores.site.services.store.folder / answer.text / "pretrained" / "saved_model.pb"
+    assert copied.read_text() == "a model"
 
 
 def test_the_page_imports_with_post(stores: Stores) -> None:

@@ -32,6 +32,7 @@ def test_a_copied_job_trains_to_the_same_bytes(
     training = recipe.load(copy / "train", recipe.Train)
     training.dataset = "/nowhere"
     training.save(copy / "train")
+    (copy / "pretrained.keras").write_text("a file that the network may load")
 
     missing = run_clean("-m", "digits", "train", str(copy))
     assert (missing.returncode, missing.stdout) == (1, "")
@@ -42,6 +43,7 @@ def test_a_copied_job_trains_to_the_same_bytes(
     assert "Validation (epoch 2): loss = " in answer.stdout
     again = tmp_path / "elsewhere" / "copy-again"
     assert answer.stdout.startswith(f"Training in {again}\n")
+    assert (again / "pretrained.keras").read_text() == "a file that the network may load"
     one, two = (in_child(snapshot, folder, "snapshot_2.ckpt") for folder in (first.job_folder, again))
     assert {name: value.tobytes() for name, value in one.items()} == {
         name: value.tobytes() for name, value in two.items()

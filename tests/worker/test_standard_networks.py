@@ -308,6 +308,13 @@ def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], d
     return output.shape[1:].as_list(), shapes, trained
 
 
+@pytest.mark.parametrize("name", ["lenet", "resnet32"])
+def test_the_smallest_images_for_which_a_network_is_the_default_are_accepted(in_child, name):
+    images = standard_networks.network(name).images
+    shape, _, _ = in_child(_traced, name, (images.smallest, images.smallest, 1), name)
+    assert len(shape) == 1
+
+
 def test_a_network_for_classification_learns_positions(in_child):
     pictures, _, middles = _blobs(16)
     positions = 1000 + 50 * middles

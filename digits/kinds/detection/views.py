@@ -28,6 +28,9 @@ class Views(views.Views[CreateDetection]):
     annotation_format = "coco"
     transformations = views.UNBLENDED
 
+    def describe_error(self, error: float) -> str:
+        return f"F1 {100 * (1 - error):.0f}%"
+
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)
         return "1 class" if count == 1 else f"{count:,} classes"

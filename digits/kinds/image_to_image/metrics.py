@@ -10,9 +10,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.kinds import metrics
+from digits.kinds.image_to_image.psnr import MAX_PSNR
 from digits.kinds.image_to_image.targets import image_output
 
-MAX_PSNR = 100.0
 # The side of the window of tf.image.ssim.
 _SSIM_SIDE = 11
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from digits.data.manifest import Manifest
 from digits.kinds import views
+from digits.kinds.image_to_image.psnr import MAX_PSNR
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 
 
@@ -28,3 +29,6 @@ class Views(views.Views[CreateImageToImage]):
 
     def describe_dataset(self, manifest: Manifest) -> str:
         return "pairs of images"
+
+    def describe_error(self, error: float) -> str:
+        return f"PSNR {MAX_PSNR - error:.1f} dB"

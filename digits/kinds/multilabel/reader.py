@@ -7,7 +7,7 @@ ones for each label.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -144,15 +144,11 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
     train = parts["train"].values
     warnings += _label_remarks(labels, train)
-    rarest = _rarest_first(labels, train)
-    groups = _groups(labels, rarest, parts.values())
-    places = {name: place for place, name in enumerate(groups)}
-    splits = plan_splits(
-        recipe,
-        parts,
-        lambda part: list(part.values),
-        lambda part: [places[name] for name in _group_names(labels, rarest, part.values)],
-    )
+    splits = plan_splits(recipe, parts, lambda part: list(part.values))
+    values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
+    groups, places = group_records(labels, values)
+    for name, split in splits.items():
+        split.groups = places[name]
     # In float64: a mean of many float32 zeros and ones is not exact.
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
     return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
@@ -304,6 +300,20 @@ def _named(labels: list[str]) -> str:
     return f"label “{show(labels[0])}”" if len(labels) == 1 else f"labels {listed(labels)}"
 
 
+def group_records(
+    labels: list[str], values: Mapping[str, NDArray[np.float32]]
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Group records by their rarest label in ``train``: the names of the groups, and the place of each record's group.
+
+    ``values`` are the zeros and ones of the records of each split for ``labels``, [records, labels].
+    """
+    rarest = _rarest_first(labels, values["train"])
+    groups = _groups(labels, rarest, values.values())
+    places = {name: place for place, name in enumerate(groups)}
+    named = {split: _group_names(labels, rarest, found) for split, found in values.items()}
+    return groups, {split: [places[name] for name in found] for split, found in named.items()}
+
+
 def _rarest_first(labels: list[str], train: NDArray[np.float32]) -> list[int]:
     """Return the places of the labels, the one with the fewest training images first."""
     counts = train.sum(axis=0, dtype=np.int64)
@@ -317,7 +327,7 @@ def _group_names(labels: list[str], rarest: list[int], values: NDArray[np.float3
     return [labels[rarest[place]] if count else NO_LABEL for place, count in zip(first, counts, strict=True)]
 
 
-def _groups(labels: list[str], rarest: list[int], parts: Iterable[Table]) -> list[str]:
+def _groups(labels: list[str], rarest: list[int], parts: Iterable[NDArray[np.float32]]) -> list[str]:
     """Return the names of the groups that have images, in the order of the labels."""
-    used = {name for part in parts for name in _group_names(labels, rarest, part.values)}
+    used = {name for part in parts for name in _group_names(labels, rarest, part)}
     return [name for name in dict.fromkeys([*labels, NO_LABEL]) if name in used]

@@ -37,6 +37,9 @@ class Views(views.Views[CreateSegmentation]):
     transformations = views.UNBLENDED
     annotation_tools = "CVAT"
 
+    def describe_error(self, error: float) -> str:
+        return f"IoU {100 * (1 - error):.0f}%"
+
     def describe_dataset(self, manifest: Manifest) -> str:
         count = len(manifest.target.names)
         return f"{count} classes" if count != 1 else "1 class"

@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from digits.worker.exporting.exported import Exported, input_name, refuse_operations
+from digits.worker.exporting.exported import Exported, ServedModel, input_name, refuse_operations
 from digits.worker.failure import UserFault
 from digits.worker.training.trained import Trained
 
@@ -21,12 +21,12 @@ OPSET = 17
 _LITERT_OPERATION = re.compile(r"'tf\.(\w+)' op is neither a custom op nor a flex op")
 
 
-def write_saved_model(exported: Exported, folder: Path) -> None:
+def write_saved_model(exported: ServedModel, folder: Path) -> None:
     """Write a SavedModel. Raises UserFault if TensorFlow cannot save the network."""
     # Custom gradients are not needed here, and may call Python.
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
-        tf.saved_model.save(exported, str(folder), signatures=exported.signature, options=options)
+        tf.saved_model.save(exported, str(folder), signatures=exported.functions, options=options)
     except (AssertionError, ValueError, TypeError) as error:
         reason = str(error).partition("\n")[0][:300]
         raise UserFault(
@@ -36,19 +36,23 @@ def write_saved_model(exported: Exported, folder: Path) -> None:
 
 
 def write_litert(
-    exported: Exported, found: Trained, file: Path, precision: str, calibration: NDArray[np.float32]
+    exported: Exported,
+    found: Trained,
+    file: Path,
+    precision: str,
+    calibration: NDArray[np.float32] | None = None,
 ) -> None:
     """Write a LiteRT file. Raises UserFault if it does not support an operation.
 
     ``precision`` is ``float32``, ``float16`` (weights only) or ``int8`` (weights and activations, calibrated on the
-    images in ``calibration``, float32 [images, ...]). The input and outputs are always float32.
+    images in ``calibration``, float32 [images, ...]; None for the others). The input and outputs are always float32.
     """
     converter = tf.lite.TFLiteConverter.from_concrete_functions([exported.signature], exported)
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    elif precision == "int8":
+    elif calibration is not None:
         name, batch = input_name(found), exported.signature.inputs[0].shape[0] or 1
 
         def examples() -> Iterator[dict[str, NDArray[np.float32]]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
+from digits.data.model_export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
 from digits.worker.network import layer_table
 from digits.worker.network.variables import MODEL_SCOPE
@@ -40,6 +40,26 @@ class Exported(tf.Module):
         self.signature = self.predict.get_concrete_function()
 
 
+class ServedModel(Exported):
+    """An `Exported` network that can also return the predictions of its kind, as DIGITS serves them."""
+
+    def __init__(self, found: Trained) -> None:
+        super().__init__(found)
+        self.functions = {SIGNATURE: self.signature}
+        if found.traced.latent:
+            return
+        structure = found.traced.function.structured_outputs
+
+        def predictions(values: tf.Tensor) -> dict[str, tf.Tensor]:
+            outputs = restore_structure(structure, self.predict(values))
+            return {PREDICTIONS_SIGNATURE: found.targets.predict(outputs)}
+
+        self.predictions = tf.function(
+            predictions, autograph=False, input_signature=self.predict.input_signature
+        )
+        self.functions[PREDICTIONS_SIGNATURE] = self.predictions.get_concrete_function()
+
+
 def input_name(found: Trained) -> str:
     """Return the name of the input: ``vectors`` for networks that generate images, otherwise ``images``."""
     return "vectors" if found.traced.latent else "images"
@@ -50,12 +70,12 @@ def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
     return {whole: tf.convert_to_tensor(tensor) for whole, tensor in _flat(outputs, name)}
 
 
-def restore_structure(outputs: Any, values: dict[str, NDArray[Any]]) -> Any:
-    """Pack ``values``, a dict in the format of `named`, into the structure of ``outputs``."""
+def restore_structure(outputs: Any, values: Mapping[str, Any]) -> Any:
+    """Pack ``values``, arrays or tensors in the format of `named`, into the structure of ``outputs``."""
     return _restored(outputs, values, "output")
 
 
-def _restored(outputs: Any, values: dict[str, NDArray[Any]], name: str) -> Any:
+def _restored(outputs: Any, values: Mapping[str, Any], name: str) -> Any:
     if isinstance(outputs, dict):
         return {key: _restored(item, values, _plain(str(key))) for key, item in outputs.items()}
     if isinstance(outputs, (list, tuple)):

@@ -42,7 +42,8 @@ def calibration_images(found: Trained, dataset: Path, count: int, batch: int) ->
     if not found.traced.latent and not found.manifest.splits:
         raise UserFault(
             "The int8 export cannot be calibrated: an imported model has no training images.",
-            "Choose another format, or train a model from this one and export it.",
+            "Export it as LiteRT float16, or train from it: create a dataset of your images, choose the model as the "
+            "previous network, and export the new model.",
         )
     return _random(found, count) if found.traced.latent else _records(found, dataset, "train", count)
 

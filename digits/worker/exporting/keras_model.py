@@ -52,12 +52,12 @@ def _build(found: Trained) -> Any:
         raise UserFault("A network that generates images cannot be exported as a Keras model.", HINT)
     inputs = keras.Input(found.input_shape, dtype="float32", name=input_name(found))
     net = found.network
-    with found.store.trace(net.own, tower.INFERENCE), tower.building(None, net.step, None):
+    with found.store.trace(net.own, tower.INFERENCE), net.building(None):
         built = net.tower_class(
             _prepared(found, inputs), None, list(net.shape), net.target.outputs, False, True
         )
         with (
-            tower.building(built, net.step, None, net.accessed),
+            net.building(built, None, net.accessed),
             tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE),
         ):
             outputs = built.fineTuneHook(built.inference)

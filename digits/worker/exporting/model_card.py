@@ -5,38 +5,30 @@ The sections follow Mitchell et al., 2019, “Model Cards for Model Reporting”
 
 from __future__ import annotations
 
+import importlib.resources
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from msgspec import Struct
+import msgspec
 
 import digits
-from digits.core import job as jobs
 from digits.core import recipe as recipes
-from digits.core.files import UnreadableFile, read_json
+from digits.core.job import name_of
 from digits.core.model_job import epoch_label
+from digits.core.resume_point import resume_point
+from digits.core.schedules import TITLES, Schedule
 from digits.core.snapshot_list import Snapshot
-from digits.data.model_export import FORMATS, ModelExport
+from digits.core.task import EVENTS_FILE, TaskState
+from digits.data import evaluation as evaluations
+from digits.data.model_export import FORMATS, PREDICTIONS_SIGNATURE, ModelExport
 from digits.kinds import kind_named
 from digits.worker.exporting.example import PACKAGES, runtime_of
 from digits.worker.training.trained import TRAIN_FOLDER, Trained
 
 _RUNTIMES = ("tensorflow", "keras", "numpy", "tf2onnx", "ai-edge-litert", "onnxruntime")
-
-
-class _Named(Struct):
-    name: str = ""
-
-
-def name_of(job_folder: Path) -> str:
-    """Return the name of the job in ``job_folder``, or the folder name if the job file is missing."""
-    try:
-        return read_json(job_folder / jobs.FILE_NAME, _Named, below=job_folder).name or job_folder.name
-    except UnreadableFile:
-        return job_folder.name
 
 
 @dataclass(frozen=True)
@@ -46,6 +38,11 @@ class Sources:
     model: Path
     dataset: Path
     snapshot: Snapshot
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the model was imported: its dataset is its own folder."""
+        return self.dataset == self.model
 
 
 def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
@@ -69,13 +66,14 @@ def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
                 "Content hash": f"`{export.content_hash}`",
             },
         ),
-        _section("Settings", _settings(sources.model, found)),
+        _section("Settings", _settings(sources, found)),
         _section(
             "Metrics",
             {name: f"{value:.6g}" for name, value in sources.snapshot.metrics.items()},
             "Measured on the validation split when the snapshot was saved.",
             "The snapshot was not validated.",
         ),
+        *_evaluations(sources),
         _section(
             "Input and outputs",
             {
@@ -85,6 +83,7 @@ def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
                     f"`{name}`": f"{value['type']} {_shape(value['shape'])}"
                     for name, value in export.outputs.items()
                 },
+                **_signatures(export),
             },
         ),
         _section("Verification", _verification(export)),
@@ -102,26 +101,81 @@ def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _settings(model: Path, found: Trained) -> dict[str, str]:
-    recipe = recipes.load(model / TRAIN_FOLDER, recipes.Train)
+def _settings(sources: Sources, found: Trained) -> dict[str, str]:
+    recipe = recipes.load(sources.model / TRAIN_FOLDER, recipes.Train)
+    network = _network_name(sources.model, recipe, found)
+    preparation = {
+        "Mean subtraction": recipe.mean,
+        "Crop": f"{recipe.crop_size} pixels" if recipe.crop_size else "none",
+    }
+    parameters = f"{found.store.parameters:,} parameters"
+    if sources.is_imported:
+        return {"Network": f"imported, {parameters}", **preparation}
     defaults = type(recipe.augment)()
     changes = [
         f"{name} {value}"
         for name in recipe.augment.__struct_fields__
         if (value := getattr(recipe.augment, name)) != getattr(defaults, name)
     ]
+    seed = _seed(sources.model, recipe)
     return {
-        "Network": f"{found.store.parameters:,} parameters",
+        "Network": f"{network}, {parameters}",
         "Epochs": f"{recipe.epochs:g}",
         "Batch size": str(found.batch_size),
         "Optimizer": f"{recipe.solver.type}, learning rate {recipe.solver.learning_rate:g}",
-        "Mean subtraction": recipe.mean,
-        "Crop": f"{recipe.crop_size} pixels" if recipe.crop_size else "none",
+        "Learning-rate schedule": _schedule(recipe.lr_policy),
+        **preparation,
         "Augmentation": ", ".join(changes) or "none",
         "Precision": recipe.precision,
         "Initial weights": Path(recipe.weights).name if recipe.weights else "random",
-        "Seed": "random" if recipe.seed is None else str(recipe.seed),
+        "Seed": "random" if seed is None else str(seed),
     }
+
+
+def _network_name(model: Path, recipe: recipes.Train, found: Trained) -> str:
+    """Return the title of the standard network, or ``custom`` if the source code is not that of one."""
+    text = (model / recipe.network).read_text(encoding="utf-8", errors="replace")
+    packages = ("digits", kind_named(found.manifest.kind).package)
+    folders = [importlib.resources.files(package) / "networks" for package in packages]
+    files = [file for folder in folders if folder.is_dir() for file in folder.iterdir() if file.is_file()]
+    if any(file.name.endswith(".py") and file.read_text(encoding="utf-8") == text for file in files):
+        return text.removeprefix("# ").partition(":")[0]
+    return "custom"
+
+
+def _schedule(policy: Schedule) -> str:
+    settings: dict[str, object] = msgspec.to_builtins(policy)
+    shown = [f"{name} {value}" for name, value in settings.items() if name != "policy"]
+    return f"{TITLES[type(policy)]}, {', '.join(shown)}"
+
+
+def _seed(model: Path, recipe: recipes.Train) -> int | None:
+    """Return the seed of the training, which the worker draws if the recipe has none; None if it is unknown."""
+    state = TaskState()
+    state.read(model / TRAIN_FOLDER / EVENTS_FILE)
+    if isinstance(seed := (state.result or {}).get("seed"), int):
+        return seed
+    point = resume_point(model)
+    return point.seed if point else recipe.seed
+
+
+def _evaluations(sources: Sources) -> list[str]:
+    """Return the section with the evaluations of the snapshot, if there are any."""
+    found = [item for item in evaluations.load_all(sources.model) if item.snapshot == sources.snapshot.name]
+    facts = {
+        f"{name_of(sources.model.with_name(item.dataset_id))}, {item.split} split, {item.records:,} records": ", ".join(
+            f"{name} {value:.6g}" for name, value in item.metrics.items()
+        )
+        for item in found
+    }
+    return [_section("Evaluation", facts)] if facts else []
+
+
+def _signatures(export: ModelExport) -> dict[str, str]:
+    if PREDICTIONS_SIGNATURE not in export.signatures:
+        return {}
+    about = "the predictions as DIGITS serves them, such as class probabilities"
+    return {f"Signature `{PREDICTIONS_SIGNATURE}`": about}
 
 
 def _verification(export: ModelExport) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from digits.data.target import TargetSpec
 from digits.kinds.metrics import Metrics
-from digits.worker import user_text
+from digits.worker import build_context, user_text
 from digits.worker.failure import UserFault
 from digits.worker.network import layer_calls, summaries, tower
 from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain
@@ -67,7 +68,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Network:
-    """A user's class ``UserModel``, for images of ``shape`` (height, width, channels).
+    """A user's class ``UserModel`` in a file in ``folder``, for images of ``shape`` (height, width, channels).
 
     ``accessed`` contains those of ``y`` and ``is_inference`` that its towers have read; ``own`` is what the text
     created outside of the class. ``kind_metrics`` are those of the dataset's kind.
@@ -77,6 +78,7 @@ class Network:
     shape: tuple[int, int, int]
     target: TargetSpec
     kind_metrics: Metrics
+    folder: Path | None = None
     step: tower.Step = field(default_factory=tower.Step)
     accessed: set[str] = field(default_factory=set)
     own: Own = field(default_factory=Own)
@@ -101,7 +103,7 @@ class Network:
         with (
             store.trace(self.own, stage),
             layer_calls.record_calls(training) as calls,
-            tower.building(None, self.step, step),
+            self.building(None, step),
         ):
             built = self.tower_class(
                 full_precision.to_compute_dtype(x, store.compute_type),
@@ -111,7 +113,7 @@ class Network:
                 training,
                 stage == tower.INFERENCE,
             )
-            with tower.building(built, self.step, step, self.accessed):
+            with self.building(built, step, self.accessed):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
                     output = _in_float32(built, x, self._output(built))
                 if stage == tower.INFERENCE:
@@ -163,7 +165,18 @@ class Network:
     @contextlib.contextmanager
     def continue_build(self, built: Built, store: VariableStore, step: tf.Tensor) -> Iterator[None]:
         """Continue the build of ``built`` inside, in its graph: variables and the ``step`` are the same."""
-        with store.continue_trace(), tower.building(built.tower, self.step, step):
+        with store.continue_trace(), self.building(built.tower, step):
+            yield
+
+    @contextlib.contextmanager
+    def building(
+        self, built: Any, step: tf.Tensor | None = None, accessed: set[str] | None = None
+    ) -> Iterator[None]:
+        """Enter the build context of this network with the tower ``built``; see `tower.building`."""
+        with (
+            build_context.extend(folder=self.folder),
+            tower.building(built, self.step, step, accessed),
+        ):
             yield
 
     def may_depend_on(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.core import job, snapshot_list
+from digits.core import job, pretrained_files, snapshot_list
 from digits.core.recipe import ExportFormat
 from digits.data import model_export
 from digits.data.pretrained_catalog import CATALOG, Pretrained
@@ -31,7 +31,7 @@ def pretrained(
     ``source`` is the name of a network with ImageNet weights, such as ``resnet50``; the path of a Keras model
     (``.keras`` or ``.h5``); the folder of a SavedModel; or the id of another model job, optionally followed by ``/``
     and the name of a snapshot, for its export as one of these. Without a snapshot, it is the best one that has been
-    exported.
+    exported. A relative path starts at the folder of the network's file.
 
     - A network with ImageNet weights takes images of pixels from 0 to 255, float32 [N, H, W, 1 or 3], which it
       preprocesses itself. It returns features, float32 [N, C], their maps [N, H, W, C] if ``pooling`` is None, or the
@@ -46,16 +46,24 @@ def pretrained(
     name = str(source)
     if name in CATALOG:
         return _application(CATALOG[name], include_top, pooling)
-    path = _exported(*match.groups()) if (match := _JOB.fullmatch(name)) else Path(name)
+    path = _exported(*match.groups()) if (match := _JOB.fullmatch(name)) else _path(name)
     if (path / "saved_model.pb").is_file():
         return _saved_model(path)
-    if path.suffix in (".keras", ".h5", ".hdf5") and path.is_file():
+    if path.suffix in pretrained_files.KERAS_SUFFIXES and path.is_file():
         return _keras_model(path, include_top)
     raise UserFault(
         f"digits.pretrained: there is no pretrained model {name!r}.",
         f"Pass one of {', '.join(CATALOG)}, the path of a .keras or .h5 file, the folder of a SavedModel, or the id of "
         "a model job.",
     )
+
+
+def _path(name: str) -> Path:
+    folder = build_context.current().folder or Path()
+    path = folder / name
+    # Networks of earlier imports name the folder in which the model was imported.
+    beside = folder / path.name
+    return beside if not path.exists() and path.name in pretrained_files.NAMES else path
 
 
 def _exported(job_id: str, snapshot: str | None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import time
@@ -33,6 +34,8 @@ PROGRESS_SECONDS = 0.25
 PARTIAL_SECONDS = 10.0
 PARTIAL_SHARE = 0.05
 LOWEST_PRIORITY = 19
+# Enough for networks that require at least two.
+WARM_UP_RECORDS = 2
 # Predictions and values that are kept for all records, in numbers.
 MAX_KEPT = 250_000_000
 
@@ -59,26 +62,31 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
     records = feeds.Records(dataset, manifest, recipe.split, budget_bytes=0)
     interval, began = ReportInterval(PROGRESS_SECONDS), time.monotonic()
     partial_due = began + PARTIAL_SECONDS
+    timing = Timing()
     try:
+        # Trace the network before the first measured batch.
+        predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, split.count)))
+        began = batch_began = time.monotonic()
         for batch in predictor.predict(records):
-            collected.add(batch)
             now = time.monotonic()
+            timing.add(now - batch_began, len(batch.places))
+            collected.add(batch)
             if interval.is_due():
                 left = (split.count - collected.count) * (now - began) / collected.count
                 done = f"Predicting: {collected.count:,} of {split.count:,}"
                 events.append(Progressed(0.95 * collected.count / split.count, left, done))
             if now >= partial_due:
-                writer.write_partial(collected, now - began)
+                writer.write_partial(collected, timing)
                 ended = time.monotonic()
                 partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
-        predicting_seconds = time.monotonic() - began
+            batch_began = time.monotonic()
         events.append(Progressed(0.95, doing="Computing the metrics"))
         found = collected.found()
         worst = _predict_worst(model, predictor, records, writer.evaluation.errors(found))
-        scores = writer.write(found, predicting_seconds, worst)
+        scores = writer.write(found, timing, worst)
     except Exception as error:
         with contextlib.suppress(OSError):
-            writer.write_partial(collected, time.monotonic() - began)
+            writer.write_partial(collected, timing)
         if isinstance(error, OSError) and is_disk_full(error):
             raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
         raise
@@ -105,6 +113,18 @@ def _predict_worst(
     }
 
 
+class Timing:
+    """The total ``seconds`` of the predictions, and the ``seconds_per_record`` of the fastest batch."""
+
+    def __init__(self) -> None:
+        self.seconds, self.seconds_per_record = 0.0, math.inf
+
+    def add(self, seconds: float, records: int) -> None:
+        """Add a batch of ``records`` records."""
+        self.seconds += seconds
+        self.seconds_per_record = min(self.seconds_per_record, seconds / records)
+
+
 class Writer:
     """Computes and publishes the result of an evaluation, or that of the records so far.
 
@@ -127,16 +147,16 @@ class Writer:
             module.Evaluation(manifest.target) if module else Evaluation(manifest.target)
         )
 
-    def write(self, found: Found, predicting_seconds: float, worst: dict[str, Any]) -> dict[str, float]:
+    def write(self, found: Found, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
         """Publish the result for all records, and return its metrics."""
-        result, arrays = self._compute(found, predicting_seconds)
+        result, arrays = self._compute(found, timing)
         self._publish(result, arrays, worst)
         return result.metrics
 
-    def write_partial(self, collected: Collected, predicting_seconds: float) -> None:
+    def write_partial(self, collected: Collected, timing: Timing) -> None:
         """Publish the result for the first records, unless there are none or there is a complete result."""
         if collected.count and not self._has_complete_result():
-            self._publish(*self._compute(collected.found(), predicting_seconds), {})
+            self._publish(*self._compute(collected.found(), timing), {})
 
     def _has_complete_result(self) -> bool:
         try:
@@ -146,7 +166,7 @@ class Writer:
         return result.content_hash == self._manifest.content_hash and not result.is_partial
 
     def _compute(
-        self, found: Found, predicting_seconds: float
+        self, found: Found, timing: Timing
     ) -> tuple[evaluations.Evaluation, dict[str, NDArray[Any]]]:
         """Return the result for the records ``found``, and the arrays of its folder."""
         result = evaluations.Evaluation(
@@ -160,7 +180,8 @@ class Writer:
             total=self._manifest.splits[self._recipe.split].count,
             metrics=_scores(self._metrics, self.evaluation, found),
             details=self.evaluation.details(found),
-            predicting_seconds=round(predicting_seconds, 3),
+            predicting_seconds=round(timing.seconds, 3),
+            seconds_per_record=float(f"{timing.seconds_per_record:.3g}"),
             seconds=round(time.monotonic() - self._started, 3),
         )
         arrays: dict[str, NDArray[Any]] = {evaluations.ERRORS_FILE: self.evaluation.errors(found)}

@@ -31,6 +31,7 @@ from digits.worker.exporting import conversion, example, images, keras_model, mo
 from digits.worker.exporting.exported import (
     Exported,
     LayerOutputs,
+    ServedModel,
     check_is_exportable,
     input_name,
     required_batch,
@@ -40,7 +41,6 @@ from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.training import snapshots, trained
 from digits.worker.training.trained import Trained
 
-EXTRA_FOLDER = "assets.extra"
 ABOUT_FILE = "model.json"
 LOWEST_PRIORITY = 19
 VERIFIED_IMAGES = 50
@@ -117,9 +117,9 @@ class _Export:
     def _convert(self, found: Trained, batch: int) -> Exported:
         runtime, _, precision = self._recipe.format.partition("-")
         if runtime == "savedmodel":
-            exported = Exported(found)
-            conversion.write_saved_model(exported, self._folder)
-            return exported
+            served = ServedModel(found)
+            conversion.write_saved_model(served, self._folder)
+            return served
         if runtime == "keras":
             keras_model.write_keras(found, self._file)
             return Exported(found)
@@ -127,7 +127,9 @@ class _Export:
         if runtime == "onnx":
             conversion.write_onnx(exported, found, self._file)
         else:
-            calibration = images.calibration_images(found, self._dataset, CALIBRATION_IMAGES, batch)
+            calibration = None
+            if precision == "int8":
+                calibration = images.calibration_images(found, self._dataset, CALIBRATION_IMAGES, batch)
             conversion.write_litert(exported, found, self._file, precision or "float32", calibration)
         return exported
 
@@ -164,7 +166,7 @@ class _Export:
             if runtime == "onnx":
                 conversion.write_onnx(layers, found, self._file)
             else:
-                conversion.write_litert(layers, found, self._file, "float32", inputs)
+                conversion.write_litert(layers, found, self._file, "float32")
             return verification.differing_layer(layers, self._file, runtime, inputs)
         return ""
 
@@ -189,7 +191,7 @@ class _Export:
         )
         if recipe.format == "savedmodel":
             details = {"snapshot": recipe.snapshot, **about}
-            _write_extra(self._model / NETWORK_FILE, self._folder / EXTRA_FOLDER, details)
+            _write_extra(self._model / NETWORK_FILE, self._folder / exports.SAVED_MODEL_EXTRA_FOLDER, details)
             name = exports.SERVED_FOLDER
             (self._folder / exports.SERVING_FILE).write_text(model_card.serving_config(name))
         size = sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
@@ -216,6 +218,7 @@ class _Export:
             seconds=round(time.monotonic() - began, 2),
             input=about["input"],
             outputs=about["outputs"],
+            signatures=[*exported.functions] if isinstance(exported, ServedModel) else [],
         )
         sources = model_card.Sources(self._model, self._dataset, snapshot)
         (self._folder / exports.CARD_FILE).write_text(model_card.model_card(found, sources, result))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.core import pretrained_files, snapshot_list
 from digits.core import recipe as recipes
-from digits.core import snapshot_list
 from digits.core.events import Built, EventLog, Finished, Progressed
 from digits.core.files import UnreadableFile, open_plain, read_bytes, write_bytes
 from digits.core.model_job import NETWORK_FILE
@@ -30,6 +30,7 @@ from digits.data import caffe, images, model_archive, unpacking
 from digits.data import manifest as manifests
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, Manifest
 from digits.data.model_archive import CHECKPOINT_SUFFIX, ArchiveProblem
+from digits.data.model_export import EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
 from digits.data.sources import UnusableSource
 from digits.data.target import TargetSpec, class_index, numbers
 from digits.data.unpacking import ENDINGS, ArchiveError, Limits
@@ -41,14 +42,15 @@ from digits.worker.network.variables import VariableStore
 from digits.worker.training import restore, snapshots
 from digits.worker.training.trained import TRAIN_FOLDER
 
-KERAS_FILE = "pretrained.keras"
-SAVED_MODEL_FOLDER = "pretrained"
+SAVED_MODEL_FILE = "saved_model.pb"
+# Models are searched for in subfolders down to this level, such as MODEL/VERSION in an unpacked archive.
+MAX_LEVELS = 3
 # Outputs are considered probabilities if they sum to 1 within this tolerance.
 SUM_TOLERANCE = 1e-3
 MAX_ARCHIVE_RATIO = 1000.0
 
 # The network that wraps a complete model, such as a SavedModel, whose architecture is part of the file.
-_WRAPPER = '''class UserModel(Tower):
+_WRAPPER = '''{imports}class UserModel(Tower):
     """Wraps the imported model {source}."""
 
     @model_property
@@ -62,19 +64,23 @@ _WRAPPER = '''class UserModel(Tower):
 '''
 _ANSWERS = {
     False: "return model(self.x)",
-    True: "return tf.math.log(model(self.x) + 1e-9)  # probabilities to logits",
+    True: "return keras.ops.log(model(self.x) + 1e-9)  # probabilities to logits",
 }
 
 
 @dataclass(frozen=True)
 class _Description:
-    """The model to import: source code, weights if they are separate, and the expected images."""
+    """The model to import: source code, weights if they are separate, and the expected images.
+
+    ``folder`` contains the `pretrained_files` that the network loads, if they are not in the job's folder yet.
+    """
 
     network: str
     weights: Path | None
     epoch: float
     manifest: Manifest
     mean_image: NDArray[np.float32]
+    folder: Path | None = None
     mean: Mean = "none"
     crop_size: int | None = None
     whitening: bool = False
@@ -119,7 +125,7 @@ def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) ->
     except ArchiveError as error:
         raise UserFault(str(error)) from error
     try:
-        yield model_archive.find(folder)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -153,6 +159,7 @@ def _from_archive(source: Path) -> _Description:
         crop_size=info.crop_size or None,
         whitening=info.whitening,
         name=info.name,
+        folder=folder if info.pretrained_files else None,
     )
 
 
@@ -202,7 +209,11 @@ def _from_files(recipe: recipes.ImportModel, source: Path) -> _Description:
     If ``source`` is a folder, it may also contain the source code of the network and the class names (labels.txt).
     """
     weights = _weights_in(source)
-    path = Path(recipe.network) if recipe.network else _network_in(source)
+    # From the model up to the source.
+    folders = [
+        folder for folder in (weights, *weights.parents) if folder.is_relative_to(source) and folder.is_dir()
+    ]
+    path = Path(recipe.network) if recipe.network else _network_in(folders)
     whole = None if path else _whole_model(weights)
     if path is None and whole is None:
         raise UserFault(
@@ -210,8 +221,10 @@ def _from_files(recipe: recipes.ImportModel, source: Path) -> _Description:
             "Add the source code of the network, such as network.py.",
         )
     labels = recipe.labels
-    if not labels and (source / LABELS_FILE).is_file():
-        labels = model_archive.labels_in(source, LABELS_FILE)
+    if not labels:
+        places = [*folders, weights / SAVED_MODEL_EXTRA_FOLDER]
+        folder = next((each for each in places if (each / LABELS_FILE).is_file()), None)
+        labels = model_archive.labels_in(folder, LABELS_FILE) if folder else []
     height, width, channels = _shape_of(recipe, whole)
     manifest = _describe(labels, height, width, channels, recipe.resize_mode)
     mean = np.zeros(manifest.shape, np.float32)
@@ -221,9 +234,15 @@ def _from_files(recipe: recipes.ImportModel, source: Path) -> _Description:
     return _Description(_text(path), weights, model_archive.epoch_of(weights.name), manifest, mean)
 
 
-def _network_in(source: Path) -> Path | None:
-    """Return the Python file in the folder ``source``, or None. Raises UserFault if there are several."""
-    found = sorted(source.glob("*.py")) if source.is_dir() else []
+def _network_in(folders: Iterable[Path]) -> Path | None:
+    """Return the Python file in the first of the ``folders`` that contains one, or None.
+
+    Raises UserFault if there are several. Examples of exports are ignored.
+    """
+    files = (
+        [path for path in sorted(folder.glob("*.py")) if path.name != EXAMPLE_FILE] for folder in folders
+    )
+    found = next(filter(None, files), [])
     if len(found) > 1:
         names = ", ".join(path.name for path in found[:5])
         raise UserFault(
@@ -233,35 +252,48 @@ def _network_in(source: Path) -> Path | None:
 
 
 def _weights_in(source: Path) -> Path:
-    """Return the file, checkpoint prefix or SavedModel folder at ``source``, or the only one inside it."""
+    """Return the file, checkpoint prefix or SavedModel folder at ``source``, or the only one inside it.
+
+    Those in subfolders count only if there is none above.
+    """
     if source.is_file():
         return source.with_suffix("") if source.suffix in (CHECKPOINT_SUFFIX, ".meta") else source
-    if (source / "saved_model.pb").is_file() or not source.is_dir():
+    if _is_saved_model(source) or not source.is_dir():
         return source  # a prefix
-    inside = sorted(source.iterdir())
-    found = [path.with_suffix("") for path in inside if path.suffix == CHECKPOINT_SUFFIX]
-    found += [path for path in inside if path.suffix in (".keras", ".h5", ".hdf5", ".pb")]
-    found += [path for path in inside if (path / "saved_model.pb").is_file()]
+    found: list[Path] = []
+    folders = [source]
+    for _ in range(1 + MAX_LEVELS):
+        inside = [path for folder in folders for path in sorted(folder.iterdir())]
+        found += [path.with_suffix("") for path in inside if path.suffix == CHECKPOINT_SUFFIX]
+        found += [path for path in inside if path.suffix in (*pretrained_files.KERAS_SUFFIXES, ".pb")]
+        found += [path for path in inside if _is_saved_model(path)]
+        if found:
+            break
+        folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
     if len(found) == 1:
         return found[0]
     if not found:
         raise UserFault(
-            f"The folder {source.name} contains no model.",
+            "The folder or archive contains no model.",
             "Add a DIGITS archive (info.json), a checkpoint (.index), a SavedModel, or a .keras or .h5 file.",
         )
     names = ", ".join(path.name for path in found[:5])
-    raise UserFault(f"The folder {source.name} contains several models: {names}.", "Specify one of them.")
+    raise UserFault(f"The folder or archive contains several models: {names}.", "Specify one of them.")
+
+
+def _is_saved_model(folder: Path) -> bool:
+    return (folder / SAVED_MODEL_FILE).is_file()
 
 
 def _whole_model(weights: Path) -> Any:
     """Load the model if the file includes its architecture, otherwise return None."""
-    if (weights / "saved_model.pb").is_file():
+    if _is_saved_model(weights):
         try:
             return tf.saved_model.load(str(weights))
         except Exception as error:  # TensorFlow raises many types
             reason = str(error).partition("\n")[0][:300]
             raise UserFault(f"The SavedModel {weights.name} cannot be read: {reason}") from error
-    if weights.suffix not in (".keras", ".h5", ".hdf5") or weights.name.endswith(".weights.h5"):
+    if weights.suffix not in pretrained_files.KERAS_SUFFIXES or weights.name.endswith(".weights.h5"):
         return None
     import keras
 
@@ -308,18 +340,20 @@ def _input_shape(model: Any) -> tuple[int | None, int | None, int | None]:
 
 def _wrap(weights: Path, target: Path, model: Any, manifest: Manifest) -> str:
     """Copy a complete model to the job folder ``target``; return the source code of a network that calls it."""
+    name = pretrained_files.NAME
     if weights.is_dir():
-        name = SAVED_MODEL_FOLDER
         shutil.copytree(weights, target / name, symlinks=True)
     else:
-        name = KERAS_FILE if weights.suffix == ".keras" else f"pretrained{weights.suffix}"
+        name += weights.suffix
         with open_plain(weights) as file, open(target / name, "wb") as copy:
             shutil.copyfileobj(file, copy)
     noise = tf.random.uniform([4, *manifest.shape], maxval=255.0, seed=1)
+    gives_probabilities = _gives_probabilities(model, noise)
     return _WRAPPER.format(
+        imports="import keras\n\n\n" if gives_probabilities else "",
         source=weights.name.replace('"', "'"),
-        path=str(target / name),
-        answer=_ANSWERS[_gives_probabilities(model, noise)],
+        path=name,
+        answer=_ANSWERS[gives_probabilities],
     )
 
 
@@ -369,6 +403,8 @@ def _write(description: _Description, target: Path) -> dict[str, Any]:
     """Write the job files to ``target``, including the event log of a finished task."""
     manifest = description.manifest
     write_bytes(target / NETWORK_FILE, description.network.encode())
+    if description.folder:
+        pretrained_files.copy(description.folder, target)
     file = io.BytesIO()
     np.save(file, description.mean_image, allow_pickle=False)
     write_bytes(target / MEAN_ARRAY_FILE, file.getvalue())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from pathlib import Path
 
 from digits.core.events import EventLog, Removed
+from digits.core.files import UnreadableFile
+from digits.data.production import ProductionModels
 from digits.worker.training import snapshots
 
 log = logging.getLogger(__name__)
@@ -15,13 +17,13 @@ log = logging.getLogger(__name__)
 class SnapshotRetention:
     """Keeps the newest ``limit`` epoch snapshots in ``folder``; None keeps all of them.
 
-    The snapshot to resume from and the best one are always kept.
+    The snapshot to resume from, the best one and those in production are always kept.
     """
 
     def __init__(self, folder: Path, limit: int | None, events: EventLog) -> None:
         self._folder, self._limit, self._events = folder, limit, events
 
-    def superseded(self, needed: Collection[str]) -> list[Path]:
+    def superseded(self, needed: Set[str]) -> list[Path]:
         """The epoch snapshots to remove, except those with the names in ``needed``.
 
         Their removal is logged before it happens; a training killed in between logs it again.
@@ -29,7 +31,14 @@ class SnapshotRetention:
         if self._limit is None:
             return []
         old = snapshots.of_epochs(self._folder)[max(1, self._limit) :]
-        found = [(epoch, path) for epoch, path in old if path.name not in needed]
+        if not old:
+            return []
+        try:
+            promoted = ProductionModels(self._folder.parent).snapshots_of(self._folder.name)
+        except UnreadableFile as error:
+            log.warning("No snapshots are removed: the list of production models cannot be read: %s", error)
+            return []
+        found = [(epoch, path) for epoch, path in old if path.name not in needed | promoted]
         self._events.append(*(Removed(epoch, path.name) for epoch, path in found))
         return [path for _, path in found]
 

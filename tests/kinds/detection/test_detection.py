@@ -82,6 +82,8 @@ def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> N
     assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["map50"] == pytest.approx(max(values["map50"]), abs=1e-4)
     assert page.count('alt="Prediction for') > 0 and 'class="box"' in page and "AP@50" in page
+    _, page = site.compare_with_worse(model, dataset)
+    assert "Most improved" in page and re.search(r"Second: F1 \d+%", page) and 'class="box"' in page
 
     asked = {"job_id": model, "image_path": str(wide_copy(table.parent / "1.png"))}
     found = site.post("/models/images/detection/infer_one.json", **asked).get_json()["predictions"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,8 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["ssim"] > values["ssim"][0]
     assert 'src="data:image/png' in page and "PSNR (dB)" in page and "SSIM" in page
+    _, page = site.compare_with_worse(model, dataset)
+    assert "Most improved" in page and re.search(r"Second: PSNR [\d.]+ dB", page)
 
     photo = site.data / "photo.png"
     Image.open(root / "images" / "3.png").resize((96, 48)).save(photo)

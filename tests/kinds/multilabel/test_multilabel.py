@@ -89,6 +89,9 @@ def test_a_table_becomes_a_model_that_predicts_labels(site: Site, table: Path) -
     values = metrics["val"]["values"]
     assert values["map"][-1] > 0.85 and values["map"][-1] > values["map"][0] + 0.1
     assert values["f1"][-1] > 0.75 and 0 < values["f1_macro"][-1] <= 1
+    site.evaluate(model)
+    _, page = site.compare_with_worse(model, dataset)
+    assert "Most improved" in page and "First: " in page
     assert "f1" in metrics["train"]["values"] and "map" not in metrics["train"]["values"]
     page = site.get(f"/models/{model}").text
     assert "Validation mAP" in page and "Predict the labels of an image" in page

@@ -114,15 +114,20 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
         for name in ("left", "right")
     ]
     table.write_text("\n".join([*lines, "left/00.png,missing.png,0"]))
-    dataset = create(site, table, pct_val=0, max_unusable_percent=20)
+    separate = folder / "test.csv"
+    separate.write_text("\n".join(lines[:4]))
+    dataset = create(site, table, pct_val=0, test_source=str(separate), max_unusable_percent=20)
     assert site.wait_for_end(dataset) == "Done"
     manifest = manifests.load(site.services.store.folder / dataset)
+    assert manifest.splits["test"].count == 4
     assert (manifest.shape, manifest.encoding, manifest.skipped) == ((16, 16, 6), "none", 1)
     picture = np.asarray(Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data)))
     assert picture.shape == (16, 32, 3)
     assert Image.open(io.BytesIO(site.get(f"/files/{dataset}/mean.png").data)).size == (32, 16)
     page = site.get(f"/datasets/images/pairs/new?clone={dataset}").text
-    assert str(table) in page and str(folder) in page
+    assert str(table) in page and str(folder) in page and str(separate) in page
+    refused = site.post("/datasets/images/pairs.json", pair_source=str(table), pct_val=50, pct_test=50)
+    assert "nothing is left" in refused.get_json()["errors"]["pct_test"][0]
 
     fields = {
         "dataset_name": "fewer",

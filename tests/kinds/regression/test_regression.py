@@ -75,6 +75,9 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     metrics = site.json(f"/models/{model}/metrics.json")["val"]["values"]
     assert metrics["r2"][-1] > 0.6
     assert 0 < metrics["mae"][-1] <= metrics["rmse"][-1] < 45
+    site.evaluate(model)
+    _, page = site.compare_with_worse(model, dataset)
+    assert "Most improved" in page and "Second: brightness " in page
     page = site.get(f"/models/{model}").text
     assert "Validation MAE" in page and "Predict from an image" in page
     best = max(range(1, 31), key=lambda epoch: metrics["r2"][epoch])

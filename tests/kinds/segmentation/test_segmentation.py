@@ -103,6 +103,9 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert result["metrics"]["miou"] == pytest.approx(values["miou"][best], abs=1e-4)
     assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
     assert "IoU" in page and f"evaluation={model}" in page
+    compared, page = site.compare_with_worse(model, dataset)
+    assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
+    assert "Most improved" in page and re.search(r"First: IoU \d+%", page) and "outcome=improved" in page
 
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)

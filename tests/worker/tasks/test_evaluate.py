@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from tests.worker.conftest import Outcome, write_dataset
 pytestmark = pytest.mark.tensorflow
 
 RECORDS = 40
+SLOW_SECONDS = 10_000.0
 NAME = "snapshot_8-val"
 
 
@@ -66,6 +69,21 @@ def fail_after(records: int) -> Callable[..., None]:
     return failing
 
 
+def make_tracing_slow(patch: pytest.MonkeyPatch) -> None:
+    """Let the clock of the task advance by `SLOW_SECONDS` when the network is traced."""
+    from digits.worker.tasks import evaluate as task
+    from digits.worker.training.trained import Trained
+
+    spent, outputs = [0.0], Trained.outputs
+
+    def traced(self: Trained, values: Any) -> object:
+        spent[0] += SLOW_SECONDS
+        return outputs(self, values)
+
+    patch.setattr(Trained, "outputs", traced)
+    patch.setattr(task, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + spent[0]))
+
+
 def test_an_evaluation_that_fails_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
@@ -89,9 +107,14 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
     # Partial results are also saved in between, and the complete one replaces them.
     monkeypatch.setattr(task, "PARTIAL_SECONDS", 0.0)
     monkeypatch.setattr(task, "PARTIAL_SHARE", 1.0)
-    outcome, _ = evaluate()
+    with monkeypatch.context() as patch:
+        make_tracing_slow(patch)
+        outcome, _ = evaluate()
     assert outcome.code == 0, outcome.output
     complete = evaluation.load(model, NAME)
+    assert complete.predicting_seconds < SLOW_SECONDS <= complete.seconds
+    assert 0 < complete.seconds_per_record <= complete.predicting_seconds / RECORDS + 0.001
+    assert complete.milliseconds == 1000 * complete.seconds_per_record
     assert complete.records == complete.total == RECORDS and not complete.is_partial
     assert outcome.of(Progressed)[-1].fraction >= 0.95
     assert np.array_equal(evaluation.load_array(model, NAME, evaluation.ERRORS_FILE)[:20], errors)
@@ -127,6 +150,11 @@ def test_a_deleted_snapshot_or_dataset_is_named(
 ) -> None:
     outcome, _ = evaluate(snapshot="snapshot_9.ckpt")
     assert outcome.code == 1 and "snapshot_9" in outcome.failure.message
+    shard = max((tmp_path / "records").glob("val-*.tfrecord"))
+    shard.write_bytes(shard.read_bytes()[:-2] + b"!!")
+    outcome, _ = evaluate()
+    assert outcome.code == 1 and f"“records” are damaged: {shard.name}" in outcome.failure.message
+    assert outcome.failure.trace == []
     (tmp_path / "records" / manifest.FILE_NAME).unlink()
     outcome, model = evaluate()
     assert outcome.code == 1 and outcome.failure.message

@@ -52,10 +52,10 @@ USES = """
 import json, sys
 import numpy as np, tensorflow as tf
 for line in sys.stdin:
-    folder, count = json.loads(line)
+    folder, count, signature = json.loads(line)
     model = tf.saved_model.load(folder)
     images = tf.constant(np.random.default_rng(5).integers(0, 256, (count, 12, 12, 1)), tf.float32)
-    found = model.signatures["serving_default"](images=images)
+    found = model.signatures[signature](images=images)
     print(json.dumps({name: value.numpy().tolist() for name, value in found.items()}), flush=True)
 """
 
@@ -83,9 +83,9 @@ def plain_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subpr
 def used(plain_tensorflow: subprocess.Popen[str]) -> Callable[..., dict[str, Any]]:
     """Return a function that computes the outputs of a SavedModel for random images, in plain TensorFlow."""
 
-    def used(folder: Path, count: int = 2) -> dict[str, Any]:
+    def used(folder: Path, count: int = 2, signature: str = "serving_default") -> dict[str, Any]:
         assert plain_tensorflow.stdin and plain_tensorflow.stdout
-        plain_tensorflow.stdin.write(json.dumps([str(folder), count]) + "\n")
+        plain_tensorflow.stdin.write(json.dumps([str(folder), count, signature]) + "\n")
         plain_tensorflow.stdin.flush()
         found: dict[str, Any] = json.loads(plain_tensorflow.stdout.readline())
         return found
@@ -120,6 +120,19 @@ def test_an_exported_network_gives_the_same_outputs(
     folder = outcome.job_folder.parent / "exported"
     given = used(folder)
     assert list(given) == ["output"]
+    served = used(folder, signature="predictions")
+    scores = np.exp(given["output"])
+    assert list(served) == ["predictions"]
+    assert np.allclose(served["predictions"], scores / scores.sum(axis=1, keepdims=True), atol=1e-6)
+    card = (folder / "MODEL_CARD.md").read_text()
+    seed = training.of(Finished)[0].result["seed"]
+    for words in (
+        "Network: custom, ",
+        f"Seed: {seed}\n",
+        "Learning-rate schedule: Fixed",
+        "Signature `predictions`",
+    ):
+        assert words in card
     assert np.allclose(given["output"], in_child(expected, training.job_folder), rtol=1e-4, atol=1e-5)
     about = json.loads((folder / "assets.extra" / "model.json").read_text())
     assert about["outputs"] == {"output": {"shape": [None, 4], "type": "float32"}}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from digits.core import snapshot_list
-from digits.core.events import BestSnapshotChanged, Finished, Measured, Removed, Saved
+from digits.core.events import BestSnapshotChanged, EventLog, Finished, Measured, Removed, Saved
+from digits.core.task import EVENTS_FILE
+from digits.data import production
+from digits.data.production import Production, ProductionModels
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
@@ -70,6 +74,28 @@ def test_the_best_snapshot_is_kept_even_between_intervals(scripted: Any) -> None
     outcome = scripted("9 0.1 0.8 0.3 0.3", snapshots_kept=1, snapshot_interval=3, best_metric="score")
     assert [event.epoch for event in outcome.of(Saved)] == [1, 2, 3, 4]
     assert kept(outcome.job_folder) == ["snapshot_2", "snapshot_4"]
+
+
+def test_snapshots_in_production_are_kept(tmp_path: Path, tensorflow: None) -> None:
+    from digits.worker.training.snapshot_retention import SnapshotRetention
+
+    folder = tmp_path / "20260101-000000-abcdef"
+    (folder / "train").mkdir(parents=True)
+    for epoch, suffix in itertools.product(range(1, 5), snapshot_list.SUFFIXES):
+        (folder / f"snapshot_{epoch}.ckpt{suffix}").touch()
+    models = ProductionModels(tmp_path)
+    for number, model in enumerate((folder.name, "20260101-000001-abcdef"), start=1):
+        models.promote(f"name{number}", Production(model, f"snapshot_{number}.ckpt", number, 1e9))
+    events = EventLog(folder / "train" / EVENTS_FILE)
+    retention = SnapshotRetention(folder, 1, events)
+    assert [path.name for path in retention.superseded({"snapshot_4.ckpt"})] == [
+        "snapshot_3.ckpt",
+        "snapshot_2.ckpt",
+    ]
+    # Without the list of production models, nothing is removed.
+    (tmp_path / production.FILE_NAME).write_text("{")
+    assert retention.superseded({"snapshot_4.ckpt"}) == []
+    events.close()
 
 
 def test_all_snapshots_are_kept_by_default(train: Any) -> None:

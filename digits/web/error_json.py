@@ -1,0 +1,30 @@
+"""Errors as JSON: in the format of DIGITS, or in that of TensorFlow Serving and KServe."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# Paths that only programs use end like this.
+_PROGRAM_ENDINGS = (".json", "/upload_archive")
+_PREDICTING = re.compile(r"/serve/|/models/[^/]+/predict\Z")
+_PROTOCOL = re.compile(r"/serve/[^/]+/v[12](/|\Z)")
+
+
+def is_always_json(path: str) -> bool:
+    """Return whether errors at ``path`` are JSON for all clients, because only programs use it."""
+    return path.endswith(_PROGRAM_ENDINGS) or bool(_PREDICTING.match(path))
+
+
+def error_body(path: str, message: str, kind: str, hint: str = "", **more: Any) -> dict[str, Any]:
+    """Return the body of an error at ``path``. TensorFlow Serving and KServe expect one string.
+
+    ``kind`` is the type of the error. Empty values of ``more`` are omitted.
+    """
+    if _PROTOCOL.match(path):
+        return {"error": f"{message} {hint}".strip()}
+    optional = {"hint": hint, **more}
+    return {
+        "error": {"message": message, "type": kind}
+        | {name: value for name, value in optional.items() if value}
+    }
