@@ -5,26 +5,29 @@ A version stores its own records, so it does not depend on its parent once it is
 
 from __future__ import annotations
 
+import csv
 import functools
 import io
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.core.files import UnreadableFile, read_json
+from digits.core.files import UnreadableFile, open_plain, read_json
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Count, JsonObject, Percent
 from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.images import Geometry, Picture, UnusableImage
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import CHANGES_FILE, SPLITS, Manifest
+from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
 from digits.data.sources import (
     Plan,
@@ -192,7 +195,8 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     try:
         manifest = manifests.load(folder)
         edits = read_json(Path(recipe.edits), Edits) if recipe.edits else Edits()
-        records = list(_edited(folder, manifest, edits))
+        changes = Changes()
+        records = list(_edited(folder, manifest, edits, changes))
         groups = _regroup(folder, manifest, records) if edits.new_targets else manifest.groups
     except (UnreadableFile, UnusableImage) as error:
         raise UnusableSource(
@@ -223,7 +227,55 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     target = _resized(manifest.target, recipe.width, recipe.height)
     stacked = manifest.channels // recipe.channels
     remarks = _remarks(manifest, splits) if groups == manifest.groups else []
-    return VersionPlan(target, splits, groups, remarks, stacked=stacked, dtype=manifest.dtype)
+    files = {CHANGES_FILE: changes.as_csv()} if changes.rows else {}
+    return VersionPlan(target, splits, groups, remarks, files=files, stacked=stacked, dtype=manifest.dtype)
+
+
+class Change(NamedTuple):
+    """A changed record of the parent: a row of `CHANGES_FILE`.
+
+    ``change`` is ``excluded``, ``relabeled`` or ``moved``. ``before`` and ``after`` are the targets in words, or the
+    splits.
+    """
+
+    split: str
+    number: int
+    path: str
+    change: str
+    before: str
+    after: str
+
+
+class Changes:
+    """Collects the changes of a version."""
+
+    def __init__(self) -> None:
+        self.rows: list[Change] = []
+
+    def add(self, split: str, number: int, path: str, change: str, before: str, after: str) -> None:
+        self.rows.append(Change(split, number, path, change, before, after))
+
+    def as_csv(self) -> bytes:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(Change._fields)
+        writer.writerows(self.rows)
+        return text.getvalue().encode()
+
+
+def read_changes(job_folder: Path, maximum: int) -> list[Change]:
+    """Return the first ``maximum`` changes of the version in ``job_folder``; raises UnreadableFile."""
+    opened = open_plain(job_folder / CHANGES_FILE, below=job_folder)
+    with io.TextIOWrapper(opened, "utf-8", "replace", newline="") as file:
+        rows = csv.reader(file)
+        try:
+            next(rows, None)
+            return [
+                Change(split, int(number), *others)
+                for split, number, *others in itertools.islice(rows, maximum)
+            ]
+        except (csv.Error, ValueError, TypeError) as error:
+            raise UnreadableFile(f"{CHANGES_FILE} is damaged: {error}") from error
 
 
 @dataclass
@@ -267,23 +319,44 @@ def _has_classes(manifest: Manifest) -> bool:
     return manifest.target.classes and manifest.groups == manifest.target.names
 
 
-def _edited(folder: Path, manifest: Manifest, edits: Edits) -> Iterator[_Planned]:
+def _edited(folder: Path, manifest: Manifest, edits: Edits, made: Changes) -> Iterator[_Planned]:
+    """Yield the records that are not excluded; the changes are added to ``made``."""
     check_edits(edits, manifest)
     excluded = set(edits.exclude)
     splits = {(split, number): new for split, number, new in edits.move}
     targets = {(split, number): label for split, number, label in edits.relabel}
     changes = _changed_values(edits)
+    edited = excluded | splits.keys() | targets.keys() | changes.keys()
     for name, content in manifest.splits.items():
         with SplitReader(folder, content) as reader:
             for number, group in enumerate(reader.groups.tolist()):
                 place = cast(RecordId, (name, number))
+                if place not in edited:
+                    yield _Planned(f"{name}/{number}", name, group)
+                    continue
+                path, before = _describe(reader, number, manifest.target)
+                add = functools.partial(made.add, name, number, path)
                 if place in excluded:
+                    add("excluded", before, "")
                     continue
                 target: Any = targets.get(place)
                 if place in changes:
                     values = reader.read(number).target(manifest.target).tolist()
                     target = [changes[place].get(index, value) for index, value in enumerate(values)]
+                if target is not None:
+                    add("relabeled", before, manifest.target.describe(target))
+                if place in splits:
+                    add("moved", name, splits[place])
                 yield _Planned(f"{name}/{number}", splits.get(place, name), group, target)
+
+
+def _describe(reader: SplitReader, number: int, spec: TargetSpec) -> tuple[str, str]:
+    """Return the path of a record and its target in words; empty if the record is damaged, since it can be excluded."""
+    try:
+        record = reader.read(number)
+        return record.filename, spec.describe(record.target(spec))
+    except DamagedRecords:
+        return "", ""
 
 
 def _changed_values(edits: Edits) -> dict[RecordId, dict[int, float]]:

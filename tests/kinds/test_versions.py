@@ -130,6 +130,12 @@ def test_edits_change_single_records(tmp_path: Path, animals: Path) -> None:
     assert manifest.splits["train"].counts == [counts[place] for place in range(3)]
     mean = np.mean([record.as_array() for record in after["train"].values()])
     assert manifest.mean_pixel == pytest.approx([mean])
+    assert versions.read_changes(folder, 3) == [
+        ("train", 1, "train1.png", "relabeled", "dog", "owl"),
+        ("train", 4, "train4.png", "excluded", "dog", ""),
+        ("train", 6, "train6.png", "moved", "train", "val"),
+    ]
+    assert len(versions.read_changes(folder, 100)) == 7
 
 
 def test_labels_are_added_and_removed(tmp_path: Path) -> None:

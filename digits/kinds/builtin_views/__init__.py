@@ -22,7 +22,7 @@ BUILT_IN_VIEWS = (
         "image-bounding-boxes",
         "Bounding boxes",
         "digits.kinds.builtin_views.bounding_boxes",
-        ("image-object-detection",),
+        ("image-object-detection", "generic"),
     ),
     PredictionView(
         "image-gradients",

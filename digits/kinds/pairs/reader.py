@@ -140,7 +140,7 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
 
     The columns are the two images and the label.
     """
-    table = open_table(path, _is_header, max_bytes)
+    table = open_table(path, is_header, max_bytes)
     if len(table.columns) < 3:
         raise UnusableSource(
             f"{show(path.name)} has {len(table.columns)} columns.", "Each line needs two images and a label."
@@ -231,5 +231,6 @@ def _split(pairs: list[Pair], root: Path, source: str) -> PairSplit:
     return PairSplit(ImageFolder(root), names, labels, labels, source, images)
 
 
-def _is_header(cells: Cells) -> bool:
+def is_header(cells: Cells) -> bool:
+    """Return whether the first row of a table contains the names of its columns."""
     return not any(map(is_image, cells[:2]))

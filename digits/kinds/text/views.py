@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import Manifest
 from digits.data.records import Record
+from digits.data.sources import UnusableSource
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.lines import parse_rows, read_rows
 from digits.kinds.text.reader import TEXT_FEATURE, usable_rows
-from digits.kinds.views import InputRequest
+from digits.kinds.views import InputRecord, InputRequest
 
-# The file of the field `test_data_file`.
+# The files of the fields `test_data_file`, a table like that of the dataset, and `text_list_file`, one text per line.
 TEXTS = "test_data"
+LINES = "text_list"
+MAX_LIST_BYTES = 1 << 30
 
 
 class Views(ClassificationViews):
@@ -34,6 +39,7 @@ class Views(ClassificationViews):
     # The pixels are indexes of characters.
     transformations = ()
     has_input = True
+    has_inputs = True
     takes_image = False
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
@@ -55,14 +61,35 @@ class Views(ClassificationViews):
             raise BadRequest("Enter a text.", "The field is “snippet”.")
         return Encoding(recipe.alphabet, recipe.width).encode(text)
 
-    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[NDArray[np.uint8]] | None:
-        file = request.files.get(TEXTS)
-        if file is None:
-            return None
-        rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file") if isinstance(file, bytes) else read_rows(file)
+    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[InputRecord] | None:
         encoding = Encoding(recipe.alphabet, recipe.width)
-        # Without classes, the texts are in the first column.
-        return (encoding.encode(row.text if len(row.cells) > 1 else row.label) for row in usable_rows(rows))
+        texts: Iterator[tuple[str, str]]
+        if LINES in request.files:
+            texts = ((text, "") for text in _lines(request.files[LINES]))
+        elif TEXTS in request.files:
+            texts = _cells(request.files[TEXTS])
+        else:
+            return None
+        return (InputRecord(text, encoding.encode(text), label) for text, label in texts)
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         return {**super().dataset_json(manifest), "max_chars_per_sample": manifest.width}
+
+
+def _lines(file: bytes | Path) -> Iterator[str]:
+    """Yield the lines of a text file that are not blank; raises UnusableSource."""
+    try:
+        data = file if isinstance(file, bytes) else read_bytes(file, MAX_LIST_BYTES)
+        text = data.decode("utf-8-sig")
+    except (UnreadableFile, UnicodeDecodeError) as error:
+        raise UnusableSource(
+            f"The list of texts cannot be read: {error}.", "Save it as UTF-8 text."
+        ) from error
+    return (line.strip() for line in text.splitlines() if line.strip())
+
+
+def _cells(file: bytes | Path) -> Iterator[tuple[str, str]]:
+    """Yield the texts in a table and their classes, which are empty without a column of classes."""
+    rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file") if isinstance(file, bytes) else read_rows(file)
+    for row in usable_rows(rows):
+        yield (row.text, row.label) if len(row.cells) > 1 else (row.label, "")
