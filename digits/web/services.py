@@ -128,6 +128,7 @@ class Services:
         self.inference.stop_all()
         self.runner.close()
         self.tensorboards.stop_all()
+        self.model_stores.close()
         self.executor.close()
         self.store.close()
 
