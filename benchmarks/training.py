@@ -313,7 +313,7 @@ def against_bare(work: Work, scratch: Path, turns: int) -> None:
 
 def with_gradients(work: Work, scratch: Path, turns: int) -> None:
     measured = dataclasses.replace(work, settings={**work.settings, "gradient_metrics": True})
-    for interval in (32, 4):  # of long and of short trainings
+    for interval in (32, 4):  # for long and short training runs
         folder = scratch / f"gradients-{interval}"
         ratio = in_child(gradient_charts, measured, folder, turns, interval).value
         print(
@@ -401,8 +401,8 @@ def bare(work: Work, job: Path) -> float:
 
 
 def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
-    """Run steps on one constant batch in turn with and without measuring every ``interval``-th, and return the median
-    ratio of the processor time of equally many steps.
+    """Run steps on one constant batch, alternately with every ``interval``-th step measured and with none, and return
+    the median ratio of their processor times.
     """
     import numpy as np
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Tracking of a validation metric: its best value and the epoch of it."""
+"""Track a validation metric: its best value and the epoch of that value."""
 
 from __future__ import annotations
 

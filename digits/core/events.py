@@ -197,7 +197,7 @@ class Saved(Event, frozen=True):
 
 
 class PhaseChanged(Event, frozen=True):
-    """A fine-tuning began to train all layers after ``step`` steps, ``epoch`` epochs; before, only the head."""
+    """Fine-tuning began to train all layers after ``step`` steps, ``epoch`` epochs; before, only the head."""
 
     step: Count
     epoch: float

@@ -1,4 +1,4 @@
-"""Pausing Python's garbage collector while many objects are created that all stay."""
+"""Pause Python's garbage collector while many long-lived objects are created."""
 
 from __future__ import annotations
 

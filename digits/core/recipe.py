@@ -321,9 +321,9 @@ class Predict(Recipe, tag="predict"):
     """Predict from a list of images with the trained model in folder ``model``.
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``, and ``trained_on`` the folder of
-    the dataset of the training. The folder ``target`` contains the list, and receives the predictions, with
-    ``keeps_values`` also the outputs of the network; see `digits.data.predictions`. Without ``resizes``, images of
-    other sizes than the network's input cannot be used.
+    the dataset of the training. The folder ``target`` contains the list and receives the predictions and, with
+    ``keeps_values``, the outputs of the network; see `digits.data.predictions`. Without ``resizes``, images whose size
+    differs from the network's input cannot be used.
     """
 
     model: str

@@ -262,7 +262,7 @@ def _texts(body: Any) -> Iterable[str]:
 
 
 class CredentialStore:
-    """Credentials of jobs that wait or run: files in ``folder`` that only this user can read.
+    """Credentials of waiting and running jobs: files in ``folder`` that only this user can read.
 
     A task deletes its file when it reads it; the server deletes those of jobs that ended without doing so.
     """

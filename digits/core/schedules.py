@@ -182,7 +182,7 @@ class LearningRate:
 
 
 class TwoPhaseRate:
-    """The learning rate of a fine-tuning: from ``head_rate`` along half a cosine to 0 in ``head_steps`` steps, then
+    """The learning rate of fine-tuning: from ``head_rate`` along half a cosine to 0 in ``head_steps`` steps, then
     that of ``rest``, from its first step on.
     """
 
@@ -207,7 +207,7 @@ def preview(
 ) -> list[list[float]]:
     """Return, for each of ``bases``, the rates after 0, 1, … 100 percent of a training. Evaluates the policy once.
 
-    The first ``head_fraction`` (0 to 1) of a fine-tuning is its head phase; see `TwoPhaseRate`.
+    The first ``head_fraction`` (0 to 1) of fine-tuning is its head phase; see `TwoPhaseRate`.
     """
     steps = PREVIEW_POINTS - 1
     head_steps = min(1.0, head_fraction) * steps

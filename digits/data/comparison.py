@@ -1,4 +1,4 @@
-"""Comparing two models by their errors and predictions for the same records."""
+"""Compare two models by their errors and predictions for the same records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Outcomes(NamedTuple):
     both_wrong: NDArray[np.bool_]
 
 
-# Groups of records by the errors of the models, which all kinds have.
+# Groups of records by the models' errors, which exist for all kinds.
 CHANGES = ("improved", "worsened")
 GROUPS = (*Outcomes._fields, *CHANGES)
 
@@ -69,7 +69,7 @@ class ComparedRecords:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Those of the `GROUPS` that exist for these models."""
+        """The `GROUPS` that exist for these models."""
         return CHANGES if self.outcomes is None else GROUPS
 
     def members(self, group: str) -> NDArray[np.bool_]:
@@ -81,7 +81,7 @@ class ComparedRecords:
     def order(self, group: str) -> NDArray[np.intp]:
         """Return the numbers of all records in the order in which ``group`` is shown, int [records].
 
-        This is the largest change first; if both models are right or wrong, the largest error of the second one.
+        The largest change comes first or, if both models are right or wrong, the largest error of the second one.
         """
         if group in ("fixed", "improved"):
             keys = -self.improvement

@@ -1,4 +1,4 @@
-"""Whether a model can predict the records of another dataset than the one it was trained on, and how they map.
+"""Whether a model can predict the records of a dataset it was not trained on, and how they map.
 
 Classes, labels and numbers are mapped by name, and images are resized.
 """
@@ -44,20 +44,20 @@ def fit(own: Manifest, other: Manifest, *, takes_image: bool) -> DatasetFit:
     Images are resized if the kind ``takes_image``, rather than two, a text or an array. Raises UnfitDataset.
     """
     if own.kind != other.kind:
-        raise UnfitDataset("it is of another kind")
+        raise UnfitDataset("it is of a different kind")
     if (own.shape, own.dtype) != (other.shape, other.dtype):
         is_image = takes_image and own.dtype == other.dtype == "uint8"
         if not is_image or not {own.channels, other.channels} <= {own.channels, 1, 3}:
             shapes = ("×".join(map(str, each.shape)) for each in (other, own))
-            raise UnfitDataset("its records have the shape {}, and the model expects {}".format(*shapes))
+            raise UnfitDataset("its records have the shape {}, but the model expects {}".format(*shapes))
     return _match(own.target, other.target)
 
 
 def _match(own: TargetSpec, other: TargetSpec) -> DatasetFit:
     if _form(own) != _form(other):
-        raise UnfitDataset("its targets are of another type")
+        raise UnfitDataset("its targets have a different type")
     if own.spatial == "image" and own.shape[2] != other.shape[2]:
-        raise UnfitDataset("its target images have another number of channels")
+        raise UnfitDataset("its target images have a different number of channels")
     lacking = [name for name in other.names if name not in own.names]
     if own.classes or own.spatial in ("mask", "boxes"):
         places = [own.names.index(name) if name in own.names else -1 for name in other.names]
@@ -73,7 +73,7 @@ def _match(own: TargetSpec, other: TargetSpec) -> DatasetFit:
     if missing:
         raise UnfitDataset(f"it lacks the {'labels' if own.multi_hot else 'targets'} {_listed(missing)}")
     if own.names != other.names and (own.shape, other.shape) != ([len(own.names)], [len(other.names)]):
-        raise UnfitDataset("its targets have another shape")
+        raise UnfitDataset("its targets have a different shape")
     return DatasetFit(own, [other.names.index(name) for name in own.names], lacking)
 
 

@@ -52,7 +52,7 @@ class Contents:
 
 
 def find(path: str | Path) -> Contents:
-    """Return the contents of a folder, or the files of a path, as `files_at` does: a file, shard or pattern.
+    """Return the contents of a folder, or the files that `files_at` returns for a file, a shard or a pattern.
 
     Raises UnusableSource if they cannot be read, or if none is for training.
     """

@@ -43,12 +43,12 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     """The result of an evaluation for the first ``records`` of the ``total`` in a split; all, unless it is partial.
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
-    predictions, without loading and tracing the model, and ``seconds_per_record`` that for a record of the fastest
-    batch, which other programs delayed the least; 0 if unknown. ``metrics`` are those of the kind, and ``details`` what
-    its pages show.
+    predictions, without loading and tracing the model. ``seconds_per_record`` is the time per record in the fastest
+    batch, the one least delayed by other programs; 0 if unknown. ``metrics`` are those of the kind, and ``details``
+    the data for its pages.
 
-    ``classes`` are the names of the model's classes, labels or numbers if those of the dataset differ, else empty: all
-    arrays, metrics and details are by the model's. ``lacking`` are the names in the dataset that the model lacks, and
+    ``classes`` are the names of the model's classes, labels or numbers if those of the dataset differ, else empty. All
+    arrays, metrics and details refer to the model's. ``lacking`` are the names in the dataset that the model lacks, and
     ``excluded`` is the number of records of these classes, which do not count.
     """
 
@@ -75,12 +75,12 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     @property
     def is_comparable(self) -> bool:
-        """Whether it can be compared with one of another model: it is complete, and by the names of the dataset."""
+        """Whether it can be compared with that of another model: it is complete and uses the names of the dataset."""
         return not self.is_partial and not self.classes
 
     @property
     def milliseconds(self) -> float:
-        """The time for a record, in batches."""
+        """The time per record in a batch."""
         return 1000 * (self.seconds_per_record or self.predicting_seconds / max(1, self.records))
 
     @property

@@ -86,7 +86,7 @@ class Picture:
         return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
 
     def pad(self, width: int, height: int) -> Picture:
-        """Add black pixels at the right and at the bottom up to this size; see `pad`. Not for reduced images."""
+        """Add black pixels on the right and at the bottom up to this size; see `pad`. Not for reduced images."""
         padded = pad(self.image, width, height)
         return self if padded is self.image else replace(self, decoded=padded, plain=False, size=padded.size)
 
@@ -339,9 +339,9 @@ def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed
 
 
 def pad(image: Image.Image, width: int, height: int) -> Image.Image:
-    """Add black pixels at the right and at the bottom of a Pillow image of mode L or RGB, up to this size.
+    """Add black pixels on the right and at the bottom of a Pillow image of mode L or RGB, up to this size.
 
-    Sides that are longer are unchanged.
+    Longer sides remain unchanged.
     """
     size = padded_size(image.size, (width, height))
     return image if size == image.size else image.crop((0, 0, *size))

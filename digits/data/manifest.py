@@ -64,7 +64,7 @@ class Manifest(Struct, kw_only=True):
     channel, 0 to 255; the two images of a pair are stacked along the channels. ``mean.npy`` contains the mean image,
     float32 [height, width, channels]; ``mean.png`` is a picture of it. ``source`` contains one line of text per split.
     With the ``dtype`` float32, the records are arrays of any numbers instead of images. ``padding`` is the width and
-    height to which images were padded before they were resized, if they were; see `digits.data.images.pad`.
+    height to which images were padded before resizing, if at all; see `digits.data.images.pad`.
     """
 
     kind: str

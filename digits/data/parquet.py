@@ -196,7 +196,7 @@ def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
 
 
 def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
-    """Yield the name of the class of each row, or None and the reason why it has no usable one.
+    """Yield the class name of each row, or None and the reason why it has no usable one.
 
     Raises UnusableSource that names the row, from 1, if the file is damaged.
     """
@@ -321,7 +321,7 @@ def _class_name(value: Any, classes: tuple[str, ...]) -> str:
         raise ValueError("the label is missing" if value in (None, "") else "the label is not a class")
     if classes and isinstance(value, int):
         if not 0 <= value < len(classes):
-            raise ValueError(f"the label {value} is not one of 0 to {len(classes) - 1}")
+            raise ValueError(f"the label {value} is not between 0 and {len(classes) - 1}")
         return classes[value]
     return str(value)
 

@@ -6,10 +6,10 @@ Each batch prediction is a subfolder of `FOLDER` in the folder of its model, whi
 - `LIST_FILE`: the images, one `ListedImage` per line;
 - `ROWS_FILE`: the results, one `Row` per line in list order, appended while the task runs;
 - `PROBABILITIES_FILE`: class probabilities of classifiers, float32 [images, classes], NaN for images that cannot be
-  read; its header is that of all images, and the rows are appended while the task runs;
+  read; its header states the shape for all images, and rows are appended while the task runs;
 - `VALUES_FOLDER`: a ``.npy`` file for each output of the network, [images, …], 0 for images that cannot be read;
-  written at the end if they were asked for. `PREDICTION` is the one from which the kind derives its predictions;
-- `IMAGES_FOLDER`: uploaded images, and those of records, or their arrays in files that end with `ARRAY_SUFFIX`.
+  written at the end if requested. `PREDICTION` is the output from which the kind derives its predictions;
+- `IMAGES_FOLDER`: uploaded images and those of records, or arrays in files that end with `ARRAY_SUFFIX`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ListedImage(Struct, frozen=True):
     """An image at ``path``, displayed as ``name``. ``truth`` is the index of its true class, if known.
 
     ``error`` is the reason why it cannot be used, if that is known in advance. ``more`` are the paths of further images
-    that are stacked with it along the channels, such as the second image of a pair.
+    stacked with it along the channels, such as the second image of a pair.
     """
 
     path: str

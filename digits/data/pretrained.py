@@ -116,7 +116,7 @@ def _download(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> P
     if entry.how_to_get:
         raise WeightsMissing(
             f"The ImageNet weights of {entry.title} are missing.",
-            f"{entry.how_to_get} Put the file {file.name} into {places.folder}, or name a folder that has it with "
+            f"{entry.how_to_get} Put the file {file.name} into {places.folder}, or specify its folder with "
             "--weights-source.",
         )
     path = places.folder / file.name

@@ -33,8 +33,8 @@ class Pretrained:
     ``application`` is the name of the function in keras.applications. The file ``full`` contains the classifier of
     ImageNet's 1000 classes as well, which ``without_top`` lacks. ``address`` is the folder that Keras downloads from.
 
-    With the ``package`` keras_hub, ``application`` is the name of the class in keras_hub.models, whose ``preset`` has
-    the weights. They are without a classifier, and ``address`` is empty: an administrator provides the file.
+    If the ``package`` is keras_hub, ``application`` is the name of a class in keras_hub.models, and ``preset`` that
+    of its weights. They contain no classifier, and ``address`` is empty: an administrator provides the file.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Pretrained:
 
     @property
     def how_to_get(self) -> str:
-        """What an administrator does to get the file, as sentences; "" if DIGITS can download it."""
+        """Instructions for obtaining the file, as sentences; "" if DIGITS can download it."""
         if self.address:
             return ""
         code = (

@@ -63,7 +63,7 @@ class ProductionModels:
             return True
 
     def of(self, model: str) -> dict[str, Production]:
-        """Return what a model serves, by production name; empty if the file is damaged."""
+        """Return the entries of a model by production name; empty if the file is damaged."""
         try:
             return {name: found for name, found in self.all().items() if found.model == model}
         except UnreadableFile:

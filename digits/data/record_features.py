@@ -381,7 +381,7 @@ class ClassFeature:
             return str(index)
         if not 0 <= index < len(self._labels):
             raise ValueError(
-                f"the class {index} is not one of 0 to {len(self._labels) - 1}, the classes with names"
+                f"the class {index} is not between 0 and {len(self._labels) - 1}, the named classes"
             )
         return self._labels[index]
 

@@ -1,4 +1,4 @@
-"""Find the files of a dataset: a file with all shards of its set, such as ``train-00000-of-00002``, or a pattern.
+"""Find the files of a dataset: one file, all shards of a set such as ``train-00000-of-00002``, or a pattern.
 
 The names of files and folders contain the split.
 """
@@ -39,7 +39,7 @@ def is_shard(path: Path) -> bool:
 
 
 def files_at(path: str | Path) -> list[Path]:
-    """Return the files of a path, sorted: a file with all shards of its set, or those that match a pattern.
+    """Return the files of a path, sorted: a file and all other shards of its set, or those that match a pattern.
 
     Raises UnusableSource if there are none, or if shards are missing.
     """
@@ -66,7 +66,7 @@ def split_of(path: Path) -> str:
 def files_in(folder: Path) -> list[Path]:
     """Return the files of a folder, sorted; raises UnusableSource if it cannot be read.
 
-    Without hidden ones, links that lead outside of it, and the files that DIGITS writes beside its shards.
+    Excludes hidden files, links that lead outside the folder, and the files that DIGITS writes beside its shards.
     """
     root = os.path.realpath(folder)
     paths = _entries(folder)

@@ -123,8 +123,8 @@ class Plan:
     number of groups that must have usable images in the train split. A record can consist of several images, which are
     ``stacked`` along the channels; `read` then returns as many. With the ``dtype`` float32, records are arrays of
     numbers, which `array` returns, instead of images. ``known_mean`` is the mean image of the train split,
-    [height, width, channels], if the source contains it. Images are padded to the width and height ``padding`` before
-    they are resized, if it is given; see `images.pad`.
+    [height, width, channels], if the source contains it. If ``padding`` (width, height) is given, images are padded
+    to it before they are resized; see `images.pad`.
     """
 
     target: TargetSpec

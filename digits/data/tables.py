@@ -65,9 +65,9 @@ class Row(NamedTuple, Generic[Value]):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the cells of a CSV file are separated, and whether its first row contains the names of the columns.
+    """The delimiter of a CSV file, and whether its first row contains the column names.
 
-    An empty delimiter is detected, and so is the header with ``auto``.
+    An empty delimiter and the header ``auto`` are detected.
     """
 
     delimiter: str = ""
@@ -90,9 +90,9 @@ AUTOMATIC = Dialect()
 class TableFile:
     """The beginning of a table: the names of its columns, and the line numbers and cells of its rows.
 
-    ``is_whole``: these are all rows. If the file contains images itself, ``images`` has them by the place of their
-    column, whose cells are their names. ``lists`` are the places of columns of lists, separated by vertical bars.
-    ``more`` are further files with the same columns. Iteration raises UnusableSource.
+    ``is_whole``: these are all rows. If the file itself contains images, ``images`` maps the places of their
+    columns to the images, whose names are in the cells. ``lists`` are the places of columns of lists, separated by
+    vertical bars. ``more`` are further files with the same columns. Iteration raises UnusableSource.
     """
 
     path: Path
@@ -243,9 +243,9 @@ def open_table(
     dialect: Dialect = AUTOMATIC,
     root: Path | None = None,
 ) -> TableFile:
-    """Open the first ``max_bytes`` of a table; raises UnusableSource. Of Parquet files, it opens 20,000 rows or all.
+    """Open the first ``max_bytes`` of a table; raises UnusableSource. Of Parquet files, open 20,000 rows or all.
 
-    ``is_header`` decides about the cells of the first row of a CSV file, unless the ``dialect`` does. Without a header,
+    ``is_header`` decides by the cells of the first row of a CSV file, unless the ``dialect`` does. Without a header,
     columns are called ``column 1``, ``column 2`` and so on. Images in Parquet files have names relative to ``root``, by
     default the folder of the file.
     """
@@ -352,7 +352,7 @@ def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Generator[
 class Faults:
     """The rows of the table ``path`` that cannot be used; at most ``max_percent`` of all rows may be skipped.
 
-    ``row`` is what messages call a row, ``unusable`` describes the rows so far.
+    ``row`` is the word for a row in messages; ``unusable`` describes the rows so far.
     """
 
     def __init__(self, path: Path, max_percent: float, split: str = "", row: str = "line") -> None:
@@ -371,9 +371,9 @@ class Faults:
             self._first.append(f"{place}{self._row} {line}: {reason}")
 
     def check(self, usable: int) -> None:
-        """Raise UnusableSource, which names the first rows, if there are too many beside ``usable`` others.
+        """Raise UnusableSource if there are too many compared to the ``usable`` rows, or if no row is usable.
 
-        Also raises it if no row is usable.
+        The message names the first rows.
         """
         total = usable + self.count
         if self.count and (self.count * 100 > total * self._max_percent or self.count > MAX_FAULTS):
@@ -404,7 +404,7 @@ def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Va
 
 
 def first_lines(items: list[str], count: int | None = None) -> str:
-    """The first few of ``items``, separated by semicolons, and the number of further ones of ``count``."""
+    """Join the first few of ``items`` with semicolons, and add how many of ``count`` are not listed."""
     more = (len(items) if count is None else count) - MAX_LINES_SHOWN
     return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 

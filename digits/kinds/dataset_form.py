@@ -93,7 +93,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     REMOTE = ("s3_endpoint_url", "s3_accesskey", "s3_secretkey")
     SCANNED: tuple[str, ...] = ()
     SCANNED_PATHS: tuple[str, ...] = ()
-    # Why fields of DIGITS have no effect unless they have the default.
+    # Why fields of DIGITS have no effect if their values differ from the default.
     IGNORED: Mapping[str, str] = {
         **dict.fromkeys(("backend", "dsopts_backend", "compression"), _STORAGE),
         "dsopts_label_encoding": "targets that are images are stored as PNG files, and others as numbers",

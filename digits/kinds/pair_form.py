@@ -53,9 +53,9 @@ class OptionalPath(AllowedPath):
 class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[AnyPairRecipe]):
     """Base class of the forms that create a dataset from pairs of images, in folders, tables or TFRecord files.
 
-    A folder without one of targets may contain both, as folders with usual names: the target's one of
-    ``TARGET_FOLDERS``, in lower case. The targets are a ``TARGET_TYPE``; ``TARGET`` is the
-    word for one, and ``NEEDS_TARGETS`` whether they are required.
+    Without a target folder, the image folder may contain both as folders with usual names; those of targets are
+    ``TARGET_FOLDERS``, in lowercase. ``TARGET_TYPE`` is the type of the targets, ``TARGET`` the word for one, and
+    ``NEEDS_TARGETS`` whether they are required.
     """
 
     SCANNED: tuple[str, ...] = (

@@ -49,7 +49,7 @@ class PairFolders(Struct, kw_only=True, frozen=True):
 
 
 class CreateFromPairs(CreateDataset, kw_only=True):
-    """Read a folder of images and one of target images, ``train``, or ``records``, or a ``table``.
+    """Read images and target images from the folders ``train``, from ``records``, or from a ``table``.
 
     ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of the training images
     are taken. Records and rows of a class that ``needs_targets`` must have target images.
@@ -68,7 +68,7 @@ class CreateFromPairs(CreateDataset, kw_only=True):
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
         if [self.train, self.records, self.table].count(None) != 2:
-            raise ValueError("a dataset of pairs needs either train or records or a table")
+            raise ValueError("a dataset of pairs needs exactly one of train, records and table")
 
     def folders(self) -> Iterator[tuple[str, PairFolders]]:
         """Yield the splits that have folders, train first, and their folders."""

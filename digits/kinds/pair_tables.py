@@ -107,7 +107,7 @@ def open_pairs(
 
 
 def check_columns(source: PairTable, *, word: str, is_required: bool) -> None:
-    """Raise UnusableSource if the first training table does not have the columns; reads its beginning only."""
+    """Raise UnusableSource if the first training table does not have the columns; reads only its beginning."""
     train = source.find()["train"]
     first = replace(train, paths=train.paths[:1])
     open_pairs(first, source, MAX_HEADER_BYTES, word=word, is_required=is_required)

@@ -27,7 +27,7 @@ HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no",
 
 
 class DialectFields(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
-    """Base class of forms with the fields for how the cells of a CSV file are separated."""
+    """Base class of forms with the fields for the dialect of CSV files."""
 
     DIALECT = ("delimiter", "header")
 
@@ -108,7 +108,7 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
         return summarize_tables(tables, open_rows, describe, self.suggest(tables))
 
     def suggest(self, tables: dict[str, SplitTable]) -> Suggestion | None:
-        """Suggest validation and test tables next to that for training, for fields that are empty."""
+        """Suggest validation and test tables next to the training table, for empty fields."""
         splits = (split for split in ("val", "test") if split in tables or self.text_of(f"table_{split}"))
         filled = {f"table_{split}" for split in splits}
         is_allowed: Callable[[Path], bool] = self.meta.data_roots.contain
@@ -161,6 +161,6 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
 
 
 def folder_of(table: str) -> str:
-    """Return the folder of the images of a table, unless another one is chosen: that of its files."""
+    """Return the default image folder of a table: that of its files."""
     is_folder = names_folder(table) if is_address(table) else os.path.isdir(table)
     return table if is_folder else os.path.dirname(table)

@@ -66,7 +66,7 @@ class SplitTable:
     root: Path
 
     def faults(self, max_unusable_percent: float, split: str = "") -> Faults:
-        """Return the list for rows that cannot be used, of which at most ``max_unusable_percent`` are skipped."""
+        """Return the empty list of unusable rows, of which at most ``max_unusable_percent`` may be skipped."""
         place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
         return Faults(place, max_unusable_percent, split)
 
@@ -81,7 +81,7 @@ class SplitTable:
 def find_tables(recipe: CreateFromTable) -> dict[str, SplitTable]:
     """Return the tables of the splits of ``recipe``; raises UnusableSource.
 
-    Raises it also if the shares leave nothing to train on.
+    Also raises it if the percentages leave no rows for training.
     """
     found: dict[str, SplitTable] = {}
     for split, table, folder in recipe.sources():

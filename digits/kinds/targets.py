@@ -101,7 +101,7 @@ class Targets:
         raise NotImplementedError
 
     def refuse(self, shape: Sequence[int | None]) -> UnsuitableOutput:
-        """The error for an output of another shape [N, …]."""
+        """The error for an output of a different shape [N, …]."""
         words = ", ".join("N" if size is None else str(size) for size in (None, *shape))
         return UnsuitableOutput(
             f"The network's output has shape [{words}], not {self.suitable_output}.", self.output_hint

@@ -146,7 +146,7 @@ class RecordImages:
 
 @dataclass
 class VersionPlan(Plan):
-    """A plan whose records are those of another dataset. The ``targets`` of its splits are new ones, or None."""
+    """A plan whose records are those of another dataset. ``targets`` are the new targets of its splits, or None."""
 
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
@@ -155,7 +155,7 @@ class VersionPlan(Plan):
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
     def pad(self, picture: Picture) -> Picture:
-        return picture  # the images of the other dataset are padded
+        return picture  # the images of the other dataset are already padded
 
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
         return cast(RecordImages, split.images).record(split.files[place]).as_array()
@@ -310,20 +310,22 @@ def check_edits(edits: Edits, manifest: Manifest) -> None:
     if edits.relabel and not _has_classes(manifest):
         raise UnusableSource("Only images with one class each can be relabeled.")
     if (edits.add_labels or edits.remove_labels) and not target.multi_hot:
-        raise UnusableSource("Labels can be added to and removed from images with any number of labels only.")
+        raise UnusableSource(
+            "Labels can be added and removed only in datasets with any number of labels per image."
+        )
     if edits.set_numbers and not target.is_numbers:
-        raise UnusableSource("Numbers can be set for images with numbers as targets only.")
+        raise UnusableSource("Numbers can be set only in datasets with numbers as targets.")
     what = "class" if target.classes else "number" if target.is_numbers else "label"
     for split, number, index, *_ in edits.new_targets:
         if index >= len(target.names):
             raise UnusableSource(
-                f"There is no {what} {index} for the image {number} of the split “{split}”.",
-                f"They are numbered from 0 to {len(target.names) - 1}.",
+                f"Image {number} of the split “{split}” has no {what} {index}.",
+                f"Use an index from 0 to {len(target.names) - 1}.",
             )
     for split, number, _, value in edits.set_numbers:
         if not abs(value) <= float(np.finfo(np.float32).max):
             raise UnusableSource(
-                f"The number {value:g} for the image {number} of the split “{split}” is out of range."
+                f"The number {value:g} for image {number} of the split “{split}” is out of range."
             )
 
 

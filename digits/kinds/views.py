@@ -98,7 +98,7 @@ class Views(Generic[AnyRecipe]):
     ``url``, ``width`` and ``height`` of the image, to draw on.
 
     ``record`` and ``records`` are the words for what is in the dataset. Without ``shows_images``, pages do not show the
-    records as images, because they are not: `draw_record` shows them. If predictions can be made from something else
+    records as images, because they are not: `draw_record` shows them. If predictions can be made from something other
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
     `read_input` reads its fields; without ``takes_image``, it replaces the image file. Likewise,
     ``has_inputs`` includes ``inputs.html`` for several records, which `read_inputs` reads.
@@ -106,7 +106,7 @@ class Views(Generic[AnyRecipe]):
     Without ``checks_appearance``, health checks compare records but do not evaluate their appearance: they are not
     photos. Without ``checks_counts``, they do not evaluate the number of records per group, such as ranges of a number.
 
-    Without ``ranks_classes``, a prediction is not a list of classes although each record has one.
+    Without ``ranks_classes``, a prediction is not a list of classes, even though each record has a class.
 
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """

@@ -34,7 +34,7 @@ class BackgroundTask:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has not been started yet, because others run."""
+        """Whether it has not started yet, because other tasks are running."""
         return self.run.phase is Phase.QUEUED
 
     @property
@@ -43,7 +43,7 @@ class BackgroundTask:
 
 
 class BackgroundTasks:
-    """Runs tasks of one type in the folder ``task_folder`` of their jobs: those of one job one after another.
+    """Runs tasks of one type in the folder ``task_folder`` of their jobs, one at a time for each job.
 
     ``pool`` limits how many run at the same time, ``noun`` names a task in messages. ``report`` is called with the job
     when there is progress, and at the end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Paths that only programs use end like this.
+# The endings of paths that only programs use.
 _PROGRAM_ENDINGS = (".json", "/upload_archive")
 _PREDICTING = re.compile(r"/serve/|/models/[^/]+/predict\Z")
 _PROTOCOL = re.compile(r"/serve/[^/]+/v[12](/|\Z)")

@@ -100,7 +100,7 @@ def datasets_to_evaluate(manifest: Manifest, own: str) -> list[dict[str, str]]:
 
 
 def other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
-    """Return the newest other datasets whose records have the size and the targets of those of ``manifest``."""
+    """Return the newest other datasets whose records have the same size and targets as those of ``manifest``."""
 
     def fits(other: Manifest) -> bool:
         return (other.shape, other.dtype) == (manifest.shape, manifest.dtype) and (
@@ -126,7 +126,7 @@ def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
 
 
 def panel_state(job: ModelJob) -> dict[str, Any]:
-    """Return the state of the evaluation that runs, and the ``tasks``: it, and those that wait for its end."""
+    """Return the state of the running evaluation, and the ``tasks``: this one and the waiting ones."""
     has_result = (job.folder / evaluations.FOLDER).is_dir()
     tasks = [_describe_task(job, task) for task in services().evaluations.tasks(job.id)]
     return {**state_of_task(services().evaluations, job.id, has_result), "tasks": tasks}
@@ -135,7 +135,7 @@ def panel_state(job: ModelJob) -> dict[str, Any]:
 def state_of_task(tasks: BackgroundTasks, job_id: str, has_result: bool) -> dict[str, Any]:
     """Return ``state``: none, running, failed or done, with the progress in percent, or the error.
 
-    It is that of the first background task of the job if others are waiting.
+    If the job has several background tasks, it is the state of the first one.
     """
     running, failure = tasks.state(job_id), tasks.failure(job_id)
     return {

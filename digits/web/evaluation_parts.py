@@ -65,7 +65,7 @@ def excluded_words(result: Evaluation, views: Views[Any]) -> str:
     more = len(result.lacking) - MAX_LACKING
     names = ", ".join(result.lacking[:MAX_LACKING]) + (f" and {more} more" if more > 0 else "")
     if not result.excluded:
-        return f"The model lacks these names of the dataset, which are ignored: {names}."
+        return f"The model does not have these names of the dataset, which are ignored: {names}."
     records = f"{result.excluded:,} {views.record if result.excluded == 1 else views.records}"
     return f"Not counted: {records} of {views.groups} that the model lacks ({names})."
 

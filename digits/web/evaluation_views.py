@@ -63,7 +63,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     task = services().evaluations.task(job.id, recipe.name)
     if task is not None and not task.is_stopping:
         raise NotReady(
-            f"This snapshot of “{job.name}” is already being evaluated on these records, or waiting for it.",
+            f"An evaluation of this snapshot of “{job.name}” on these records is already running or waiting.",
             "Try again when the evaluation has finished.",
         )
     services().evaluations.start(job, recipe, key=recipe.name)

@@ -45,14 +45,14 @@ blueprint = Blueprint("explore", __name__)
 
 PAGE_SIZES = (10, 25, 50, 100)
 MAX_LABEL = 40
-# The records of each of `digits.data.comparison.GROUPS`.
+# Descriptions of the records in `digits.data.comparison.GROUPS`.
 OUTCOME_WORDS = {
-    "both_right": "Right by {first} and {second}",
-    "fixed": "Right by {second}, wrong by {first}",
-    "broken": "Right by {first}, wrong by {second}",
-    "both_wrong": "Wrong by {first} and {second}",
-    "improved": "Lower error by {second} than by {first}",
-    "worsened": "Higher error by {second} than by {first}",
+    "both_right": "{first} and {second} are right",
+    "fixed": "{second} is right, {first} is wrong",
+    "broken": "{first} is right, {second} is wrong",
+    "both_wrong": "{first} and {second} are wrong",
+    "improved": "Lower error with {second} than with {first}",
+    "worsened": "Higher error with {second} than with {first}",
 }
 SPLIT_TITLES = {"train": "Training", "val": "Validation", "test": "Test", ALL: "All"}
 
@@ -309,7 +309,7 @@ def _evaluation_filters(query: RecordQuery, manifest: Manifest) -> list[tuple[st
         words = OUTCOME_WORDS[query.outcome].format(first=_model_of(query.compared), second=second)
         filters = [("evaluation", words)]
     else:
-        filters = [("evaluation", f"Sorted by error of {second}")]
+        filters = [("evaluation", f"Sorted by the error of {second}")]
     if query.wrong:
         filters.append(("wrong", "Wrong predictions"))
     if query.predicted is not None:

@@ -36,7 +36,7 @@ SETTINGS = {
 
 
 def default_recipe(network: Network, dataset: str, weights: str) -> Train:
-    """Return the recipe of a fine-tuning of ``network`` from ``weights`` on the dataset in the folder ``dataset``."""
+    """Return the recipe for fine-tuning ``network`` from ``weights`` on the dataset in the folder ``dataset``."""
     form = ModelForm(formdata=None)
     network_settings.apply(network_settings.settings_of(network) | SETTINGS, form)
     (size,), (rate,) = form.batch_size.data, form.learning_rate.data

@@ -99,10 +99,10 @@ def infer_extension_page() -> AnyResponse | tuple[Response, int]:
 
 @blueprint.post("/models/images/generic/infer_one.json")
 def infer_one() -> Response:
-    """Return the values of the outputs for one image: ``outputs``, by name, of a batch of one.
+    """Return the output values for one image: ``outputs`` by name, with a batch dimension of 1.
 
-    The prediction is ``output``; the outputs of a network with several are also under their names. The view is checked
-    but does not change them, as in DIGITS 6.
+    The prediction is ``output``. If a network returns several outputs, each is also included under its name. The view
+    is validated but does not change them, as in DIGITS 6.
     """
     job = _model()
     chosen_view(_kind_of(job), request.values)

@@ -521,7 +521,7 @@ def _weights_places() -> WeightsPlaces:
 def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
     """Select the default network for the dataset, and its settings for the fields that were not ``sent``.
 
-    If the request names a network, keep it and the settings in the request. For a fine-tuning, its settings are the
+    If the request names a network, keep it and the settings in the request. For fine-tuning, its settings are the
     defaults.
     """
     if form.fine_tune.data:

@@ -8,7 +8,7 @@ from digits.web.error_json import is_always_json
 
 
 def wants_json() -> bool:
-    """Return whether the client of this request is a program: it prefers JSON to a page, or names itself."""
+    """Return whether the client of this request is a program: it prefers JSON to HTML or sends ``X-Requested-With``."""
     if is_always_json(request.path) or "Tus-Resumable" in request.headers:
         return True
     if request.headers.get("X-Requested-With"):

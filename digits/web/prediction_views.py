@@ -91,7 +91,7 @@ def show(job_id: str, prediction_id: str) -> str:
     manifest = data.manifest() if data else None
     views = views_of(kind)
     parts = manifest.channels // data.kind_recipe.channels if manifest and isinstance(data, DatasetJob) else 1
-    # Arrays that are stacked are not files of images.
+    # Stacked arrays are not image files.
     has_pictures = views.shows_images and (
         manifest is None or (manifest.dtype == "uint8" and (views.has_inputs or manifest.channels in (1, 3)))
     )

@@ -33,7 +33,7 @@ from digits.web.offload import in_thread
 from digits.web.prediction_runs import FindSource, Source, limit_of_request
 from digits.web.services import services
 
-# The inputs of one request, which are copied.
+# The maximum size of the inputs of one request, which are copied.
 MAX_INPUT_BYTES = 2 * 10**9
 
 # Longer names, such as texts, are cut off.

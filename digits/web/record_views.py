@@ -32,7 +32,7 @@ AnyPart = TypeVar("AnyPart")
 
 # In pixels; the width of an image in the gallery on a screen with two pixels for each pixel of CSS.
 THUMBNAIL_SIDE = 240
-# Of a feature of a record, in its description.
+# Limits for each feature in the description of a record.
 MAX_VALUES = 32
 MAX_VALUE_BYTES = 1000
 # A large image takes some seconds and 200 MB, so few are made at the same time.
@@ -48,7 +48,7 @@ def image(job_id: str, split: str, number: int) -> Response:
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>.json")
 def describe(job_id: str, split: str, number: int) -> Response:
-    """Return everything that is known about a record: its source, features, statistics and findings."""
+    """Describe a record: its source, features, statistics and findings."""
     job = find_dataset(job_id)
     record = in_thread(open_record(job, split, number, lambda record: record))
     manifest = finished_manifest(job)

@@ -64,7 +64,7 @@ def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
     metrics = services().serving_metrics
     with metrics.request(name):
         manifest = serving.manifest_of(job)
-        # The files are read only from multipart bodies: clients may send JSON as any other type, as curl -d does.
+        # Files are read only from multipart bodies: clients may send JSON with any other Content-Type, as curl -d does.
         if request.mimetype == "multipart/form-data":
             answers = serving.predict(job, snapshot, serving.uploads())
             body: dict[str, Any] = {

@@ -39,7 +39,7 @@ class StoreCache:
         self._readers: dict[str, Greenlet] = {}
 
     def states(self, refresh: bool = False) -> list[StoreState]:
-        """Return the state of each store without waiting for a server; with ``refresh``, start to read all of them."""
+        """Return the state of each store without waiting for a server; with ``refresh``, start reading all of them."""
         for store in self.stores:
             self._start(store, refresh)
         return [self._state(store) for store in self.stores]
@@ -47,7 +47,7 @@ class StoreCache:
     def load(self, store: str, refresh: bool = False) -> StoreState:
         """Return the state of ``store`` when it has been read; with ``refresh``, read it now. Raises NotFound."""
         if store not in self.stores:
-            raise NotFound(f"There is no model store {store!r}.", "Choose a store in the list.")
+            raise NotFound(f"There is no model store {store!r}.", "Choose a store from the list.")
         self._start(store, refresh)
         if reader := self._readers.get(store):
             reader.join()
@@ -73,7 +73,7 @@ class StoreCache:
         return StoreState(listing, store in self._readers)
 
     def _start(self, store: str, refresh: bool) -> None:
-        """Start to read a store if it is due or to be refreshed, unless it is being read; read a folder at once."""
+        """Start reading a store if it is due or ``refresh`` is set, unless it is being read; read a folder at once."""
         if store in self._readers or not (refresh or self._is_due(store)):
             return
         self._readers[store] = reader = gevent.spawn(self._read, store)

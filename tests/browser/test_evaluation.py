@@ -61,7 +61,7 @@ def test_a_number_of_the_matrix_opens_its_images(
     expect(page.locator("#explore-total")).to_contain_text(
         re.compile(rf"^\s*{count} of \d+ training images match")
     )
-    expect(page.locator("#filter-evaluation")).to_contain_text("Sorted by error of “Judged”")
+    expect(page.locator("#filter-evaluation")).to_contain_text("Sorted by the error of “Judged”")
     page.locator("#filter-predicted").press("Enter")
     expect(page.locator("#filter-predicted")).to_have_count(0)
     check_accessibility(page)

@@ -52,9 +52,9 @@ def test_names_are_matched(own: TargetSpec, other: TargetSpec, places: list[int]
     ("target", "changes", "reason"),
     [
         (class_index(["ant", "bee"]), {}, "it has none of the model's classes (cat, dog, owl)"),
-        (numbers(["x"], [], []), {}, "its targets are of another type"),
-        (class_index(OWN), {"kind": "other"}, "it is of another kind"),
-        (class_index(OWN), {"channels": 2}, "its records have the shape 6×8×2, and the model expects 6×8×3"),
+        (numbers(["x"], [], []), {}, "its targets have a different type"),
+        (class_index(OWN), {"kind": "other"}, "it is of a different kind"),
+        (class_index(OWN), {"channels": 2}, "its records have the shape 6×8×2, but the model expects 6×8×3"),
         (class_index(OWN), {"width": 9, "dtype": "float32"}, "its records have the shape 6×9×3"),
     ],
 )

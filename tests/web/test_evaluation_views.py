@@ -164,7 +164,9 @@ def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, 
             ("Epoch 1, test", "waiting"),
         ]
         again = site.client.post(address, data={"split": "test"}, headers={"X-Requested-With": "fetch"})
-        assert again.status_code == 409 and "already being evaluated" in again.get_json()["error"]["message"]
+        assert (
+            again.status_code == 409 and "already running or waiting" in again.get_json()["error"]["message"]
+        )
         page = site.get(f"/models/{model}").text
         assert page.count(f'action="{address}/stop"') == 2
         assert site.post(f"{address}/stop", name="snapshot_1-train").status_code == 302
@@ -207,7 +209,7 @@ def test_the_groups_of_compared_images_open_in_explore(site: Site, dataset: str,
         assert found["total"] == int(count), url
     (fixed,) = {html.unescape(url) for url, _ in links if url.endswith("outcome=fixed")}
     explored = site.get(fixed).text
-    assert "Right by " in explored and ", wrong by " in explored
+    assert " is right, " in explored and " is wrong" in explored
     shown = re.findall(r'outcome=fixed#(record-\w+-\d+)"', page)
     assert shown and set(shown) <= set(re.findall(r'id="(record-\w+-\d+)"', explored))
     assert site.get(fixed.replace("=fixed", "=other")).status_code == 400

@@ -242,7 +242,7 @@ def test_images_keep_their_size_on_request(site: Site, model: str):
     many = site.post(f"{url}/infer_many.json", **fields, image_folder=str(large)).get_json()
     assert list(many["outputs"]) == [str(large / "a.png")]
     assert many["skipped"] == {
-        str(large / "b.png"): "The image has 32×24 pixels, and the network’s input 16×16."
+        str(large / "b.png"): "The image has 32×24 pixels, but the network’s input has 16×16."
     }
 
 

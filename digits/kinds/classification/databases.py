@@ -81,8 +81,8 @@ class Checks:
         if entry.fault:
             return entry.fault
         if entry.label < 0 or (self._names and entry.label >= len(self._names)):
-            last = f"0 to {len(self._names) - 1}" if self._names else "0 and above"
-            return f"the label {entry.label:g} is not one of {last}"
+            reason = f"not between 0 and {len(self._names) - 1}" if self._names else "negative"
+            return f"the label {entry.label:g} is {reason}"
         if entry.encoding in ("raw pixels", "numbers"):
             if self.shape is None:
                 self.shape, self._place = entry.shape, place

@@ -78,7 +78,7 @@ def text_rows(
             index = int(found["index"])
             if not 0 <= index < len(names):
                 raise ValueError(
-                    f"the class {index} is not one of 0 to {len(names) - 1}, the lines of the labels file"
+                    f"the class {index} is not between 0 and {len(names) - 1}, the lines of the labels file"
                 )
             written = found["path"]
             if len(written) > 1 and written[0] == written[-1] == '"':

@@ -63,7 +63,7 @@ def find_columns(table: TableFile, settings: BoxTable) -> Places:
     found = _usual(table) | {field: table.place(name) for field, name in chosen.items()}
     for edge, side in _SIDES.items():
         if edge in found and side in found:
-            # Without a choice, sides beside edges are those of the image.
+            # Unless chosen, a width or height beside two edges is that of the image.
             del found[edge if side in chosen and edge not in chosen else side]
     for field in _ORDER:
         if field not in found and _SIDES.get(field) not in found:

@@ -77,7 +77,7 @@ def _box(row: Sequence[float], names: Sequence[str], where: str) -> Box:
     left, top, width, height = row[:4]
     number = row[_CLASS_COLUMN]
     if number not in range(len(names)):
-        raise InvalidAnnotation(f"{where}: the class {number:g} is not one of 0 to {len(names) - 1}")
+        raise InvalidAnnotation(f"{where}: the class {number:g} is not between 0 and {len(names) - 1}")
     name = names[int(number)]
     is_ignored = name.lower() == DONT_CARE
     return Box(

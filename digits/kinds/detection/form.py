@@ -122,7 +122,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     def process(self, formdata: Any = None, *arguments: Any, **keywords: Any) -> None:
         super().process(formdata, *arguments, **keywords)
         sent = self.meta.wrap_formdata(self, formdata) or {}
-        # As in DIGITS, padded images are only resized if a request has a size.
+        # As in DIGITS, padded images are resized only if the request contains a size.
         self._is_resized = "resize_width" in sent or "resize_height" in sent
 
     def validate_train_label_folder(self, field: StringField) -> None:

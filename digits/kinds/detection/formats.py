@@ -62,9 +62,9 @@ def open_annotations(
 ) -> Annotations:
     """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
 
-    ``labels`` must be a folder or a file, depending on the format. ``classes`` are those that are chosen: KITTI files
-    then contain all types, and not only the default classes, and these are the names of numbers in databases. ``table``
-    describes CSV files.
+    ``labels`` must be a folder or a file, depending on the format. ``classes`` are the chosen ones: with them, all
+    types of KITTI files are read, not only the default classes, and they name the class numbers in databases.
+    ``table`` describes CSV files.
     """
     labels, images = Path(os.path.realpath(labels)), Path(os.path.realpath(images))
     if format_name == "auto":

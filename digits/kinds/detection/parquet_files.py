@@ -40,7 +40,7 @@ def files_of(labels: Path) -> list[Path]:
 
 
 def is_source(labels: Path) -> bool:
-    """Return whether a path is that of Parquet files."""
+    """Return whether a path refers to Parquet files."""
     if labels.is_dir():
         return next(labels.glob(f"*{PARQUET}"), None) is not None
     return labels.suffix.lower() == PARQUET and (labels.is_file() or is_pattern(str(labels)))
@@ -59,7 +59,7 @@ def _path_of(paths: list[Path]) -> Path:
             return path
     raise UnusableSource(
         f"The names of the files of a split have nothing in common: {listed(path.name for path in paths)}.",
-        "Call them, for example, train-00000-of-00002.parquet, or move the files of each split to a folder.",
+        "Rename them, for example to train-00000-of-00002.parquet, or move the files of each split to a folder.",
     )
 
 

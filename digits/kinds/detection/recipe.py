@@ -41,7 +41,8 @@ class BoxRecords(RecordSource, kw_only=True, frozen=True):
 class BoxTable(Struct, kw_only=True, frozen=True):
     """The columns of CSV files with one box per line, by name; those with empty names are detected.
 
-    See `digits.kinds.detection.box_table` for their usual names, and `digits.data.tables.Dialect` for the others.
+    See `digits.kinds.detection.box_table` for their usual names, and `digits.data.tables.Dialect` for
+    ``delimiter`` and ``header``.
     """
 
     image_column: str = ""
@@ -69,8 +70,8 @@ class CreateDetection(CreateDataset, kw_only=True):
     the database ``images``. The ``val_`` and ``test_`` sources are separate; without their labels, ``pct_val`` and
     ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in their order; by default,
     all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used; by default, that is
-    `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. Before images are resized, black pixels are added at the right and
-    at the bottom up to the width and height ``padding``, if it is given. Instead of ``images`` and ``labels``,
+    `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. If ``padding`` (width, height) is given, black pixels are added on
+    the right and at the bottom up to this size before images are resized. Instead of ``images`` and ``labels``,
     ``records`` can be the source. ``table`` describes CSV files.
     """
 

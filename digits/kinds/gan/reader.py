@@ -22,7 +22,7 @@ NO_TARGET = TargetSpec(feature="target/numbers", dtype="float32")
 
 @dataclass
 class GanPlan(Plan):
-    """A plan whose images are the central ``center_crop`` × ``center_crop`` pixels of the files; 0 for whole files."""
+    """A plan whose images are the central ``center_crop`` × ``center_crop`` pixels of the files; 0 for whole images."""
 
     channels: int = 3
     center_crop: int = 0
@@ -66,7 +66,7 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
 
 
 def crop_center(data: bytes, channels: int, side: int) -> bytes:
-    """Return the central ``side`` × ``side`` pixels of an encoded image as PNG; a shorter side remains whole.
+    """Return the central ``side`` × ``side`` pixels of an encoded image as PNG; a shorter side is not cropped.
 
     Raises UnusableImage.
     """

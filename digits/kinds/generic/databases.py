@@ -18,7 +18,7 @@ from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.pair_source import PairFolders
 from digits.kinds.regression.recipe import MAX_TARGETS, CreateRegression
 
-# How many labels decide whether there are classes.
+# The number of labels read to decide whether there are classes.
 MAX_LABELS_READ = 1000
 
 
@@ -76,7 +76,7 @@ class Databases:
         return {"width": width, "height": height, "channels": 1 if picture.mode in images.GRAYSCALE else 3}
 
     def _has_classes(self) -> bool:
-        """Return whether the images have different labels of their own."""
+        """Return whether the records of the images have more than one label."""
         try:
             database = open_database(Path(self.images))
         except UnusableSource:

@@ -125,7 +125,7 @@ class DatasetForm(ImageDatasetForm[Any]):
         )
         if self._from_databases is not None:
             kind = kind_named(self._from_databases.kind)
-            ignored.append(f"The dataset is one for {kind.title.lower()}, because of its labels.")
+            ignored.append(f"The labels determine the kind of the dataset: {kind.title.lower()}.")
         return [*super().warnings(), *ignored]
 
     def scan_source(self) -> Iterator[SourceSummary]:

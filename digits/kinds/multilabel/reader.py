@@ -225,7 +225,7 @@ def open_labels(table: SplitTable, columns: Columns, max_bytes: int) -> LabelRow
 
 
 def check_columns(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table does not have the columns; reads its beginning only."""
+    """Raise UnusableSource if the first file of a table does not have the columns; reads only its beginning."""
     open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
 
 

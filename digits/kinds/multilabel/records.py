@@ -79,7 +79,7 @@ class LabelMapping:
             return str(number)
         if not 0 <= number < len(self._classes):
             raise ValueError(
-                f"the class {number} is not one of 0 to {len(self._classes) - 1}, the classes with names"
+                f"the class {number} is not between 0 and {len(self._classes) - 1}, the named classes"
             )
         return self._classes[number]
 

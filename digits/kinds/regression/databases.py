@@ -45,7 +45,7 @@ def is_database(path: Path) -> bool:
 
 
 def find(sources: Iterable[tuple[str, str, str]]) -> dict[str, Paths]:
-    """Return the databases in ``sources``, which are a split, a table and a folder each, by split.
+    """Return the databases by split. Each of the ``sources`` consists of a split, a table and a folder.
 
     The table of the training split is the folder of a generic dataset. Otherwise, tables are the databases of numbers,
     and folders those of images. Raises UnusableSource.
@@ -61,8 +61,8 @@ def find(sources: Iterable[tuple[str, str, str]]) -> dict[str, Paths]:
         else:
             raise UnusableSource(
                 f"{show(table)} is not a generic DIGITS dataset.",
-                "Enter a job folder that contains train_db/features and train_db/labels, or the database of the "
-                "labels, and as the image folder that of the images.",
+                "Enter a job folder that contains train_db/features and train_db/labels. Or enter the database of the "
+                "labels here, and that of the images as the image folder.",
             )
     return found
 

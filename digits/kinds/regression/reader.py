@@ -161,7 +161,7 @@ def read_rows(table: SplitTable, columns: Columns, max_bytes: int) -> NumberRows
 
 
 def check_header(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table has not the columns; reads its first row only."""
+    """Raise UnusableSource if the first file of a table does not have the columns; reads only its first row."""
     _places(open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect), columns)
 
 

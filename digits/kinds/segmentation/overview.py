@@ -61,7 +61,7 @@ class Overview:
         self._describe(found.images, found.target_images, spread(found, SAMPLE_IMAGES), summary)
 
     def describe_rows(self, table: PairRows, rows: list[Row[str]], summary: SourceSummary) -> None:
-        """Add the same for the label images in ``rows`` of a table; raises UnusableSource."""
+        """Like `describe`, for the label images in ``rows`` of a table; raises UnusableSource."""
         names = [(row.file, row.value or "") for row in rows]
         self._describe(table.images, table.target_images, names, summary)
 

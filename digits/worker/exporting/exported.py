@@ -72,7 +72,7 @@ def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
 
 
 def as_array(tensor: tf.Tensor) -> NDArray[Any]:
-    """Return an output as an array; types that JSON does not have, such as bfloat16, as float32."""
+    """Return an output as an array, with types that JSON lacks, such as bfloat16, converted to float32."""
     values: NDArray[Any] = tensor.numpy()
     return values if values.dtype.kind in "iufb" else values.astype(np.float32)
 

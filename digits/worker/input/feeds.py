@@ -410,7 +410,7 @@ class Records:
         self._decoded = None
 
     def _explain(self, error: Exception) -> Exception:
-        """Return the error to raise for one of reading or decoding: a UserFault if the records are damaged."""
+        """Return the error to raise after a failed read or decode: a UserFault if the records are damaged."""
         if isinstance(error, UnreadableFile):
             return damaged_records(self._dataset, error)
         if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):

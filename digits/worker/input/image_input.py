@@ -32,7 +32,7 @@ def read_stack(
 
 
 def read_unresized(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], images.Geometry]:
-    """Like `read`, but return the pixels of the image in its own size."""
+    """Like `read`, but return the pixels of the image at its original size."""
     return _read(image, manifest, manifest.channels, None)
 
 

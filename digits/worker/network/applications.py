@@ -26,7 +26,7 @@ def build(
 ) -> Any:
     """Build the network of ``entry``, a Keras model with random weights.
 
-    ``input_shape`` is that of the images, (H, W, 3). The output are features, [N, C] with ``pooling``, or the logits of
+    ``input_shape`` is that of the images, (H, W, 3). It returns features, [N, C] with ``pooling``, or the logits of
     ImageNet's classes if ``include_top``. Raises UserFault if its package is not installed, or if it has no classifier.
     """
     if entry.package == "keras":
@@ -41,7 +41,7 @@ def build(
 
 
 def preprocess(entry: Pretrained, x: tf.Tensor) -> tf.Tensor:
-    """Convert RGB pixels of 0 to 255 to the input of the network; those that are not listed do this themselves."""
+    """Convert RGB pixels of 0 to 255 to the input of the network; networks that are not listed do this themselves."""
     if entry.id == "resnet50":
         return tf.reverse(x, [3]) - tf.constant([103.939, 116.779, 123.68], x.dtype)
     if entry.id == "vit":

@@ -30,7 +30,7 @@ from digits.worker.failure import UserFault
 NAME = re.compile(rf"({job.ID})(?:/([^/]+))?")
 _TRAIN_FOLDER = "train"
 _EPOCH = re.compile(r"\d+(?:\.\d+)?")
-# The first one can be trained.
+# In order of preference: Keras models can be trained.
 _FORMATS: tuple[ExportFormat, ...] = ("keras", "savedmodel")
 log = logging.getLogger(__name__)
 

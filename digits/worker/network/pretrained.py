@@ -36,8 +36,8 @@ def pretrained(
       with weights.
     - A SavedModel takes and returns what its call or its signature ``serving_default`` does; it is not trained.
 
-    Batch normalization uses its moving averages and dropout is off, in training, too. In a fine-tuning, the model is
-    the trunk. Raises UserFault if there is no such model.
+    Batch normalization uses its moving averages and dropout is off, also during training. In fine-tuning, the model
+    is the trunk. Raises UserFault if there is no such model.
     """
     name = str(source)
     if name in CATALOG:

@@ -38,7 +38,7 @@ LOWEST_PRIORITY = 19
 def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Check the dataset in the recipe's folder, and write the result there.
 
-    If files are damaged, raises UserFault and removes an earlier result, which was that of other records.
+    If files are damaged, raises UserFault and removes an earlier result, which describes other records.
     """
     started = time.monotonic()
     job_folder = Path(recipe.dataset)

@@ -162,7 +162,7 @@ class _Predictor:
             pixels, geometry = image_input.read_stack([Path(path) for path in image.paths], self._manifest)
             if not self._resizes and geometry.size != (geometry.width, geometry.height):
                 return UserFault(
-                    "The image has {}×{} pixels, and the network’s input {}×{}.".format(
+                    "The image has {}×{} pixels, but the network’s input has {}×{}.".format(
                         *geometry.size, geometry.width, geometry.height
                     )
                 )

@@ -7,7 +7,7 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
     {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`;
                                                         with "values", only if the network has several)
-    {"call": "predict", "image": path, "snapshot": …, "resize": false}   (in its own size, if the network accepts it)
+    {"call": "predict", "image": path, "snapshot": …, "resize": false}   (at its original size)
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
     {"call": "layers", "snapshot": …}   (the layers that can be inspected, and the outputs that can be explained)
     {"call": "inspect", "image": path, "snapshot": …, "layers": [name, …]}   (see `Inspector.describe`)

@@ -59,7 +59,7 @@ class InitialWeights:
         names, variables, parts = self._names(store), store.variables, store.pretrained
         if not names and not parts:
             raise UserFault(
-                "A fine-tuning needs pretrained weights.",
+                "Fine-tuning requires pretrained weights.",
                 "Choose initial weights, use digits.pretrained in the network, or train from scratch.",
             )
         found = {each for name in names for each in restore.names_in(self._source(name), variables)}
@@ -99,7 +99,7 @@ class InitialWeights:
             )
         for name, other in report.taken.items():
             log.info("%s: loaded from %s", name, other)
-        # A fine-tuning, and a network on top of a pretrained one, are expected to have new layers.
+        # New layers are expected in fine-tuning and in a network on top of a pretrained one.
         if report.remark and self._recipe.fine_tune is None and not store.pretrained:
             self._events.append(Warned(report.remark))
 

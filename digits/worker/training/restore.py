@@ -88,7 +88,7 @@ class Report:
             sentences.append(f"Not in the weights: {listed(self.missing)}.")
         if self.other_shape:
             shapes = [f"{name} ({shapes})" for name, shapes in self.other_shape.items()]
-            sentences.append(f"Of another shape: {listed(shapes)}.")
+            sentences.append(f"Shape mismatch: {listed(shapes)}.")
         if self.unused:
             sentences.append(f"Unused values: {listed(self.unused)}.")
         return " ".join(sentences)
@@ -109,7 +109,7 @@ def open_source(path: Path) -> Source:
 
 
 def open_application(path: Path, entry: Pretrained) -> Source:
-    """Return the values in the file ``path`` of weights of a network of the catalog.
+    """Return the values in the weights file ``path`` of a network in the catalog.
 
     Raises UserFault if it is unreadable or contains the weights of another network.
     """
@@ -357,7 +357,7 @@ def _candidates_by_name(name: str) -> list[Pretrained]:
 
 
 def _application(path: Path, entry: Pretrained) -> Source:
-    """Return the weights of a network of the catalog, by the names of its variables.
+    """Return the weights of a network in the catalog, by the names of its variables.
 
     Keras itself matches the contents of the file, in which names depend on the version that wrote it. Raises
     ValueError if they do not fit.

@@ -54,8 +54,8 @@ class Setup:
     ``evaluation`` (None without validation), ``activations`` (None unless their histograms are wanted) and
     ``generates_images`` (from latent vectors).
 
-    If ``recipe`` is a fine-tuning, ``head_training`` is that of its first ``head_steps`` steps, and ``trunk`` lists
-    its pretrained variables, which a resumed training already knows.
+    For fine-tuning, ``head_training`` is that of the first ``head_steps`` steps, and ``trunk`` lists the pretrained
+    variables, which a resumed training already knows.
 
     ``config`` describes devices, precision and batches; `build` may adapt it to the network. With
     ``measures_labels``, the steps also measure the cross-entropy over the classes. Raises UserFault for an unusable
@@ -197,7 +197,7 @@ class Setup:
         return rate
 
     def _fine_tuning_phase(self) -> Phase:
-        """Return the phase in which all variables are trained; sets ``trunk`` and ``head_steps`` of a fine-tuning.
+        """Return the phase in which all variables are trained; sets ``trunk`` and ``head_steps`` for fine-tuning.
 
         The network must have been built before, for its variables. Raises UserFault if the weights do not fit it.
         """
@@ -258,7 +258,7 @@ class Setup:
             self.events.append(Warned(self._without_xla))
 
     def warn_of_frozen_trunk(self) -> None:
-        """Warn that a fine-tuning trains only the head."""
+        """Warn that fine-tuning trains only the head."""
         models = ", ".join(sorted(self.store.pretrained.frozen))
         reason = f"{models} cannot be trained further" if models else "all of them are frozen"
         self.events.append(

@@ -53,7 +53,7 @@ class Trained:
         return self.traced.function(self.prepare(values))
 
     def outputs_of_size(self, images: tf.Tensor) -> object:
-        """Like `outputs`, built in the current graph for images of another size; raises the network's own errors."""
+        """Like `outputs`, built in the current graph for images of a different size; raises the network's errors."""
         return self.traced.build(self.prepare(images)).output
 
     @property

@@ -118,7 +118,7 @@ def _lmdb(*values: bytes) -> Callable[[Path], Path]:
         (_lmdb(b"\xff\xff"), r"1 record of .*db cannot be used: 00000004_1: it is not a Caffe Datum"),
         (_lmdb(b"some text"), "00000004_1: it is not a Caffe Datum"),
         (_lmdb(b""), "00000004_1: it is not a Caffe Datum, or has no data"),
-        (_lmdb(datum(picture(1), -1)), "00000004_1: the label -1 is not one of 0 and above"),
+        (_lmdb(datum(picture(1), -1)), "00000004_1: the label -1 is negative"),
         (_lmdb(datum(picture(1)[:3], 1)), "00000004_1: its shape is 8×3×3, unlike 8×6×3"),
         (_lmdb(datum(picture(1), 1)[:12] + b"\x20"), "00000004_1: it is not a Caffe Datum"),
         (
@@ -167,7 +167,7 @@ def _link_out(job: Path) -> None:
         (lambda job: (job / "labels.txt").unlink(), "has no labels.txt"),
         (
             lambda job: (job / "labels.txt").write_text("cold\nwarm\n"),
-            r"4 records of .*train_db cannot be used: 00000002_2: the label 2 is not one of 0 to 1",
+            r"4 records of .*train_db cannot be used: 00000002_2: the label 2 is not between 0 and 1",
         ),
         (
             lambda job: (job / "mean.binaryproto").write_bytes(b"\xff"),
@@ -402,7 +402,7 @@ def test_the_form_names_faults(site: Site, tmp_path: Path) -> None:
     job = write_job(site.data / "job")
     (job / "labels.txt").write_text("cold\nwarm\n")
     found = summary(site, database_train=str(job))
-    assert "6 records cannot be used: 00000002_2: the label 2 is not one of 0 to 1" in found["problems"][0]
+    assert "6 records cannot be used: 00000002_2: the label 2 is not between 0 and 1" in found["problems"][0]
     (job / "train_db" / "data.mdb").write_text("text")
     assert "not an LMDB file" in summary(site, database_train=str(job))["problems"][0]
     assert "outside the folders" in summary(site, database_train=str(outside))["refused"]

@@ -76,8 +76,8 @@ def test_text_files_are_shuffled_by_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "labels", "message"),
     [
-        ("a.png 0\nb.png 2\n", LABELS, r"train.txt .*line 2: the class 2 is not one of 0 to 1"),
-        ("a.png 0\nb.png -1\n", LABELS, r"train.txt .*line 2: the class -1 is not one of 0 to 1"),
+        ("a.png 0\nb.png 2\n", LABELS, r"train.txt .*line 2: the class 2 is not between 0 and 1"),
+        ("a.png 0\nb.png -1\n", LABELS, r"train.txt .*line 2: the class -1 is not between 0 and 1"),
         ("a.png 0\nb.png\n", LABELS, r"train.txt .*line 2: not a path followed by the index"),
         ("a.png 0\nb.png one\n", LABELS, r"train.txt .*line 2: not a path"),
         (
@@ -301,8 +301,8 @@ def test_binary_columns_and_text_labels_of_parquet_files(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("labels", "names", "column", "message"),
     [
-        ([0, 2], ["cat", "dog"], "", r"train.parquet .*row 2: the label 2 is not one of 0 to 1"),
-        ([0, -1], ["cat", "dog"], "", r"train.parquet .*row 2: the label -1 is not one of 0 to 1"),
+        ([0, 2], ["cat", "dog"], "", r"train.parquet .*row 2: the label 2 is not between 0 and 1"),
+        ([0, -1], ["cat", "dog"], "", r"train.parquet .*row 2: the label -1 is not between 0 and 1"),
         ([0, None], None, "", r"train.parquet .*row 2: the label is missing"),
         ([0, 1], None, "kind", r"train.parquet has no column “kind”"),
     ],

@@ -413,7 +413,7 @@ def test_detectnet_databases_are_decoded(
     assert [each.tolist() for each in planned.splits["val"].targets] == [[[0, 0, 8, 4, 1]]]
     named = reader.read(from_sources(found, classes=["DontCare", "bus", *"abcdef", "tram"]), Silent())
     assert named.target.names == ["bus", "tram"]
-    with pytest.raises(UnusableSource, match=r"object 3: the class 8 is not one of 0 to 1"):
+    with pytest.raises(UnusableSource, match=r"object 3: the class 8 is not between 0 and 1"):
         reader.read(from_sources(found, classes=["dontcare", "bus"]), Silent())
     with pytest.raises(UnusableSource, match="not an array of objects with 16 columns"):
         old_databases.write_arrays(tmp_path / "numbers", [np.ones(16)])

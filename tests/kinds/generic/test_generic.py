@@ -249,7 +249,7 @@ def test_databases_become_a_dataset_of_the_kind_of_their_labels(site: Site) -> N
         answer = site.post(f"{DATASETS}.json", dataset_name="old", **sent)
         assert answer.status_code == 200, answer.get_json()
         (warning,) = answer.get_json()["warnings"]
-        assert "because of its labels" in warning
+        assert "labels determine the kind" in warning
         dataset = answer.get_json()["id"]
         assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
         body = site.json(f"/datasets/{dataset}.json")

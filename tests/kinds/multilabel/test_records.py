@@ -112,7 +112,7 @@ def test_images_without_labels_and_their_groups_are_reported(tmp_path: Path) -> 
             {"layout": "list"},
             "“labels” is float32 instead of integers or strings",
         ),
-        ([{"labels": 3}], (), {"labels": "names.txt"}, "the class 3 is not one of 0 to 1"),
+        ([{"labels": 3}], (), {"labels": "names.txt"}, "the class 3 is not between 0 and 1"),
         (
             [{"labels": [1, 0, 0]}],
             (),

@@ -61,7 +61,7 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     shown = site.get(
         f"/datasets/images/pairs/explore?job_id={dataset}&evaluation={model}/{result['name']}&db=val"
     )
-    assert shown.status_code == 200 and "Sorted by error" in shown.text
+    assert shown.status_code == 200 and "Sorted by the error" in shown.text
     page = site.get(f"/models/{model}").text
     assert 'name="left_file"' in page and "image-file" not in page
 

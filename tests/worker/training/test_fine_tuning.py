@@ -93,4 +93,4 @@ def test_weights_of_another_network_are_refused(train: Any, trained: Any) -> Non
 
 def test_fine_tuning_needs_weights(train: Any) -> None:
     outcome = train(NEW, fine_tune=FINE_TUNE)
-    assert outcome.failure.message == "A fine-tuning needs pretrained weights."
+    assert outcome.failure.message == "Fine-tuning requires pretrained weights."

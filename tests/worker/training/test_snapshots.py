@@ -71,7 +71,7 @@ def test_variables_are_restored_by_name_and_shape(in_child: Any, tmp_path: Path)
     assert restored.missing == ["new"]
     assert restored.remark == (
         "Restored 1 of 3 variables from the weights. Not in the weights: new. "
-        "Of another shape: other ([1], not [2]). Unused values: unused."
+        "Shape mismatch: other ([1], not [2]). Unused values: unused."
     )
 
 

@@ -16,7 +16,7 @@ from digits.kinds.prediction_rendering import Prediction, as_numbers
 DETECTION = "image-object-detection"
 
 
-# Left, top, right, bottom, confidence, and in one more column the number of the class.
+# Left, top, right, bottom, confidence, and optionally the number of the class.
 COLUMNS = 5
 MAX_BOXES = 1000
 
