@@ -327,7 +327,7 @@ def _numbers(
                     (row["name"], *(cell["text"] for cell in row["cells"]), f"{row['total']:,}")
                     for row in shown["rows"]
                 ],
-                f"Rows are true classes, columns predicted ones.{hidden}",
+                f"Rows are true classes and columns are predicted classes.{hidden}",
                 [[cell["share"] for cell in row["cells"]] for row in shown["rows"]],
             )
         )

@@ -132,7 +132,7 @@ def test_two_images_are_compared(
     page.goto(f"/models/{model['id']}")
     page.get_by_label("First image").set_input_files(image_folder / "left" / "00.png")
     expect(page.locator(".drop-image").first).to_be_visible()
-    page.get_by_label("or its path on the server").last.fill(str(image_folder / "left" / "01.png"))
+    page.get_by_label("Or its path on the server").last.fill(str(image_folder / "left" / "01.png"))
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator("#predictions")).to_contain_text(re.compile("Same|Different"), timeout=30_000)
     check_accessibility(page)

@@ -97,12 +97,15 @@ def test_a_network_of_a_missing_package_is_refused(
     assert "run pip install 'digits[vit]' on the server." in errors["standard_networks"][0]
     page = site.get("/models/images/classification/new").get_data(as_text=True)
     assert "Not installed: run pip install &#39;digits[vit]&#39; on the server." in page
-    assert "The ImageNet weights of ViT-B/16 are not on this server, and they are not downloaded." in page
+    assert (
+        "The ImageNet weights of ViT-B/16 are not on this server and cannot be downloaded automatically."
+        in page
+    )
 
 
 def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: str) -> None:
     page = site.get("/models/images/classification/new").get_data(as_text=True)
-    assert "The ImageNet weights of ResNet-50 will be downloaded before the training: about 103 MB." in page
+    assert "The ImageNet weights of ResNet-50 will be downloaded before training: about 103 MB." in page
     folder = site.services.settings.weights_dir
     folder.mkdir(exist_ok=True)
     (folder / CATALOG["resnet50"].without_top.name).write_bytes(b"weights")
