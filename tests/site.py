@@ -156,7 +156,7 @@ class Site:
     def compare_with_worse(self, model: str, dataset: str) -> tuple[dict[str, Any], str]:
         """Compare an evaluated model with a worse one, which is the first, and return the pair as JSON and the page.
 
-        The worse one has larger errors, and other predictions for every other record.
+        The worse one has larger errors, and different predictions for every other record.
         """
         other = self.finished_model(dataset)
         folder = self.services.store.folder

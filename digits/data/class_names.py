@@ -35,7 +35,7 @@ def read_names(path: Path) -> list[str]:
         if first.setdefault(name, number) != number:
             raise UnusableSource(
                 f"{show(path.name)}, line {number}, repeats “{name}” of line {first[name]}.",
-                "Give each class a name of its own.",
+                "Give each class a unique name.",
             )
     return names
 

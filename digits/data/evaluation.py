@@ -90,7 +90,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 def name_of(snapshot: str, split: str, other_dataset: str = "") -> str:
-    """Return the name of the evaluation of ``snapshot`` on ``split`` of its own dataset, or of another one by id."""
+    """Return the name of the evaluation of ``snapshot`` on ``split`` of its training dataset, or of another by id."""
     return "-".join(part for part in (snapshot.removesuffix(_SNAPSHOT_ENDING), other_dataset, split) if part)
 
 

@@ -178,7 +178,7 @@ def _load_array(job_folder: Path, name: str, dtype: np.dtype[Any]) -> NDArray[An
             raise ValueError("unknown version")
         shape, _, found = np.lib.format.read_array_header_1_0(file)
         if found != dtype or len(shape) != 1:
-            raise UnreadableFile(f"{name} has another format")
+            raise UnreadableFile(f"{name} has an unexpected format")
         # Unlike read_array, this does not copy the data.
         return np.frombuffer(data, dtype, shape[0], file.tell())
     except (ValueError, EOFError, MemoryError) as error:

@@ -451,7 +451,7 @@ def _open_simple(
 ) -> Picture | None:
     """Decode an ordinary PNG or JPEG file without the overhead of Pillow's readers.
 
-    Return None if it is unusual or damaged: Pillow reads it, or finds what is wrong with it.
+    Return None if it is unusual or damaged: Pillow then reads it or reports the error.
     """
     try:
         if data.startswith(png.SIGNATURE):

@@ -62,7 +62,7 @@ class ModelExport(Struct, frozen=True, kw_only=True):
     value of the output; None if the network draws random numbers. It was computed for ``images`` inputs from
     ``source``: ``val``, ``train`` or ``random``. ``agreement`` is the fraction of equal predictions, such as the same
     best class; None if the kind does not define it. ``batch`` is the number of images of a call, and ``milliseconds``
-    the median time per image on ``machine``; ``any_batch``: calls with another number of images work too. ``sha256``
+    the median time per image on ``machine``; ``any_batch``: calls with other numbers of images also work. ``sha256``
     is that of the format's file, and ``weights_hash`` identifies the weights of the snapshot. ``signatures`` are
     those of a SavedModel.
     """

@@ -49,7 +49,7 @@ class DownloadFailed(Unavailable):
 def download(sample_id: str, folder: Path, progress: Progress, *, mirrors: Sequence[str] = ()) -> Path:
     """Lay out a sample in ``folder``, which then contains ``train/`` and ``test/``; return the folder.
 
-    A complete folder is used as it is, and an interrupted download resumes. If another
+    A complete folder is used unchanged, and an interrupted download resumes. If another
     process downloads into the same folder, wait for it. The files of a sample are looked
     for in ``MIRROR/ID/`` of each of ``mirrors``, after the addresses of the sample itself.
     Raises NotFound and DownloadFailed.

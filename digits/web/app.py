@@ -270,7 +270,7 @@ def _answer(
     again: str = "",
     details: str = "",
 ) -> tuple[Response | str, int]:
-    """Render an error as a page or as JSON. The page offers a link to ``again`` and shows ``details`` as they are."""
+    """Render an error as a page or as JSON. The page offers a link to ``again`` and shows ``details`` unchanged."""
     if wants_json():
         return jsonify(error_body(request.path, message, kind, hint, trace=trace, details=details)), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")

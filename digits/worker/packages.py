@@ -45,5 +45,5 @@ def advice(name: str) -> str:
     return _PACKAGES.get(
         top,
         f"Only installed packages can be imported by a network: install {top} beside DIGITS, "
-        "or, if it is a file of your own, put its code into the network.",
+        "or, if it is your own file, put its code into the network.",
     )

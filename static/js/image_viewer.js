@@ -1,5 +1,4 @@
-// Shows an image of a gallery enlarged in a dialog, with everything that is known about its record, and its neighbors by
-// buttons or arrow keys.
+// Shows an enlarged image of a gallery in a dialog, with details of its record. Buttons and arrow keys show neighbors.
 
 import { element } from './element.js';
 import { bytes, number } from './format.js';
@@ -76,7 +75,7 @@ export function startViewer(dialog, gallery) {
   dialog.addEventListener('close', () => current?.querySelector('img').isConnected && current.focus());
 }
 
-/** Shows what the server knows about the record whose image is at `url`, unless another one is shown by then. */
+/** Shows details of the record whose image is at `url`, unless another one is shown by then. */
 async function showRecord(dialog, url) {
   const facts = dialog.querySelector('[data-facts]');
   if (!facts) return;

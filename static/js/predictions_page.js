@@ -1,4 +1,4 @@
-// The page of predictions for many images: shows further results while the task runs; stops and deletes them.
+// The page of a batch prediction: shows further results while the task runs, stops it, and deletes the results.
 
 import { confirmed, toast } from './dialog.js';
 import { postForm, request } from './http.js';

@@ -4,7 +4,7 @@ const KEY = 'digits-edits-';
 
 /**
  * The changes of the dataset `id`: {"train/7": {exclude: true} | {label: 2, split: "val"}}. Instead of a `label`, a record with any
- * number of labels has `labels`, {"2": true, "0": false}, and one with numbers `numbers`, {"0": 1.5}: those that change.
+ * number of labels has `labels`, {"2": true, "0": false}, and one with numbers has `numbers`, {"0": 1.5}.
  */
 export class RecordEdits {
   constructor(id) {

@@ -1,4 +1,4 @@
-// The models of model stores: loads each store on its own, filters the models, and imports one without leaving the
+// The models of model stores: loads each store separately, filters the models, and imports one without leaving the
 // page until its job exists.
 
 import { request, urlPrefix } from './http.js';

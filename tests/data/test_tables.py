@@ -51,7 +51,7 @@ def test_an_unclosed_quotation_mark_is_found(tmp_path: Path) -> None:
     rest = "".join(f"{number}.png,1\n" for number in range(40))
     with pytest.raises(UnusableSource, match="line 3: the row cannot be read"):
         list(opened(tmp_path, 'file,n\na.png,1\nb.png,"1\n' + rest).rows)
-    # A later mark closes the cell.
+    # A later quotation mark closes the cell.
     table = opened(tmp_path, 'file,n\n"b.png\nc.png",1\nd.png,1\n')
     first, second = table.parse(tmp_path, 0, lambda cells: cells[1])
     assert first.line == 2 and "“b.png…” continues on the next line" in first.fault

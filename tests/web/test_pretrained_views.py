@@ -282,7 +282,7 @@ def save_keras(path: str) -> list[float]:
 
 @dataclass
 class Complete:
-    """Complete models in ``folder``: ``model.keras`` and the SavedModel ``saved``, with their percents for an image."""
+    """Complete models in ``folder``: ``model.keras`` and the SavedModel ``saved``, with percentages for an image."""
 
     folder: Path
     percents: list[float]

@@ -19,7 +19,7 @@ HELD, QUICK = "http://held.example", "http://quick.example"
 
 
 class Servers:
-    """Stores with one model each, of which HELD waits until it is ``released``; ``started`` lists what was read."""
+    """Stores with one model each, of which HELD waits until it is ``released``; ``started`` lists the stores read."""
 
     def __init__(self) -> None:
         self.released = Event()

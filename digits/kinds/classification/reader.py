@@ -424,7 +424,7 @@ def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) 
         raise UnusableSource(
             f"Only one class with enough images was found in {root}: {kept[0].label}.",
             left_out
-            or "Classification requires at least two, each in a folder of its own directly below this one.",
+            or "Classification requires at least two, each in its own folder directly below this one.",
         )
 
 

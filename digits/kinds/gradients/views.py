@@ -25,9 +25,7 @@ class Views(RegressionViews):
     group = "direction"
     groups = "directions"
     distribution = "Brighter toward"
-    invitation = (
-        "Learn the direction in which a generated image gets brighter: a test without data of your own."
-    )
+    invitation = "Learn the direction in which a generated image gets brighter: a test that requires no data."
     infer_title = "Predict the gradient of an image"
     result = "The gradient appears here."
     draws_on_image = True

@@ -1,6 +1,6 @@
 """The exported model of another job, for ``digits.pretrained``; exports it first if necessary.
 
-The export runs in a process of its own, because the network that requests it is being built in this one. It is kept in
+The export runs in a separate process, because the network that requests it is being built in this one. It is kept in
 the folder of the job, like those that users start, so that later builds of the network find it.
 """
 

@@ -269,7 +269,7 @@ def _check_saved(objectives: list[Objective], store: VariableStore) -> None:
         if id(variable) not in known:
             raise UserFault(
                 f"The variable {variable.name!r} is created in another graph, so it would be trained but never saved.",
-                "Create layers and variables inside the class UserModel or before it, not in a graph of their own.",
+                "Create layers and variables inside the class UserModel or before it, not in a separate graph.",
             )
 
 

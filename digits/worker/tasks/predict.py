@@ -132,7 +132,7 @@ def _read_ahead(
 class _Predictor:
     """Predicts batches of at most ``size`` images, with ``keeps_values`` all outputs.
 
-    Without ``resizes``, images of another size than that of the network's input cannot be used.
+    Without ``resizes``, images whose size differs from the network's input cannot be used.
     """
 
     def __init__(self, model: Trained, *, keeps_values: bool, resizes: bool) -> None:

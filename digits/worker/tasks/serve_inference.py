@@ -398,7 +398,7 @@ class Predictor:
 
     def _run_batch(self, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """The predictions for images of any dtype; raises Refused."""
-        if self._repeats > 1:  # the network requires batches of another size
+        if self._repeats > 1:  # the network requires a fixed batch size
             return [self._run_as_float(pixels[None])[0] for pixels in inputs]
         if all(pixels.dtype == np.uint8 for pixels in inputs):
             return list(self._run(np.stack(inputs)))

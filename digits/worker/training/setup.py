@@ -99,7 +99,7 @@ class Setup:
 
     @property
     def measures_updates(self) -> bool:
-        """Whether some steps measure gradients and updates. Numerics checks slow steps down enough as it is."""
+        """Whether some steps measure gradients and updates. Not with numerics checks, which already slow steps down."""
         return self.recipe.gradient_metrics and not self.recipe.numerics_checks
 
     @property

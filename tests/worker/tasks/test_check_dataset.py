@@ -95,7 +95,7 @@ def test_damaged_records_are_reported_and_leave_no_result(job: Path) -> None:
 
 
 def test_shards_that_differ_from_the_manifest_are_named(job: Path) -> None:
-    """The length before a record is not read with it: only the hash of the shard shows this damage."""
+    """The length before a record is not read with it; only the hash of the shard reveals this damage."""
     run(check_dataset, CheckDataset(dataset=str(job), processes=1), job, "intact")
     names = [shard for split in manifest.load(job).splits.values() for shard in split.shards]
     for name in names:

@@ -153,7 +153,7 @@ def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
 
 @pytest.fixture
 def other(tmp_path: Path) -> Callable[[list[str]], Path]:
-    """Return a function that writes larger color images of gradients to the right, left and down, as classes of any
+    """Return a function that writes larger color images of gradients to the right, left and down, as classes with any
     names.
     """
 
