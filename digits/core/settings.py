@@ -166,7 +166,7 @@ class Settings:
     host: str = _setting(
         _text,
         lambda: "127.0.0.1",
-        "Address to listen on. 0.0.0.0 means every address of this machine, so other computers reach it.",
+        "Address to listen on. 0.0.0.0 means every address of this machine, so other computers can reach it.",
         shown="`127.0.0.1`",
     )
     port: int = _setting(_port, lambda: 5000, "Port to listen on; 0 chooses any free port.", shown="`5000`")
