@@ -52,6 +52,10 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def _spell(metric: str) -> str:
+    return metric.replace("_", " ").replace("top5", "top-5")
+
+
 def describe_images(width: int, height: int, channels: int) -> str:
     """Return the size and color mode of images with one or three ``channels``, such as ``28×28 grayscale``."""
     return f"{width}×{height} {'grayscale' if channels == 1 else 'color'}"
@@ -142,8 +146,8 @@ class Views(Generic[AnyRecipe]):
             if name in chart.metrics:
                 return f"{chart.word(name)} {chart.format(value)}"
             if any(part in name.lower() for part in chart.metrics):
-                return f"{name.replace('_', ' ')} {chart.format(value)}"
-        return f"{name.replace('_', ' ')} {format_number(value)}"
+                return f"{_spell(name)} {chart.format(value)}"
+        return f"{_spell(name)} {format_number(value)}"
 
     def describe_metrics(self, metrics: Mapping[str, float]) -> str:
         """Format validation ``metrics`` for display: those in the charts, in the same order, and the loss."""
