@@ -106,7 +106,7 @@ class IndexCode:
         """Return the classes, uint8 [height, width]; raises UnusableImage for an index that is not a class."""
         indexes, palette = _indexes(image), _palette(image)
         if self.binary and palette:
-            raise UnusableImage("it has a palette, and the other label images are black and white")
+            raise UnusableImage("it has a palette, but the other label images are black and white")
         found = _survey(indexes)
         if self.binary:
             return self._decode_binary(indexes, found)
@@ -115,7 +115,9 @@ class IndexCode:
                 raise UnusableImage(f"the index {value} is not a class: there are {self.classes}")
             own, usual = (colors[3 * value : 3 * value + 3] for colors in (palette, self.palette))
             if own and usual and own != usual and value != IGNORED:
-                raise UnusableImage(f"the index {value} has another color in its palette than in the others")
+                raise UnusableImage(
+                    f"the index {value} has a different color in its palette than in other label images"
+                )
         return indexes
 
     @staticmethod

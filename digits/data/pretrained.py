@@ -138,8 +138,8 @@ def _download(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> P
             return path
     raise WeightsMissing(
         f"The ImageNet weights of {entry.title} are missing and could not be downloaded.",
-        f"Put the file {file.name} into {places.folder} (it is published at {entry.address}/{file.name}), or name a "
-        f"folder or mirror that has it with --weights-source. Tried {'; '.join(failures)}.",
+        f"Put the file {file.name} into {places.folder} (it is published at {entry.address}/{file.name}), or "
+        f"specify a folder or mirror that contains it with --weights-source. Tried {'; '.join(failures)}.",
     )
 
 

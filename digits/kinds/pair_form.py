@@ -184,7 +184,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         elif not field.data:
             self.check_without_targets(split, images.data)
         elif field.data == images.data:
-            raise ValidationError("This is the folder of the images. Enter another one.")
+            raise ValidationError("This is the image folder. Enter a different one.")
 
     def _use_validation(self, root: Path) -> None:
         """Use the validation databases of the folder of a generic dataset of DIGITS 4 to 6, unless others are set."""

@@ -216,7 +216,7 @@ class Store:
             more = f" and {len(children) - 5} more" if len(children) > 5 else ""
             raise InUse(
                 f"“{job.name}” is used by {names}{more}.",
-                "Delete what uses it first.",
+                "Delete the jobs that use it first.",
             )
 
     def remove(self, job: Job) -> None:

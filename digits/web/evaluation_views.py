@@ -153,7 +153,7 @@ def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
     if own is not None and own.name != dataset.data_kind.name:
         raise BadRequest(
             f"“{dataset.name}” is a dataset for {dataset.data_kind.title.lower()}, "
-            f"and “{job.name}” a model for {own.title.lower()}.",
+            f"but “{job.name}” is a model for {own.title.lower()}.",
             "Choose a dataset of the same kind.",
         )
     return dataset, cast(Split, split)

@@ -303,7 +303,7 @@ class Gate:
 
     def _count_try(self, environ: Environ) -> None:
         if not self._logins.take(environ.get("REMOTE_ADDR", "")):
-            raise RefusalError(429, "Too many tries to log in. Wait a minute.", [("Retry-After", "60")])
+            raise RefusalError(429, "Too many login attempts. Wait a minute.", [("Retry-After", "60")])
 
     def _check_login(self, environ: Environ) -> Visitor:
         if self._auth is None:

@@ -174,7 +174,7 @@ def check_owner(job: Job) -> None:
     """Raise NotAllowed if the job's owner is not this request's user."""
     user = login_name(request)
     if job.owner and user and job.owner != user:
-        raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask them, or log in as them.")
+        raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask the owner, or log in under that name.")
 
 
 def _delete(job: Job) -> None:

@@ -205,7 +205,7 @@ def resume(job_id: str) -> AnyResponse:
     if not job.can_resume:
         raise NotAllowed(
             f"“{job.name}” cannot be resumed: it is {job.status.title.lower()}.",
-            "Only an aborted or failed training can.",
+            "Only aborted and failed training jobs can be resumed.",
         )
     services().scheduler.resume(job)
     if request.accept_mimetypes.best == "application/json":

@@ -246,7 +246,7 @@ def test_attributes_of_an_array(count: int, first: str, tmp_path: Path) -> None:
         ("a.csv", b"Smiling,1,2\nHat,1\n", "line 2: 1 numbers, the first line has 2"),
         ("a.csv", b"Smiling,1,x\n", "line 1: expected a name and numbers"),
         ("a.csv", b"Smiling,1,nan\n", "its numbers must be finite"),
-        ("a.csv", b"Smiling,1\n", "its vectors have 1 numbers, that of the network has 2"),
+        ("a.csv", b"Smiling,1\n", "its vectors have 1 numbers, but the network requires 2"),
         ("a.csv", b"", "it must contain 1 to 1,000 vectors"),
         ("a.csv", b"x,1,2\n" * 1001, "it must contain 1 to 1,000 vectors"),
         ("a.pkl", pickle.dumps(np.ones((40, 2))), "it is neither a CSV file nor a NumPy array (.npy)"),

@@ -189,8 +189,8 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
             )
         if any(edges) and self.entered(BOX_FIELD):
             raise UnusableSource(
-                "There are features of boxes and of edges.",
-                "Choose either the feature of the boxes, or four edges.",
+                "Both a box feature and edge features are chosen.",
+                "Choose either one box feature or four edge features.",
             )
         source = self.record_source()
         files = source.find()

@@ -51,7 +51,7 @@ def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Bo
     edges = objects.get("bbox") if isinstance(objects, dict) else None
     names = next((objects[key] for key in CLASS_KEYS if key in objects), None) if edges is not None else None
     if not isinstance(edges, list) or not isinstance(names, list) or len(edges) != len(names):
-        raise InvalidAnnotation("“objects” must have a list “bbox” and one of the same length “categories”")
+        raise InvalidAnnotation("“objects” must have lists “bbox” and “categories” of the same length")
     return [
         _box(box, _name_of(name, classes), f"{where}, object {number}")
         for number, (box, name) in enumerate(zip(edges, names, strict=True), 1)

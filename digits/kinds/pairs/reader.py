@@ -130,7 +130,8 @@ def read_pairs(
     pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
     if len({label for *_, label in pairs}) < 2:
         raise UnusableSource(
-            f"All pairs in {show(path.name)} have the same label.", "Label matching pairs 1 and others 0."
+            f"All pairs in {show(path.name)} have the same label.",
+            "Label matching pairs with 1 and other pairs with 0.",
         )
     return pairs
 

@@ -85,7 +85,7 @@ class SegmentationPlan(Plan):
             image = open_mask(cast(PairedSplit, split).target_images.read(name))
             if image.size != geometry.size:
                 (width, height), (of_image, by) = image.size, geometry.size
-                raise UnusableImage(f"it has {width}×{height} pixels, and the image {of_image}×{by}")
+                raise UnusableImage(f"it has {width}×{height} pixels, but the image has {of_image}×{by}")
             classes = Image.fromarray(self.code.decode(image))
         except UnusableImage as error:
             raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error

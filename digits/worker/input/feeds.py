@@ -325,7 +325,9 @@ def _mean(manifest: Manifest, dataset: Path, mean: str) -> NDArray[np.float32]:
             "The dataset's mean image cannot be read.", "Train without mean subtraction."
         ) from error
     if image.shape != manifest.shape:
-        raise UserFault(f"The dataset's mean image has shape {image.shape}, its images {manifest.shape}.")
+        raise UserFault(
+            f"The dataset's mean image has shape {image.shape}, but its images have {manifest.shape}."
+        )
     return image
 
 

@@ -70,7 +70,7 @@ def _choose(folder: Path, job_id: str, snapshot: str | None) -> list[Snapshot]:
         epochs = ", ".join(f"{each.epoch:g}" for each in list(found)[:8])
         raise UserFault(
             f"digits.pretrained: the job {job_id} has no snapshot {snapshot!r}.",
-            f"The newest ones are those of the epochs {epochs}: write {job_id}/{default.epoch:g}, for example.",
+            f"The newest snapshots are from the epochs {epochs}: write {job_id}/{default.epoch:g}, for example.",
         )
     return chosen
 

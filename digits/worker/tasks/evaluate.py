@@ -151,7 +151,7 @@ class Writer:
         if fit.target.classes and fit.lacking and not self.evaluation.keeps_predictions:
             raise UserFault(
                 f"The dataset has classes that the model lacks: {', '.join(fit.lacking[:8])}.",
-                "Choose a dataset with classes of the model only.",
+                "Choose a dataset that contains only classes of the model.",
             )
 
     def errors(self, found: Found) -> NDArray[np.float32]:
@@ -269,7 +269,8 @@ class Collected:
             numbers = sum(int(np.prod(part.shape[1:])) for part in parts.values()) * self._records
             if numbers > MAX_KEPT:
                 raise UserFault(
-                    f"The predictions for {self._records:,} records are {numbers:,} numbers, more than {MAX_KEPT:,}.",
+                    f"The predictions for {self._records:,} records have {numbers:,} values; "
+                    f"the maximum is {MAX_KEPT:,}.",
                     "Evaluate the model on a smaller dataset.",
                 )
         for name, part in parts.items():

@@ -198,6 +198,6 @@ def check_fit(trained: Trained, manifest: Manifest) -> None:
         )
     if found.maps_names:
         raise UserFault(
-            "The dataset has other classes or targets than the one the model was trained on.",
+            "The classes or targets of the dataset differ from those of the training dataset.",
             "Use a dataset with the same classes in the same order.",
         )

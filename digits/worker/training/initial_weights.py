@@ -107,7 +107,7 @@ class InitialWeights:
         recipe, interval = self._recipe, ReportInterval(PROGRESS_SECONDS)
         if not recipe.weights_folder:
             raise UserFault(
-                "The recipe does not say where pretrained weights are.",
+                "The recipe does not specify the folder of pretrained weights.",
                 "Set weights_folder in its recipe.json.",
             )
 

@@ -82,9 +82,9 @@ def _diverged(metric: str, loss: float, step: int, rate: float) -> UserFault:
     value = "not a number (NaN)" if math.isnan(loss) else "infinite"
     return UserFault(
         f"The {metric} became {value} at step {step}, at the learning rate {rate:g}.",
-        f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it happens at a low "
-        "one too, look in the network for a division by zero or the logarithm of zero: training with "
-        "“Detect NaN/Inf” names the operation where it begins. Snapshots that were saved before are still good.",
+        f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it also happens at "
+        "a low rate, look in the network for a division by zero or the logarithm of zero: training with "
+        "“Detect NaN/Inf” names the operation where it begins. Earlier snapshots are still valid.",
     )
 
 
@@ -107,10 +107,10 @@ def fault(place: Place, value: str, step: int, rate: float, inputs: str = "") ->
     where = f" in {layer}" if layer and "gradients" not in layer else ""
     backwards = " while gradients were computed" if "gradients" in name else ""
     return UserFault(
-        f"The operation {name} ({place.op_type}){where} is the first to give {value} values{backwards}, "
+        f"The operation {name} ({place.op_type}){where} is the first to return {value} values{backwards}, "
         f"at step {step}, at the learning rate {rate:g}.",
         f"{inputs or 'All of its inputs were finite.'} Check it for a division by zero, the logarithm or "
-        "root of what is not positive, or values that grow without bound.",
+        "root of a value that is not positive, or values that grow without bound.",
         place.line or None,
     )
 

@@ -119,7 +119,7 @@ class Trainer:
         data = self._setup.data
         if (point.records, point.step_records) != (len(data.train), data.step_records):
             raise UserFault(
-                "The training cannot resume: the dataset or the batch size has changed since.",
+                "The training cannot resume: the dataset or the batch size has changed.",
                 "Start a new training.",
             )
         self._checkpoints.restore(point, self._setup.variables)

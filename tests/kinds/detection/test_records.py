@@ -247,7 +247,7 @@ def test_form_offers_the_order_and_units_of_boxes_and_the_recipe_states_them(sit
     assert found["options"]["xmin_feature"][0] == ["", "None"]
     both = dict.fromkeys(("xmin_feature", "ymin_feature", "xmax_feature", "ymax_feature"), "boxes")
     refused = site.post(f"{ROUTE}.json", **fields, **both, box_feature="boxes").get_json()["errors"]
-    assert "Choose either the feature of the boxes, or four edges" in refused["record_train"][0]
+    assert "Choose either one box feature or four edge features" in refused["record_train"][0]
     refused = site.post(f"{ROUTE}.json", **fields, box_order="zzz").get_json()["errors"]
     assert list(refused) == ["box_order"]
 

@@ -111,7 +111,7 @@ def test_a_palette_gives_the_colors(root: Path) -> None:
 def test_an_index_with_another_color_is_refused(root: Path) -> None:
     picture(root / "masks", "a.png", rows(0, 1, 2), [0, 0, 0, 128, 0, 0, 0, 128, 0])
     picture(root / "masks", "b/c.png", rows(0, 1, 1), [0, 0, 0, 0, 128, 0])
-    assert "b/c.png: the index 1 has another color" in str(masks(plan(root))["b/c.jpg"])
+    assert "b/c.png: the index 1 has a different color" in str(masks(plan(root))["b/c.jpg"])
 
 
 def test_a_color_map_translates_colors(root: Path) -> None:
@@ -139,7 +139,7 @@ def test_unusable_label_images_are_named(root: Path) -> None:
     picture(root / "masks", "b/c.png", np.zeros((3, 5), np.uint8))
     found = masks(plan(root, class_labels_file=str(root / "names.txt")))
     assert found["a.jpg"] == "label image a.png: the index 2 is not a class: there are 2"
-    assert found["b/c.jpg"] == "label image b/c.png: it has 5×3 pixels, and the image 4×3"
+    assert found["b/c.jpg"] == "label image b/c.png: it has 5×3 pixels, but the image has 4×3"
 
 
 def test_surplus_files_are_named_and_left_out(root: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_mask_of_another_size_is_skipped_with_its_image(tmp_path: Path) -> Non
         for split in found.splits.values()
         if "a.tfrecord:0" in split.files
     )
-    with pytest.raises(UnusableImage, match="tfrecord:0: it has 4×3 pixels, and the image 8×6"):
+    with pytest.raises(UnusableImage, match="tfrecord:0: it has 4×3 pixels, but the image has 8×6"):
         found.features(split, place, GEOMETRY)
 
 

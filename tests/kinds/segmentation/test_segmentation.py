@@ -60,7 +60,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert body["pixel_shares"] == pytest.approx([1 - 49 / 400, 49 / 400], abs=0.01)
     page = site.get(f"/datasets/{dataset}").text
     assert "Images per class" in page and "1 image has no label image and cannot be used: 7.png" in page
-    assert "8.png: it has 9×9 pixels, and the image 20×20" in page
+    assert "8.png: it has 9×9 pixels, but the image has 20×20" in page
     assert re.search(r'class="mask" src="[^"]*/records/train/0/target', page)
     assert "2 classes" in site.get("/").text
     explored = site.get(f"/datasets/images/segmentation/explore?job_id={dataset}").text
@@ -174,7 +174,7 @@ def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path)
     }
     errors = site.post("/datasets/images/segmentation.json", **same).get_json()["errors"]
     assert (
-        "folder of the images" in errors["label_folder"][0] and "required" in errors["colormap_text_file"][0]
+        "is the image folder" in errors["label_folder"][0] and "required" in errors["colormap_text_file"][0]
     )
     page = site.client.post("/datasets/images/segmentation", data=wrong)
     assert page.status_code == 400 and "Enter the folder of label images" in page.text

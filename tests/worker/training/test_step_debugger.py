@@ -192,7 +192,7 @@ ROOT = LOGARITHM.replace("x = tf.log(x)", "x = tf.sqrt(x)")
 @pytest.mark.parametrize(
     ("network", "words"),
     [
-        (LOGARITHM, "model/shaky/Log (Log) in shaky is the first to give Inf"),
+        (LOGARITHM, "model/shaky/Log (Log) in shaky is the first to return Inf"),
         (ROOT, "while gradients were computed"),
     ],
     ids=["forward", "backward"],

@@ -141,7 +141,7 @@ def read_attributes(path: Path, size: int) -> tuple[list[str], NDArray[np.float3
     if not 0 < len(vectors) <= MAX_ATTRIBUTES:
         raise ValueError(f"it must contain 1 to {MAX_ATTRIBUTES:,} vectors")
     if vectors.shape[1] != size:
-        raise ValueError(f"its vectors have {vectors.shape[1]:,} numbers, that of the network has {size:,}")
+        raise ValueError(f"its vectors have {vectors.shape[1]:,} numbers, but the network requires {size:,}")
     if not np.isfinite(vectors).all():
         raise ValueError("its numbers must be finite")
     return names, vectors
