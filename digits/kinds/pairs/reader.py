@@ -55,9 +55,9 @@ class PairSplit(SplitPlan):
 class PairPlan(Plan):
     """A plan whose records consist of two images."""
 
-    def read(self, split: SplitPlan, place: int) -> list[bytes]:
+    def names(self, split: SplitPlan, place: int) -> list[str]:
         assert isinstance(split, PairSplit)
-        return [split.images.read(name) for name in split.pairs[place]]
+        return list(split.pairs[place])
 
 
 def read(recipe: CreatePairs, progress: Progress) -> Plan:

@@ -218,3 +218,15 @@ def test_too_many_unusable_images_fail_the_job(images: Path, job: Path, source: 
         create(job, recipe)
     assert manifest.SKIPPED_FILE in caught.value.hint and skipped(job)
     assert {path.name for path in job.iterdir()} == {"create", manifest.SKIPPED_FILE}
+
+
+def test_the_limit_counts_images_of_pairs_once_and_the_reasons_name_them(images: Path, job: Path) -> None:
+    recipe = small_sources.ALL["random pairs"](images)
+    recipe.max_unusable_percent = 100 / 16
+    (images / "b/2.png").write_bytes(b"")
+    create(job, recipe)
+    rows = skipped(job)
+    assert len(rows) > 1 and {row["reason"] for row in rows} == {"b/2.png: the file is empty"}
+    recipe.max_unusable_percent = 6.0
+    with pytest.raises(UserFault, match=r"At least 1 of 16 images cannot be used, .* \(b/2\.png: the file"):
+        create(job, recipe)
