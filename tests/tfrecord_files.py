@@ -20,11 +20,13 @@ COLORS = {"red": (200, 30, 30), "blue": (30, 30, 200)}
 
 
 def example(**features: Any) -> bytes:
-    """Serialize an Example; names contain ``__`` for a slash, and values are single or lists."""
+    """Serialize an Example; names contain ``__`` for a slash, and values are single or lists, which may be empty."""
     made = Example()
     for name, value in features.items():
         values = value if isinstance(value, (list, tuple)) else [value]
         feature = made.features.feature[name.replace("__", "/")]
+        if not values:
+            continue
         if isinstance(values[0], bytes):
             feature.bytes_list.value.extend(values)
         elif isinstance(values[0], int):

@@ -36,12 +36,13 @@ class Columns:
 class ParquetTable:
     """The rows of a file as text, with their numbers from 1.
 
-    ``image`` is the column of images; empty if the file has none. Its cells are names in `ParquetImages`. ``is_whole``:
-    these are all rows. Iteration raises UnusableSource.
+    ``images`` are the columns of images, whose cells are names in `ParquetImages`, and ``lists`` those of lists, whose
+    items are separated by vertical bars. ``is_whole``: these are all rows. Iteration raises UnusableSource.
     """
 
     columns: list[str]
-    image: str
+    images: list[str]
+    lists: list[str]
     rows: Iterator[tuple[int, list[str]]]
     is_whole: bool
 
@@ -190,16 +191,17 @@ def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
             raise UnusableSource(f"{show(path.name)}, row {row:,}: {_first_line(error)}.") from error
 
 
-def read_table(path: Path, max_rows: int) -> ParquetTable:
-    """Return the first ``max_rows`` of a file as text; raises UnusableSource.
+def read_table(path: Path, root: Path, max_rows: int) -> ParquetTable:
+    """Return the first ``max_rows`` of a file below ``root`` as text; class indexes become names.
 
-    Of several columns of images, only the first one can be used. Class indexes become names, and lists are joined by
-    vertical bars.
+    Raises UnusableSource.
     """
     with _open(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
-    image = next((name for name in schema.names if _is_image(schema.field(name).type)), "")
-    return ParquetTable(schema.names, image, _text_rows(path, schema, image, max_rows), count <= max_rows)
+    images = [name for name in schema.names if _is_image(schema.field(name).type)]
+    lists = [name for name in schema.names if _is_list(schema.field(name).type)]
+    rows = _text_rows(path, path.relative_to(root), schema, images, max_rows)
+    return ParquetTable(schema.names, images, lists, rows, count <= max_rows)
 
 
 def in_row_order(names: list[str]) -> list[int]:
@@ -212,9 +214,11 @@ def in_row_order(names: list[str]) -> list[int]:
     return sorted(range(len(names)), key=row)
 
 
-def _text_rows(path: Path, schema: Any, image: str, max_rows: int) -> Iterator[tuple[int, list[str]]]:
+def _text_rows(
+    path: Path, below: Path, schema: Any, images: list[str], max_rows: int
+) -> Iterator[tuple[int, list[str]]]:
     features = _features(schema.metadata or {})
-    read = [name for name in schema.names if not _is_image(schema.field(name).type)]
+    read = [name for name in schema.names if name not in images]
     classes = {name: _class_names(features.get(name)) for name in read}
     row = 0
     with _open(path) as file:
@@ -226,7 +230,7 @@ def _text_rows(path: Path, schema: Any, image: str, max_rows: int) -> Iterator[t
                         return
                     row += 1
                     cells = {name: _as_text(values[place], classes[name]) for name, values in columns.items()}
-                    cells[image] = f"{path.name}:{row - 1}"
+                    cells |= dict.fromkeys(images, f"{below}:{row - 1}")
                     yield row, [cells.get(name, "") for name in schema.names]
         except UnusableSource:
             raise
@@ -302,6 +306,11 @@ def _rows_of_a_batch(file: Any, column: str) -> int:
 
 def _is_struct(kind: Any) -> bool:
     return bool(importlib.import_module("pyarrow.types").is_struct(kind))
+
+
+def _is_list(kind: Any) -> bool:
+    types = importlib.import_module("pyarrow.types")
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _is_image(kind: Any) -> bool:

@@ -282,7 +282,7 @@ def guess_image(features: Features) -> str:
     """Return the name of the feature that is most likely an image, or an empty string."""
     encoded = _image_files(features)
     if encoded:
-        return best_named([name for name in encoded if not _is_target(name)] or encoded, IMAGE_NAMES)
+        return best_named([name for name in encoded if not is_target(name)] or encoded, IMAGE_NAMES)
     stored = stored_shape(features)
     raw = [
         name
@@ -302,7 +302,8 @@ def _image_files(features: Features) -> list[str]:
     return _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
 
 
-def _is_target(name: str) -> bool:
+def is_target(name: str) -> bool:
+    """Return whether ``name`` is usual for the mask or the target of an image."""
     return name.lower() in TARGET_IMAGE_NAMES or last_word(name) in TARGET_IMAGE_NAMES
 
 
@@ -322,9 +323,7 @@ def guess_target(features: Features, input_name: str = "") -> str:
     numbers = [
         name
         for name in sorted(features)
-        if values_of(features, name)[0] in (INTEGERS, FLOATS)
-        and name != input_name
-        and last_word(name) not in _OTHERS
+        if values_of(features, name)[0] in (INTEGERS, FLOATS) and name != input_name and not is_no_label(name)
     ]
     usual = [name for name in numbers if name.lower() in TARGET_NAMES or last_word(name) in TARGET_NAMES]
     return best_named(usual, TARGET_NAMES) or (numbers[0] if len(numbers) == 1 else "")
@@ -340,7 +339,7 @@ def guess_label(features: Features, image: str = "") -> str:
     usual = [name for name in possible if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
     if usual:
         return best_named(usual, LABEL_NAMES)
-    others = [name for name in possible if last_word(name) not in _OTHERS]
+    others = [name for name in possible if not is_no_label(name)]
     return others[0] if len(others) == 1 else ""
 
 
@@ -385,6 +384,11 @@ class ClassFeature:
                 f"the class {index} is not one of 0 to {len(self._labels) - 1}, the classes with names"
             )
         return self._labels[index]
+
+
+def is_no_label(name: str) -> bool:
+    """Return whether ``name`` is usual for sizes, ids and other features that are neither images nor labels."""
+    return last_word(name) in _OTHERS
 
 
 def _named(features: Features, test: Callable[[str, Sequence[Any]], bool], length: int) -> list[str]:

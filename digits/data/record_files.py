@@ -6,33 +6,21 @@ describe its files: see https://www.tensorflow.org/datasets/external_tfrecord.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import SPLITS
-from digits.data.record_classes import CLASSES_ENDING
-from digits.data.record_index import INDEX_ENDING
-from digits.data.record_names import NAMES_ENDING
+from digits.data.shards import SPLIT_OF, check_shards, files_at, files_in, folders_in, is_shard, split_of
 from digits.data.sources import UnusableSource, count_of, listed, show
 
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
-MAX_FILES = 100_000
 MAX_METADATA_BYTES = 16 << 20
-_SHARD = re.compile(r"(?P<start>.*)(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(?P<end>.*)")
 _ENDINGS = re.compile(r"\.(tfrecords?|tfrec|records?)([.-].*)?$", re.IGNORECASE)
-_SPLIT_WORDS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev", "eval"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-_PATTERN = frozenset("*?[")
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 
@@ -80,43 +68,22 @@ def find_files(path: str, others: dict[str, str] | None = None) -> RecordFiles:
     return found
 
 
-def is_pattern(path: str) -> bool:
-    """Return whether the last part of ``path`` is a pattern such as ``train-*``."""
-    return not _PATTERN.isdisjoint(os.path.basename(path))
-
-
 def paths_at(path: str) -> list[Path]:
-    """Return the files of a path: a file with all shards of its set, a pattern, or all files of a folder.
-
-    Raises UnusableSource.
-    """
+    """Return the files of a path: all files of a folder, or those of `files_at`; raises UnusableSource."""
     place = Path(path)
-    if place.is_dir():
-        return _need(_records_in(place), place)
-    if is_pattern(path):
-        found = [item for item in _files_in(place.parent) if fnmatch.fnmatchcase(item.name, place.name)]
-        if not found:
-            raise UnusableSource(f"No file matches {show(path)}.")
-        _check_shards(found)
-        return found
-    shard = _SHARD.fullmatch(place.name)
-    if shard is None:
-        return [place]
-    found = [item for item in _files_in(place.parent) if _set_of(item.name) == _set_of(place.name)]
-    _check_shards(found or [place])
-    return found or [place]
+    return _need(_records_in(place), place) if place.is_dir() else files_at(path)
 
 
 def _in_folder(folder: Path) -> RecordFiles:
     if not (folder / INFO_FILE).is_file():
-        versions = [item for item in _folders_in(folder) if (item / INFO_FILE).is_file()]
+        versions = [item for item in folders_in(folder) if (item / INFO_FILE).is_file()]
         if versions:
             folder = max(versions, key=_version)
     if (folder / INFO_FILE).is_file():
         return _read_tfds(folder)
     files = _records_in(folder)
     if not files:
-        named = [item for item in _folders_in(folder) if item.name.lower() in _SPLIT_WORDS]
+        named = [item for item in folders_in(folder) if item.name.lower() in SPLIT_OF]
         files = [path for item in named for path in _records_in(item)]
     found = RecordFiles(folder)
     for path in _need(files, folder):
@@ -129,14 +96,8 @@ def _in_folder(folder: Path) -> RecordFiles:
             )
         found.splits = {"train": files}
     for paths in found.splits.values():
-        _check_shards(paths)
+        check_shards(paths)
     return found
-
-
-def split_of(path: Path) -> str:
-    """Return the split that the name of a file or of its folder contains, by default train."""
-    words = [*re.split(r"[-_.]", path.name.lower()), path.parent.name.lower()]
-    return next((_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS), "train")
 
 
 def _need(files: list[Path], folder: Path) -> list[Path]:
@@ -149,60 +110,7 @@ def _need(files: list[Path], folder: Path) -> list[Path]:
 
 
 def _records_in(folder: Path) -> list[Path]:
-    return [path for path in _files_in(folder) if _ENDINGS.search(path.name) or _SHARD.fullmatch(path.name)]
-
-
-def _files_in(folder: Path) -> list[Path]:
-    """Return the files of a folder, sorted.
-
-    Without hidden ones, links that lead outside of it, and the files that DIGITS writes beside its shards.
-    """
-    root = os.path.realpath(folder)
-    paths = _entries(folder)
-    endings = (INDEX_ENDING, NAMES_ENDING, CLASSES_ENDING)
-    shards = [Path(path) for path in paths if not path.endswith(endings)]
-    beside = {str(shard.with_suffix(ending)) for shard in shards for ending in endings}
-    return [
-        Path(path)
-        for path in paths
-        if path not in beside
-        and os.path.isfile(path)
-        and os.path.commonpath([os.path.realpath(path), root]) == root
-    ]
-
-
-def _folders_in(folder: Path) -> list[Path]:
-    return [Path(path) for path in _entries(folder) if os.path.isdir(path) and not os.path.islink(path)]
-
-
-def _entries(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            found = sorted(entry.path for entry in entries if not entry.name.startswith("."))
-    except OSError as error:
-        raise UnusableSource(f"{show(str(folder))} cannot be read: {error.strerror}.") from error
-    if len(found) > MAX_FILES:
-        raise UnusableSource(f"{show(str(folder))} contains more than {MAX_FILES:,} files.")
-    return found
-
-
-def _set_of(name: str) -> tuple[str, str, str] | None:
-    found = _SHARD.fullmatch(name)
-    return (found["start"], found["total"], found["end"]) if found else None
-
-
-def _check_shards(paths: Iterable[Path]) -> None:
-    """Raise UnusableSource if a set of shards is incomplete."""
-    sets: dict[tuple[str, str, str], set[int]] = {}
-    for path in paths:
-        found = _SHARD.fullmatch(path.name)
-        if found:
-            sets.setdefault((found["start"], found["total"], found["end"]), set()).add(int(found["number"]))
-    for (start, total, end), numbers in sets.items():
-        missing = [number for number in range(int(total)) if number not in numbers]
-        if missing:
-            names = listed(f"{start}{number:05d}-of-{total}{end}" for number in missing)
-            raise UnusableSource(f"{len(missing):,} of {int(total):,} shards are missing: {names}.")
+    return [path for path in files_in(folder) if _ENDINGS.search(path.name) or is_shard(path)]
 
 
 def _version(folder: Path) -> tuple[bool, list[int], str]:
@@ -227,7 +135,7 @@ def _read_tfds(folder: Path) -> RecordFiles:
     for item in splits if isinstance(splits, list) else []:
         split = str(item.get("name", "")) if isinstance(item, dict) else ""
         shards = item.get("shardLengths") if split else None
-        target = _SPLIT_WORDS.get(split)
+        target = SPLIT_OF.get(split)
         if target is None or target in found.splits or not isinstance(shards, list):
             found.ignored.append(split)
             continue
@@ -250,7 +158,7 @@ def _tfds_shards(folder: Path, name: str, split: str, template: str, count: int)
         for key, value in {**values, "SHARD_X_OF_Y": f"{number:05d}-of-{count:05d}"}.items():
             text = text.replace(f"{{{key}}}", value)
         paths.append(folder / os.path.basename(text))
-    present = {path.name for path in _files_in(folder)}
+    present = {path.name for path in files_in(folder)}
     missing = [path.name for path in paths if path.name not in present]
     if missing:
         raise UnusableSource(f"{len(missing):,} of {count:,} shards are missing: {listed(missing)}.")

@@ -1,6 +1,7 @@
 """Read tables that list images, and divide their rows into splits.
 
-A table is a CSV file, a file of JSON lines (``.jsonl``), or a Parquet file, which can also contain the images.
+A table is a CSV file, a file of JSON lines (``.jsonl``), or a Parquet file, which can also contain the images. It can
+consist of several files with the same columns.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,14 @@ MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
 
 Cells = list[str]
+Header = Literal["auto", "yes", "no"]
 Value = TypeVar("Value")
 
 
 class Row(NamedTuple, Generic[Value]):
     """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``.
 
-    ``is_missing``: the image does not exist, or is not a file.
+    ``is_missing``: the image does not exist, or is not a file. ``table`` is the name of the file, if there are several.
     """
 
     line: int
@@ -53,22 +55,59 @@ class Row(NamedTuple, Generic[Value]):
     value: Value | None
     fault: str = ""
     is_missing: bool = False
+    table: str = ""
+
+    @property
+    def place(self) -> str:
+        """The line, and the file if there are several, for messages."""
+        return f"{self.table}, line {self.line}" if self.table else f"line {self.line}"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How the cells of a CSV file are separated, and whether its first row contains the names of the columns.
+
+    An empty delimiter is detected, and so is the header with ``auto``.
+    """
+
+    delimiter: str = ""
+    header: Header = "auto"
+
+    def check(self) -> None:
+        """Raise UnusableSource if the delimiter is not one character that can separate cells."""
+        if len(self.delimiter) > 1 or self.delimiter in {'"', "\r", "\n", "\0"}:
+            raise UnusableSource(f"“{show(self.delimiter)}” is not a delimiter.", "Use one character.")
+
+    def is_header(self, cells: Cells, detect: Callable[[Cells], bool]) -> bool:
+        """Return whether the first row ``cells`` is the header; by default, ``detect`` decides."""
+        return detect(cells) if self.header == "auto" else self.header == "yes"
+
+
+AUTOMATIC = Dialect()
 
 
 @dataclass
 class TableFile:
     """The beginning of a table: the names of its columns, and the line numbers and cells of its rows.
 
-    ``is_whole``: these are all rows. If the file contains the ``images`` itself, the cells in the column at
-    ``images_at`` are their names. Iteration raises UnusableSource.
+    ``is_whole``: these are all rows. If the file contains images itself, ``images`` has them by the place of their
+    column, whose cells are their names. ``lists`` are the places of columns of lists, separated by vertical bars.
+    ``more`` are further files with the same columns. Iteration raises UnusableSource.
     """
 
     path: Path
     columns: list[str]
     rows: Iterator[tuple[int, Cells]]
     is_whole: bool
-    images: parquet.ParquetImages | None = None
-    images_at: int = -1
+    images: dict[int, parquet.ParquetImages] = field(default_factory=dict)
+    lists: frozenset[int] = frozenset()
+    more: list[TableFile] = field(default_factory=list)
+
+    def first_rows(self, count: int) -> list[Cells]:
+        """Return the cells of the first ``count`` rows, which iteration also yields."""
+        first = list(itertools.islice(self.rows, count))
+        self.rows = itertools.chain(first, self.rows)
+        return [cells for _, cells in first]
 
     def place(self, name: str) -> int:
         """Return the place of the column ``name``; raises UnusableSource.
@@ -76,8 +115,9 @@ class TableFile:
         The default is that of the images, or one called ``image`` or ``file_name``, or the first one.
         """
         if not name:
-            usual = (self.columns.index(word) for word in IMAGE_COLUMNS if word in self.columns)
-            return self.images_at if self.images else next(usual, 0)
+            usual = [self.columns.index(word) for word in IMAGE_COLUMNS if word in self.columns]
+            stored = [place for place in usual if place in self.images] or list(self.images)
+            return next(iter(stored or usual), 0)
         if name not in self.columns:
             raise UnusableSource(
                 f"{show(self.path.name)} has no column “{show(name)}”.",
@@ -86,13 +126,17 @@ class TableFile:
         return self.columns.index(name)
 
     def places(self, names: Iterable[str], image: int) -> list[int]:
-        """Return the places of the columns ``names``, by default all but ``image``; raises UnusableSource."""
+        """Return the places of the columns ``names``, by default all but ``image`` and other images.
+
+        Raises UnusableSource.
+        """
         found = [self.place(name) for name in names]
-        return found or [place for place in range(len(self.columns)) if place != image]
+        others = (place for place in range(len(self.columns)) if place not in self.images)
+        return found or [place for place in others if place != image]
 
     def images_in(self, image: int) -> parquet.ParquetImages | None:
         """Return the images of the column ``image``; None if it contains paths."""
-        return self.images if image == self.images_at else None
+        return self.images.get(image)
 
     def need_paths(self, image: int) -> None:
         """Raise UnusableSource if the column ``image`` does not contain paths."""
@@ -120,15 +164,17 @@ class TableFile:
                 raise
 
         is_stored = self.images_in(image) is not None
-        for line, cells in self.rows:
-            try:
-                if is_stored:
-                    yield Row(line, cells[image], parse(cells))
-                    continue
-                file, exists = find(one_line(cells[image]) if image < len(cells) else "")
-                yield Row(line, file, parse(cells), "", not exists)
-            except ValueError as error:
-                yield Row(line, "", None, str(error))
+        for table in (self, *self.more):
+            name = show(table.path.name) if self.more else ""
+            for line, cells in table.rows:
+                try:
+                    if is_stored:
+                        yield Row(line, cells[image], parse(cells), table=name)
+                        continue
+                    file, exists = find(one_line(cells[image]) if image < len(cells) else "")
+                    yield Row(line, file, parse(cells), "", not exists, name)
+                except ValueError as error:
+                    yield Row(line, "", None, str(error), table=name)
 
 
 def one_line(cell: str) -> str:
@@ -194,33 +240,55 @@ def open_table(
     path: Path,
     is_header: Callable[[Cells], bool],
     max_bytes: int = MAX_TABLE_BYTES,
-    delimiter: str = "",
+    dialect: Dialect = AUTOMATIC,
+    root: Path | None = None,
 ) -> TableFile:
     """Open the first ``max_bytes`` of a table; raises UnusableSource. Of Parquet files, it opens 20,000 rows or all.
 
-    ``is_header`` decides about the cells of the first row of a CSV file. Without a header, columns are called
-    ``column 1``, ``column 2`` and so on. By default, the delimiter is detected.
+    ``is_header`` decides about the cells of the first row of a CSV file, unless the ``dialect`` does. Without a header,
+    columns are called ``column 1``, ``column 2`` and so on. Images in Parquet files have names relative to ``root``, by
+    default the folder of the file.
     """
     match path.suffix.lower():
         case ".parquet":
-            return _open_parquet(path, max_bytes)
+            return _open_parquet(path, root or path.parent, max_bytes)
         case ".jsonl":
             return _open_json_lines(path, max_bytes)
-    if len(delimiter) > 1 or delimiter in {'"', "\r", "\n", "\0"}:
-        raise UnusableSource(f"“{show(delimiter)}” is not a delimiter.", "Use one character.")
+    dialect.check()
     lines, is_whole = open_lines(path, max_bytes)
     start = list(itertools.islice(lines, _SAMPLE_LINES))
-    delimiter = delimiter or _delimiter("".join(start))
-    columns, rows = _split_header(_rows(path, itertools.chain(start, lines), delimiter), path, is_header)
+    delimiter = dialect.delimiter or _delimiter("".join(start))
+    rows = _rows(path, itertools.chain(start, lines), delimiter)
+    columns, rows = _split_header(rows, path, lambda cells: dialect.is_header(cells, is_header))
     return TableFile(path, columns, rows, is_whole)
 
 
-def _open_parquet(path: Path, max_bytes: int) -> TableFile:
+def open_tables(
+    paths: Sequence[Path],
+    is_header: Callable[[Cells], bool],
+    max_bytes: int = MAX_TABLE_BYTES,
+    dialect: Dialect = AUTOMATIC,
+    root: Path | None = None,
+) -> TableFile:
+    """Open the files of a table like `open_table`; raises UnusableSource if their columns differ."""
+    first, *more = [open_table(path, is_header, max_bytes, dialect, root) for path in paths]
+    for table in more:
+        if table.columns != first.columns or set(table.images) != set(first.images):
+            raise UnusableSource(
+                f"{show(table.path.name)} has the columns {listed(table.columns)}, {show(first.path.name)} "
+                f"{listed(first.columns)}.",
+                "All files of a table must have the same columns.",
+            )
+    first.more, first.is_whole = more, all(table.is_whole for table in (first, *more))
+    return first
+
+
+def _open_parquet(path: Path, root: Path, max_bytes: int) -> TableFile:
     max_rows = sys.maxsize if max_bytes == MAX_TABLE_BYTES else MAX_PARQUET_ROWS
-    found = parquet.read_table(path, max_rows)
-    images = parquet.ParquetImages(path.parent, found.image) if found.image else None
-    at = found.columns.index(found.image) if images else -1
-    return TableFile(path, found.columns, found.rows, found.is_whole, images, at)
+    found = parquet.read_table(path, root, max_rows)
+    images = {found.columns.index(name): parquet.ParquetImages(root, name) for name in found.images}
+    lists = frozenset(map(found.columns.index, found.lists))
+    return TableFile(path, found.columns, found.rows, found.is_whole, images, lists)
 
 
 def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
@@ -234,7 +302,12 @@ def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
         (line, [parquet.cell_text(item.get(name)) for name in columns])
         for line, item in itertools.chain(start, objects)
     )
-    return TableFile(path, columns, rows, is_whole)
+    lists = (
+        place
+        for place, name in enumerate(columns)
+        if any(isinstance(item.get(name), list) for _, item in start)
+    )
+    return TableFile(path, columns, rows, is_whole, lists=frozenset(lists))
 
 
 def open_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -288,12 +361,14 @@ class Faults:
         self._first: list[str] = []
         self.count = 0
 
-    def add(self, line: int, reason: str) -> None:
+    def add(self, line: int, reason: str, file: str = "") -> None:
+        """Add a row; ``file`` is the name of its file, if the table consists of several."""
         self.count += 1
         if self.count <= MAX_FAULTS:
-            self.unusable.append(Unusable(f"{self._name}, {self._row} {line}", reason, self._split))
+            self.unusable.append(Unusable(f"{file or self._name}, {self._row} {line}", reason, self._split))
         if self.count <= MAX_LINES_SHOWN:
-            self._first.append(f"{self._row} {line}: {reason}")
+            place = f"{file}, " if file else ""
+            self._first.append(f"{place}{self._row} {line}: {reason}")
 
     def check(self, usable: int) -> None:
         """Raise UnusableSource, which names the first rows, if there are too many beside ``usable`` others.
@@ -320,7 +395,7 @@ def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Va
     values: list[Value] = []
     for row in rows:
         if row.value is None:
-            faults.add(row.line, row.fault)
+            faults.add(row.line, row.fault, row.table)
         else:
             usable.append(row)
             values.append(row.value)
@@ -410,7 +485,10 @@ def _delimiter(text: str) -> str:
     lines = text.splitlines()[:_SAMPLE_LINES]
 
     def score(delimiter: str) -> tuple[bool, int, int]:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # a cell is too long
+            return False, 0, 0
         cells = [len(row) for row in rows]
         is_even = bool(cells) and min(cells) == max(cells) > 1
         return is_even, sum(any(map(is_image, row)) for row in rows), sum(cells)

@@ -39,6 +39,7 @@ from digits.kinds.form_fields import (
     choices,
     number,
     plain,
+    resolve_files,
     select,
     whole,
 )
@@ -217,6 +218,12 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         if is_address(self[name].data):
             raise BadRequest("Remote files are read when the dataset is created.")
         return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
+
+    def resolved_files(self, name: str) -> str:
+        """Return the real path of `resolve_files` in the field ``name``; raises DigitsError."""
+        if is_address(self[name].data):
+            raise BadRequest("Remote files are read when the dataset is created.")
+        return resolve_files(self.meta.data_roots, self[name].data or "")
 
     def image_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateDataset` for the image fields, with a random seed if none is given."""

@@ -13,11 +13,12 @@ from wtforms.fields.choices import SelectChoice
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
 
 from digits.core import schema
-from digits.core.errors import BadRequest, DigitsError
+from digits.core.errors import BadRequest, DigitsError, NotAllowed
 from digits.core.job import Job
 from digits.core.remote import is_address
 from digits.core.schema import LARGEST_NUMBER, Limits
-from digits.data.data_roots import FileType
+from digits.data.data_roots import FileType, Roots
+from digits.data.shards import is_pattern
 
 NAME_LENGTH = 200
 # For all fields except those in ``LONG_FIELDS`` of a form.
@@ -332,6 +333,38 @@ class AllowedPath:
             raise ValidationError(error.sentences) from None
         if any(map(is_address, found)):
             raise StopValidation
+
+
+class AllowedFiles:
+    """Validate a path of `resolve_files`, or a remote address as in `AllowedPath`; an empty field is valid."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __call__(self, form: Form, field: Field) -> None:
+        text = (field.data or "").strip()
+        try:
+            if is_address(text):
+                field.data = form.resolve(text, "any")
+            elif text:
+                field.data = resolve_files(form.meta.data_roots, text)
+        except DigitsError as error:
+            raise ValidationError(error.sentences) from None
+        if is_address(text):
+            raise StopValidation
+
+
+def resolve_files(roots: Roots, text: str) -> str:
+    """Return the real path of a file, a folder, or a pattern for files of a folder; raises DigitsError."""
+    text = text.strip()
+    try:
+        return str(roots.resolve(text, "file"))
+    except NotAllowed:
+        raise
+    except DigitsError:
+        if not is_pattern(text):
+            return str(roots.resolve(text, "folder"))
+    folder, _, pattern = text.rpartition("/")
+    return str(roots.resolve(folder, "folder") / pattern)
 
 
 def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:

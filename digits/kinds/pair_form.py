@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from wtforms import BooleanField, IntegerField, SelectField, StringField
-from wtforms.validators import ValidationError
+from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.remote import is_address
 from digits.data.data_roots import FileType
@@ -14,15 +15,19 @@ from digits.data.databases import find_job
 from digits.data.pairs import find_folders
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
+from digits.data.sources import UnusableSource
+from digits.data.tables import Row
 from digits.kinds.dataset_form import check_shares, required_integer
-from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices
 from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import CreateFromPairs, PairFolders
-from digits.kinds.pair_summary import suggest_sources
+from digits.kinds.pair_summary import suggest_sources, summarize_pair_table
+from digits.kinds.pair_tables import PairRows, PairTable, check_columns
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
-from digits.kinds.source_summary import Suggestion
+from digits.kinds.source_summary import SourceSummary, Suggestion
+from digits.kinds.table_form import NO_TABLE, DialectFields, folder_of
 
 AnyPairRecipe = TypeVar("AnyPairRecipe", bound=CreateFromPairs)
 
@@ -32,6 +37,8 @@ FOLDERS = {
     "val": ("validation_feature_folder", "validation_label_folder"),
     "test": ("test_feature_folder", "test_label_folder"),
 }
+# The value of the field `method` for tables.
+TABLE = "csv"
 
 
 class OptionalPath(AllowedPath):
@@ -43,28 +50,41 @@ class OptionalPath(AllowedPath):
             super().__call__(form, field)
 
 
-class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
-    """Base class of the forms that create a dataset from pairs of images, in folders or in TFRecord files.
+class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[AnyPairRecipe]):
+    """Base class of the forms that create a dataset from pairs of images, in folders, tables or TFRecord files.
 
     A folder without one of targets may contain both, as folders with usual names: the target's one of
-    ``TARGET_FOLDERS``, in lower case. The targets are a ``TARGET_TYPE``.
+    ``TARGET_FOLDERS``, in lower case. The targets are a ``TARGET_TYPE``; ``TARGET`` is the
+    word for one, and ``NEEDS_TARGETS`` whether they are required.
     """
 
     SCANNED: tuple[str, ...] = (
         *("feature_folder", "label_folder", "method"),
         *(*RecordForm.RECORD_FIELDS, "image_feature", "target_feature", "record_shape"),
+        *("table_train", "image_folder", "image_column", "target_column", *DialectFields.DIALECT),
     )
-    SCANNED_PATHS = ("feature_folder", "record_train")
+    SCANNED_PATHS = ("feature_folder", "table_train", "record_train")
     FILE_FIELDS = (
         *(name for names in FOLDERS.values() for name in names),
         *("has_val_folder", "has_test_folder"),
     )
+    TABLE_FIELDS = ("table_train", "image_folder", "image_column", "target_column")
     TARGET_FOLDERS: tuple[str, ...] = ()
+    TARGET = "target image"
+    NEEDS_TARGETS = True
     TARGET_TYPE: FileType = "folder"
 
     method = SelectField(
-        "Source", choices=choices(("folder", "Folders"), (RECORDS, "TFRecord")), default="folder"
+        "Source",
+        choices=choices(("folder", "Folders"), (TABLE, "Table"), (RECORDS, "TFRecord")),
+        default="folder",
     )
+    table_train = StringField(
+        "Table", default="", validators=[RequiredIf(NO_TABLE, method=TABLE), AllowedFiles()]
+    )
+    image_folder = StringField("Image folder", default="", validators=[OptionalPath("folder")])
+    image_column = StringField("Image column", default="", validators=[Optional(), Length(max=200)])
+    target_column = StringField("Target column", default="", validators=[Optional(), Length(max=200)])
     feature_folder = StringField(
         "Images",
         default="",
@@ -86,6 +106,48 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
     )
     test_label_folder = StringField("Test targets", default="", validators=[OptionalPath("folder")])
+
+    @property
+    def reads_table(self) -> bool:
+        """Whether the source is a table."""
+        return bool(self.method.data == TABLE)
+
+    def unused_fields(self) -> Iterable[str]:
+        sources = {"folder": self.FILE_FIELDS, TABLE: self.TABLE_FIELDS, RECORDS: self.RECORD_FIELDS}
+        return [name for source, names in sources.items() if source != self.method.data for name in names]
+
+    def validate_table_train(self, field: StringField) -> None:
+        if not self.reads_table or field.errors or self.delimiter.errors or is_address(field.data):
+            return
+        try:
+            check_columns(self.table_source(field.data), word=self.TARGET, is_required=self.NEEDS_TARGETS)
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def table_source(self, path: str) -> PairTable:
+        """Return the source in the fields, with the table at the real path ``path``."""
+        return PairTable(
+            table=path,
+            folder=self.entered("image_folder") or folder_of(path),
+            image_column=self.entered("image_column"),
+            target_column=self.entered("target_column"),
+            delimiter=self.dialect().delimiter,
+            header=self.dialect().header,
+        )
+
+    def scan_table(
+        self, describe: Callable[[PairRows, list[Row[str]], SourceSummary], None]
+    ) -> Iterator[SourceSummary]:
+        """Return summaries of the table in the form; raises DigitsError.
+
+        ``describe`` adds what the kind finds in the usable rows.
+        """
+        path = self.resolved_files("table_train")
+        if self.entered("image_folder"):
+            self.image_folder.data = str(self.path_of("image_folder", "folder"))
+        return summarize_pair_table(
+            self.table_source(path), describe, word=self.TARGET, is_required=self.NEEDS_TARGETS
+        )
 
     def validate_label_folder(self, field: StringField) -> None:
         self._complete("train", field)
@@ -171,6 +233,13 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
     def pair_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""
         val, test = self.has_val_folder.data, self.has_test_folder.data
+        if self.reads_table:
+            return {
+                "table": self.table_source(self.table_train.data),
+                "pct_val": self.folder_pct_val.data,
+                "pct_test": self.folder_pct_test.data,
+                **self.image_settings(),
+            }
         if self.reads_records:
             return {
                 "records": self.record_source(),
@@ -197,6 +266,15 @@ class PairForm(RecordForm[AnyPairRecipe], Generic[AnyPairRecipe]):
         if records is not None:
             self.fill_records(records)
             self.set(target_feature=records.target_feature)
+        if (table := recipe.table) is not None:
+            self.set(
+                method=TABLE,
+                table_train=table.table,
+                image_folder="" if table.folder == folder_of(table.table) else table.folder,
+                image_column=table.image_column,
+                target_column=table.target_column,
+            )
+            self.fill_dialect(table.dialect)
         for name, folders in recipe.folders():
             images, targets = FOLDERS[name]
             self.set(**{images: folders.images, targets: folders.targets})

@@ -19,6 +19,7 @@ from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
+    Unusable,
     UnusableSource,
     check_shares,
     choose,
@@ -27,6 +28,7 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.kinds.pair_records import PairRecords, plan_records
+from digits.kinds.pair_tables import PairTable, plan_table
 
 
 class PairFolders(Struct, kw_only=True, frozen=True):
@@ -47,10 +49,10 @@ class PairFolders(Struct, kw_only=True, frozen=True):
 
 
 class CreateFromPairs(CreateDataset, kw_only=True):
-    """Read a folder of images and one of target images, ``train``, or ``records``.
+    """Read a folder of images and one of target images, ``train``, or ``records``, or a ``table``.
 
     ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of the training images
-    are taken. Records of a class that ``needs_targets`` must have target images.
+    are taken. Records and rows of a class that ``needs_targets`` must have target images.
     """
 
     needs_targets: ClassVar[bool] = True
@@ -61,11 +63,12 @@ class CreateFromPairs(CreateDataset, kw_only=True):
     pct_val: Percent = 10.0
     pct_test: Percent = 0.0
     records: PairRecords | None = None
+    table: PairTable | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        if (self.train is None) == (self.records is None):
-            raise ValueError("a dataset of pairs needs either train or records")
+        if [self.train, self.records, self.table].count(None) != 2:
+            raise ValueError("a dataset of pairs needs either train or records or a table")
 
     def folders(self) -> Iterator[tuple[str, PairFolders]]:
         """Yield the splits that have folders, train first, and their folders."""
@@ -137,24 +140,27 @@ def plan_splits(
     recipe: CreateFromPairs,
     progress: Progress,
     target: str,
+    unusable: list[Unusable],
     find: Callable[[PairFolders, Progress], FoundPairs] = find_pairs,
 ) -> tuple[dict[str, PairedSplit], list[str]]:
     """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
 
-    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Raises
-    UnusableSource.
+    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Skipped rows of
+    a table are added to ``unusable``. Raises UnusableSource.
     """
+    settings = (recipe.pct_val, recipe.pct_test, recipe.seed, progress)
     if recipe.records is not None:
-        records = plan_records(
-            recipe.records,
-            recipe.pct_val,
-            recipe.pct_test,
-            recipe.seed,
-            progress,
+        return plan_records(recipe.records, *settings, word=target, is_required=recipe.needs_targets), []
+    if recipe.table is not None:
+        table = plan_table(
+            recipe.table,
+            *settings,
             word=target,
             is_required=recipe.needs_targets,
+            max_unusable_percent=recipe.max_unusable_percent,
+            unusable=unusable,
         )
-        return records, []
+        return table, []
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     check_shares(*shares)
     splits: dict[str, PairedSplit] = {}

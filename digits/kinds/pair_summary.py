@@ -8,8 +8,12 @@ from pathlib import Path
 from digits.data.databases import is_database
 from digits.data.image_lists import ImageList, walk_images
 from digits.data.sources import UnusableSource, count_of, show
+from digits.data.tables import Row
 from digits.kinds.pair_source import FoundPairs, PairFolders, list_database, match_lists
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
+from digits.kinds.pair_tables import PairRows, PairTable, open_pairs
+from digits.kinds.source_summary import SAMPLE_IMAGES, Pace, SourceSummary, Suggestion, joined, with_sample
+from digits.kinds.table_source import SplitTable
+from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_tables
 
 Describe = Callable[[FoundPairs, SourceSummary], None]
 
@@ -45,6 +49,49 @@ def summarize_pairs(
         yield summary
         return
     yield from with_examples(found_pairs, summary)
+
+
+def summarize_pair_table(
+    source: PairTable,
+    describe: Callable[[PairRows, list[Row[str]], SourceSummary], None],
+    *,
+    word: str,
+    is_required: bool,
+) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of the tables of ``source``; the last one is finished.
+
+    ``word`` is the word for a target image, which is required if ``is_required``. ``describe`` adds what the kind finds
+    in the first usable rows.
+    """
+    try:
+        tables = source.find()
+    except UnusableSource as error:
+        return iter([SourceSummary.unusable(error)])
+    opened: list[PairRows] = []
+    parts: dict[int, SourceSummary] = {}
+
+    def open_rows(table: SplitTable) -> RowSource[str]:
+        found = open_pairs(table, source, MAX_BYTES, word=word, is_required=is_required)
+        opened.append(found)
+        has_targets = found.target != found.image
+        contents = f"an image and a {word} each" if has_targets else "an image each"
+        roles = {found.target: word} if has_targets else {}
+        return RowSource.of(contents, found.table, found.rows, found.image, roles)
+
+    def describe_rows(rows: list[Row[str]], summary: SourceSummary) -> None:
+        sample = rows[:SAMPLE_IMAGES]
+        part = parts.get(len(sample))
+        if part is None:
+            part = parts[len(sample)] = SourceSummary()
+            try:
+                describe(opened[0], sample, part)
+            except UnusableSource as error:
+                part.problems.append(error.sentences)
+        summary.facts += part.facts
+        summary.problems += part.problems
+        summary.bars_title, summary.bars, summary.bars_total = part.bars_title, part.bars, part.bars_total
+
+    return summarize_tables(tables, open_rows, describe_rows, None)
 
 
 def with_examples(found: FoundPairs, summary: SourceSummary) -> Iterator[SourceSummary]:

@@ -3,59 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic
 
-from wtforms import Field, Form, SelectField, StringField
+from wtforms import Form, SelectField, StringField
 from wtforms.fields.choices import Choice
-from wtforms.validators import Length, Optional, StopValidation, ValidationError
+from wtforms.validators import Length, Optional, ValidationError
 
-from digits.core.errors import BadRequest, DigitsError, NotAllowed
+from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
-from digits.data.data_roots import Roots
-from digits.data.record_files import is_pattern
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import AnyRecipe, ImageDatasetForm
-from digits.kinds.form_fields import RequiredIf
+from digits.kinds.form_fields import AllowedFiles, RequiredIf, resolve_files
 from digits.kinds.record_source import RecordSource
 
 # The value of the field `method` for TFRecord files.
 METHOD = "tfrecord"
 MAX_NAME_CHARACTERS = 200
 _SHAPE = re.compile(r"[\s,x×]+", re.IGNORECASE)
-
-
-def resolve_records(roots: Roots, text: str) -> str:
-    """Return the real path of a file, a folder, or a pattern for files of a folder; raises DigitsError."""
-    text = text.strip()
-    if not is_pattern(text):
-        try:
-            return str(roots.resolve(text, "file"))
-        except NotAllowed:
-            raise
-        except DigitsError:
-            return str(roots.resolve(text, "folder"))
-    folder, _, pattern = text.rpartition("/")
-    return str(roots.resolve(folder, "folder") / pattern)
-
-
-class AllowedRecords:
-    """Validate a path of `resolve_records`, or a remote address as in `AllowedPath`; an empty field is valid."""
-
-    field_flags: dict[str, Any] = {}
-
-    def __call__(self, form: Form, field: Field) -> None:
-        text = (field.data or "").strip()
-        try:
-            if is_address(text):
-                field.data = form.resolve(text, "any")
-            elif text:
-                field.data = resolve_records(form.meta.data_roots, text)
-        except DigitsError as error:
-            raise ValidationError(error.sentences) from None
-        if is_address(text):
-            raise StopValidation
 
 
 class FeatureField(SelectField):
@@ -111,10 +77,10 @@ class RecordForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
     FILE_FIELDS: tuple[str, ...] = ()
 
     record_train = StringField(
-        "TFRecord files", default="", validators=[RequiredIf(method=METHOD), AllowedRecords()]
+        "TFRecord files", default="", validators=[RequiredIf(method=METHOD), AllowedFiles()]
     )
-    record_val = StringField("Validation files", default="", validators=[AllowedRecords()])
-    record_test = StringField("Test files", default="", validators=[AllowedRecords()])
+    record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
+    record_test = StringField("Test files", default="", validators=[AllowedFiles()])
     image_feature = FeatureField("Image feature")
     record_shape = ShapeField("Shape of raw images", default="")
 
@@ -124,10 +90,14 @@ class RecordForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
         return bool(self["method"].data == METHOD)
 
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
-        for name in self.FILE_FIELDS if self.reads_records else self.RECORD_FIELDS:
+        for name in self.unused_fields():
             self[name].data = self[name].default
         is_valid: bool = super().validate(*arguments, **keywords)
         return is_valid
+
+    def unused_fields(self) -> Iterable[str]:
+        """Return the fields of the sources that are not chosen."""
+        return self.FILE_FIELDS if self.reads_records else self.RECORD_FIELDS
 
     def validate_record_train(self, field: StringField) -> None:
         if not self.reads_records or field.errors or self.record_shape.errors or is_address(field.data):
@@ -172,7 +142,7 @@ class RecordForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
         """Return the source with the real paths of its files; raises DigitsError."""
         for name in self.RECORD_FIELDS[:3]:
             if self.entered(name):
-                self[name].data = resolve_records(self.meta.data_roots, self[name].data)
+                self[name].data = resolve_files(self.meta.data_roots, self[name].data)
         try:
             return self.record_source()
         except ValueError:

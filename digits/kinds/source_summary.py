@@ -24,13 +24,6 @@ MAX_SAMPLE_PIXELS = 20_000_000
 SECONDS_BETWEEN = 0.7
 MAX_BARS = 12
 
-# Names that identify the files and folders of a split, in lower case.
-SPLIT_NAMES = {
-    "train": ("train", "training", "train_images"),
-    "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
-}
-
 
 @dataclass
 class Suggestion:

@@ -3,46 +3,79 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
+from digits.core.remote import is_address, names_folder
 from digits.data.sources import UnusableSource
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
-from digits.kinds.form_fields import AllowedPath
-from digits.kinds.source_summary import Suggestion
-from digits.kinds.table_source import CreateFromTable
-from digits.kinds.table_summary import suggest_tables
+from digits.data.tables import Dialect, Row, Value
+from digits.kinds.dataset_form import AnyRecipe, ImageDatasetForm, check_shares, required_integer
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
+from digits.kinds.source_summary import SourceSummary, Suggestion
+from digits.kinds.table_source import CreateFromTable, SplitTable, tables_at
+from digits.kinds.table_summary import RowSource, suggest_tables, summarize_tables
 
 AnyTableRecipe = TypeVar("AnyTableRecipe", bound=CreateFromTable)
 
 
 NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
+HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
-class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
+class DialectFields(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
+    """Base class of forms with the fields for how the cells of a CSV file are separated."""
+
+    DIALECT = ("delimiter", "header")
+
+    delimiter = StringField("Delimiter", default="")
+    header = select("Column names", HEADERS, CreateFromTable, "header")
+
+    def validate_delimiter(self, field: StringField) -> None:
+        try:
+            self.dialect().check()
+        except UnusableSource:
+            raise ValidationError("Enter one character, or “tab”.") from None
+
+    def dialect(self) -> Dialect:
+        """Return the dialect in the fields."""
+        text = self.delimiter.data or ""
+        is_tab = text.strip().lower() in ("tab", "\\t")
+        return Dialect("\t" if is_tab else text, self.header.data or "auto")
+
+    def fill_dialect(self, dialect: Dialect) -> None:
+        """Fill in the fields."""
+        self.set(delimiter="tab" if dialect.delimiter == "\t" else dialect.delimiter, header=dialect.header)
+
+
+class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
     """Base class of the forms that create a dataset from tables."""
 
-    table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedPath("file")])
+    TABLE_SCANNED = (
+        *("table_train", "image_folder", "image_column", "table_val", "table_test"),
+        *DialectFields.DIALECT,
+    )
+
+    table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedFiles()])
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
     image_column = StringField("Image column", default="", validators=[Optional(), Length(max=200)])
     pct_val = required_integer("Validation split (%)", CreateFromTable, "pct_val")
     pct_test = required_integer("Test split (%)", CreateFromTable, "pct_test")
-    table_val = StringField("Validation table", validators=[Optional(), AllowedPath("file")])
-    table_test = StringField("Test table", validators=[Optional(), AllowedPath("file")])
+    table_val = StringField("Validation table", validators=[Optional(), AllowedFiles()])
+    table_test = StringField("Test table", validators=[Optional(), AllowedFiles()])
 
-    def check_table(self, table: str) -> None:
-        """Raise UnusableSource if the file ``table`` does not have the columns of the form."""
+    def check_table(self, table: SplitTable) -> None:
+        """Raise UnusableSource if ``table`` does not have the columns of the form."""
         raise NotImplementedError
 
     def validate_table_train(self, field: StringField) -> None:
-        if field.errors:
+        if field.errors or self.delimiter.errors:
             return
         try:
-            self.check_table(field.data)
+            self.check_source(field.data)
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
@@ -51,21 +84,40 @@ class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
             0 if self.table_val.data else self.pct_val.data, 0 if self.table_test.data else field.data
         )
 
-    def source_paths(self) -> tuple[Path, Path]:
-        """Return the real paths of the table and of the image folder; raises DigitsError, like `path_of`."""
-        table = self.path_of("table_train", "file")
-        return table, self.path_of("image_folder", "folder") if self.text_of("image_folder") else table.parent
+    def check_source(self, path: str) -> None:
+        """Raise UnusableSource if the table at the real path ``path`` does not have the columns of the form."""
+        self.dialect().check()
+        self.check_table(tables_at(path, self.image_folder.data or folder_of(path))["train"])
 
-    def suggest(self, table: Path) -> Suggestion | None:
-        """Suggest validation and test tables next to ``table``, for fields that are empty."""
-        filled = {name for name in ("table_val", "table_test") if self.text_of(name)}
+    def scanned_tables(self) -> dict[str, SplitTable]:
+        """Return the tables of the splits at the path in the form; raises DigitsError and UnusableSource."""
+        path = self.resolved_files("table_train")
+        folder = self.path_of("image_folder", "folder") if self.text_of("image_folder") else folder_of(path)
+        return tables_at(path, str(folder))
+
+    def scan_table(
+        self,
+        open_rows: Callable[[SplitTable], RowSource[Value]],
+        describe: Callable[[list[Row[Value]], SourceSummary], None],
+    ) -> Iterator[SourceSummary]:
+        """Return summaries of the table in the form, whose rows ``open_rows`` opens; raises DigitsError."""
+        try:
+            tables = self.scanned_tables()
+        except UnusableSource as error:
+            return iter([SourceSummary.unusable(error)])
+        return summarize_tables(tables, open_rows, describe, self.suggest(tables))
+
+    def suggest(self, tables: dict[str, SplitTable]) -> Suggestion | None:
+        """Suggest validation and test tables next to that for training, for fields that are empty."""
+        splits = (split for split in ("val", "test") if split in tables or self.text_of(f"table_{split}"))
+        filled = {f"table_{split}" for split in splits}
         is_allowed: Callable[[Path], bool] = self.meta.data_roots.contain
-        return suggest_tables(table, filled, is_allowed)
+        return suggest_tables(tables["train"].paths[0], filled, is_allowed)
 
     def table_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromTable` for the fields of this class and of the images."""
         folders = {
-            name: self.image_folder.data or os.path.dirname(self[name].data)
+            name: self.image_folder.data or folder_of(self[name].data)
             for name in ("table_train", "table_val", "table_test")
             if self[name].data
         }
@@ -75,6 +127,8 @@ class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
             "val_folder": folders.get("table_val"),
             "test_folder": folders.get("table_test"),
             "image_column": self.text_of("image_column"),
+            "delimiter": self.dialect().delimiter,
+            "header": self.dialect().header,
             "val_table": self.table_val.data or None,
             "test_table": self.table_test.data or None,
             "pct_val": 0 if self.table_val.data else self.pct_val.data,
@@ -83,7 +137,8 @@ class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
         }
 
     def fill_source(self, recipe: AnyTableRecipe) -> None:
-        is_beside_tables = all(folder == os.path.dirname(table) for _, table, folder in recipe.sources())
+        is_beside_tables = all(folder == folder_of(table) for _, table, folder in recipe.sources())
+        self.fill_dialect(recipe.dialect)
         self.set(
             table_train=recipe.table,
             image_folder="" if is_beside_tables else recipe.folder,
@@ -103,3 +158,9 @@ class TableForm(ImageDatasetForm[AnyTableRecipe], Generic[AnyTableRecipe]):
     def names_in(self, name: str) -> list[str]:
         """Return the names in a field, which are separated by commas."""
         return [part.strip() for part in self.text_of(name).split(",") if part.strip()]
+
+
+def folder_of(table: str) -> str:
+    """Return the folder of the images of a table, unless another one is chosen: that of its files."""
+    is_folder = names_folder(table) if is_address(table) else os.path.isdir(table)
+    return table if is_folder else os.path.dirname(table)

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
+from digits.data.dataset_folder import Contents, find
 from digits.data.parquet import in_row_order
-from digits.data.sources import ImageFolder, Progress, SplitPlan, check_shares, show, shuffle
-from digits.data.tables import Table
+from digits.data.sources import ImageFolder, Progress, SplitPlan, check_shares, listed, show, shuffle
+from digits.data.tables import Dialect, Faults, Header, Table
+
+Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
 
 class CreateFromTable(CreateDataset, kw_only=True):
-    """Read a table of images from the file ``table``.
+    """Read a table of images: the file ``table``, or the Parquet files or metadata of `digits.data.dataset_folder`.
 
     The paths in the column ``image_column``, by default the first, are relative to ``folder``. Columns of a table
-    without a header are called ``column 1``, ``column 2`` and so on. ``val_table`` and ``test_table`` are separate
+    without a header are called ``column 1``, ``column 2`` and so on; see `digits.data.tables.Dialect` for
+    ``delimiter`` and ``header``. ``val_table`` and ``test_table`` are separate
     tables with the same columns, whose paths are relative to ``val_folder`` and ``test_folder``, by default ``folder``;
-    without them ``pct_val`` and ``pct_test`` percent of the rows of ``table`` are taken.
+    without them and without such splits in the folder ``table``, ``pct_val`` and ``pct_test`` percent of the rows of
+    ``table`` are taken.
     """
 
     table: str
     folder: str
     image_column: str = ""
+    delimiter: Delimiter = ""
+    header: Header = "auto"
     val_table: str | None = None
     val_folder: str | None = None
     test_table: str | None = None
     test_folder: str | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
 
     def sources(self) -> Iterator[tuple[str, str, str]]:
         """Yield each split that has a table, train first, with its table and the folder of its images."""
@@ -43,33 +57,78 @@ class CreateFromTable(CreateDataset, kw_only=True):
                 yield split, table, folder or self.folder
 
 
-def table_sources(recipe: CreateFromTable, progress: Progress) -> Iterator[tuple[str, Path, Path]]:
-    """Yield each split of ``recipe`` with its table and the folder of its images, and report that the table is read.
+@dataclass(frozen=True)
+class SplitTable:
+    """The files of the table of a split, and the ``folder`` of its images; stored images are named below ``root``."""
 
-    Raises UnusableSource if the shares leave nothing to train on.
+    paths: list[Path]
+    folder: Path
+    root: Path
+
+    def faults(self, max_unusable_percent: float, split: str = "") -> Faults:
+        """Return the list for rows that cannot be used, of which at most ``max_unusable_percent`` are skipped."""
+        place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
+        return Faults(place, max_unusable_percent, split)
+
+    @property
+    def name(self) -> str:
+        """The path of the table, for messages and pages."""
+        if len(self.paths) == 1:
+            return str(self.paths[0])
+        return f"{self.paths[0].parent} ({listed(path.name for path in self.paths)})"
+
+
+def find_tables(recipe: CreateFromTable) -> dict[str, SplitTable]:
+    """Return the tables of the splits of ``recipe``; raises UnusableSource.
+
+    Raises it also if the shares leave nothing to train on.
     """
-    check_shares(
-        0 if recipe.val_table else recipe.pct_val,
-        0 if recipe.test_table else recipe.pct_test,
-    )
+    found: dict[str, SplitTable] = {}
     for split, table, folder in recipe.sources():
-        progress.reading(f"Reading {show(table)}")
-        yield split, Path(table), Path(folder)
+        splits = tables_at(table, folder)
+        found |= splits if split == "train" else {split: splits["train"]}
+    check_shares(0 if "val" in found else recipe.pct_val, 0 if "test" in found else recipe.pct_test)
+    return found
+
+
+def tables_at(table: str, folder: str) -> dict[str, SplitTable]:
+    """Return the tables of the splits at the path ``table``, with images in ``folder``; raises UnusableSource.
+
+    The images of metadata files in a folder ``table`` are beside these files, if ``folder`` is the same folder.
+    """
+    contents = find(table)
+    contents.need_tables()
+    return {
+        split: SplitTable(paths, _folder_of(contents, split, Path(folder)), contents.root)
+        for split, paths in contents.tables.items()
+    }
+
+
+def _folder_of(contents: Contents, split: str, folder: Path) -> Path:
+    is_beside = not contents.is_parquet and folder == contents.root
+    return contents.tables[split][0].parent if is_beside else folder
+
+
+def report_each(tables: dict[str, SplitTable], progress: Progress) -> Iterator[tuple[str, SplitTable]]:
+    """Yield each split with its table, and report that the table is read."""
+    for split, table in tables.items():
+        progress.reading(f"Reading {show(table.name)}")
+        yield split, table
 
 
 def plan_splits(
     recipe: CreateFromTable,
+    tables: dict[str, SplitTable],
     parts: dict[str, Table],
     targets: Callable[[Table], list[Any]],
     groups: Callable[[Table], list[int]],
 ) -> dict[str, SplitPlan]:
-    """Plan the splits from their ``parts`` of the tables, with the ``targets`` and ``groups`` of a part."""
-    sources = {split: (table, folder) for split, table, folder in recipe.sources()}
+    """Plan the splits from their ``parts`` of the ``tables``, with the ``targets`` and ``groups`` of a part."""
     splits = {}
     for name, part in parts.items():
-        table, folder = sources.get(name, sources["train"])
-        images = part.images or ImageFolder(Path(folder))
-        split = SplitPlan(images, part.files, targets(part), groups(part), table)
+        table = tables.get(name, tables["train"])
+        images = part.images or ImageFolder(table.folder)
+        split = SplitPlan(images, part.files, targets(part), groups(part), table.name)
         if part.images:
             split.reorder(in_row_order(split.files))
         else:

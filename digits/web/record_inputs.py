@@ -23,8 +23,8 @@ from digits.data.record_features import Features
 from digits.data.record_files import paths_at
 from digits.data.sources import count_of
 from digits.data.tfrecords import examples
+from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.record_form import resolve_records
 from digits.web.inference_views import input_request
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
@@ -49,7 +49,7 @@ def records_of_request(job: ModelJob) -> FindSource:
     dataset, manifest = _dataset_of(job)
     limit = limit_of_request()
     size = (manifest.width, manifest.height) if request.values.get("dont_resize", "0") in ("1", "y") else None
-    found = resolve_records(services().roots, text)
+    found = resolve_files(services().roots, text)
     database = _database_at(Path(found))
     if database is not None:
         _check_takes_images(job, dataset, manifest)

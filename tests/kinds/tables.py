@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from digits.kinds.table_source import SplitTable
+
 
 class Silent:
     """Ignores the progress of a reader."""
@@ -18,3 +20,8 @@ def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def one_file(path: Path, folder: Path) -> SplitTable:
+    """The table in the file ``path``, with images in ``folder``."""
+    return SplitTable([path], folder, path.parent)

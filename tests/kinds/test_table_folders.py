@@ -1,10 +1,14 @@
-"""Paths in a CSV file are relative to its own folder, also in that of a separate split."""
+"""The files of tables: separate splits, delimiters, and datasets of the Hugging Face Hub."""
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -46,3 +50,52 @@ def _table(folder: Path, text: str) -> str:
         Image.new("L", (8, 8), len(folder.name) * 20).save(folder / f"{number}.png")
     (folder / "table.csv").write_text(text.format(0, 1))
     return str(folder / "table.csv")
+
+
+SCANS = {
+    "regression": ("^", {"target_columns": "size"}, ["image (image)", "size (target)"]),
+    "multilabel": ("^", {"layout": "list"}, ["image (image)", "size (labels)"]),
+    "classification": ("^", {"method": "csv"}, ["image (image)", "size (label)"]),
+}
+
+
+@pytest.mark.parametrize("kind", SCANS)
+def test_the_first_rows_show_the_columns_of_any_delimiter(site: Site, kind: str) -> None:
+    delimiter, fields, head = SCANS[kind]
+    table = site.data / "table.csv"
+    rows = [[f"{number}.png", str(number)] for number in range(7)]
+    table.write_text("\n".join(delimiter.join(row) for row in [["image", "size"], *rows]))
+    fields = {"table_train": str(table), "delimiter": delimiter, **fields}
+    route = f"/datasets/images/{kind}"
+    found = json.loads(site.post(f"{route}/scan", **fields).text.splitlines()[-1])
+    assert (found["table_head"], found["table"]) == (head, rows[:5])
+    refused = site.post(f"{route}.json", dataset_name="d", **{**fields, "delimiter": "ab"})
+    assert refused.get_json()["errors"]["delimiter"] == ["Enter one character, or “tab”."]
+
+
+@pytest.mark.parametrize("path", ["hub", "hub/data/train-00000-of-00002.parquet", "hub/data/train-*"])
+def test_a_dataset_of_the_hub_becomes_a_dataset(site: Site, path: str) -> None:
+    folder = site.data / "hub" / "data"
+    folder.mkdir(parents=True)
+    image = io.BytesIO()
+    Image.new("L", (8, 8)).save(image, "PNG")
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test"):
+        content = pa.table({"image": [image.getvalue()] * 4, "size": range(4)})
+        pq.write_table(content, folder / f"{name}.parquet")
+    fields = {"table_train": str(site.data / path), "pct_val": 25, "delimiter": "tab", "header": "yes"}
+    found = json.loads(site.post("/datasets/images/regression/scan", **fields).text.splitlines()[-1])
+    files = ["2 files for train" + (", 1 file for test." if path == "hub" else ".")]
+    assert found["facts"][:2] == [*files, "8 rows with a number each: size."] and not found["problems"]
+    suggested = {"table_test": str(folder / "test.parquet")}
+    assert (found["suggestion"] or {}).get("fields") == (None if path == "hub" else suggested)
+    size = {"resize_width": 8, "resize_height": 8, "resize_channels": 1}
+    answer = site.post("/datasets/images/regression.json", dataset_name="d", **size, **fields)
+    job = answer.get_json()["id"]
+    assert site.wait_for_end(job) == "Done"
+    recipe = load_recipe(site.services.store.folder / job / "create")
+    splits = {name: len(split) for name, split in read_source(recipe, Silent()).splits.items()}
+    assert splits == {"train": 6, "val": 2} | ({"test": 4} if path == "hub" else {})
+    page = site.get(f"/datasets/images/regression/new?clone={job}").get_data(as_text=True)
+    for name, value in (("image_folder", ""), ("delimiter", "tab"), ("table_train", str(site.data / path))):
+        field = re.search(f'<input[^>]*name="{name}"[^>]*>', page)
+        assert field and f'value="{value}"' in field[0]

@@ -238,7 +238,7 @@ def test_columns_of_labels(site: Site) -> None:
 def test_a_table_that_is_a_folder_or_not_text_is_reported(site: Site) -> None:
     path = table(site, "")
     folder = summary(site, TABLE, table_train=str(site.data))
-    assert "is not a generic DIGITS dataset" in folder["problems"][0]
+    assert "contains no Parquet files" in folder["problems"][0]
     Path(path).write_bytes(b"image,angle\nleft/\xff.png,1\n")
     assert "line 2, is not UTF-8" in summary(site, TABLE, table_train=path)["problems"][0]
 

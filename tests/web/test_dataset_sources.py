@@ -167,7 +167,7 @@ def test_parquet_files_become_a_dataset(site: Site) -> None:
     pq.write_table(content, target / "train.parquet", row_group_size=5)
     fields = {"method": "huggingface", "dataset_folder": str(target)}
     found = summary(site, **fields)
-    assert found["facts"] == ["Parquet files. Splits: train.", "Images: “image”. Labels: “label”."]
+    assert found["facts"] == ["Parquet: 1 file for train.", "Images: “image”. Labels: “label”."]
     assert found["bars"] == [["left", 8], ["middle", 8], ["right", 8]]
     job_id = create(site, **fields, folder_pct_val=25, seed=3)
     assert entries(site, job_id) == {"Create DB (train)": 18, "Create DB (val)": 6}

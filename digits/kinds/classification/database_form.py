@@ -11,16 +11,15 @@ from wtforms.validators import Optional, ValidationError
 
 from digits.data import images
 from digits.data.caffe import Entry, Shape
+from digits.data.class_names import sort_labels
 from digits.data.databases import Database
 from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
 from digits.kinds.classification.databases import Checks, Found, check_mean, find
-from digits.kinds.classification.listing import sort_labels
 from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.form_fields import AllowedPath, OnlyIf, RequiredIf
-from digits.kinds.record_form import AllowedRecords, resolve_records
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, OnlyIf, RequiredIf, resolve_files
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion
 
 METHOD = "database"
@@ -37,10 +36,10 @@ class DatabaseFields(ImageDatasetForm[CreateClassification]):
     DATABASE_SCANNED = ("database_train", "database_val", "database_test", "database_labels")
 
     database_train = StringField(
-        "Dataset or database", default="", validators=[RequiredIf(method=METHOD), AllowedRecords()]
+        "Dataset or database", default="", validators=[RequiredIf(method=METHOD), AllowedFiles()]
     )
-    database_val = StringField("Validation database", default="", validators=[_ONLY, AllowedRecords()])
-    database_test = StringField("Test database", default="", validators=[_ONLY, AllowedRecords()])
+    database_val = StringField("Validation database", default="", validators=[_ONLY, AllowedFiles()])
+    database_test = StringField("Test database", default="", validators=[_ONLY, AllowedFiles()])
     database_labels = StringField("Labels", default="", validators=[_ONLY, Optional(), AllowedPath("file")])
 
     def validate_database_train(self, field: StringField) -> None:
@@ -71,7 +70,7 @@ class DatabaseFields(ImageDatasetForm[CreateClassification]):
         """Return summaries of the databases; raises DigitsError for an invalid path."""
         for name in self.DATABASE_SCANNED[:3]:
             if (self[name].data or "").strip() or name == "database_train":
-                self[name].data = resolve_records(self.meta.data_roots, self[name].data or "")
+                self[name].data = resolve_files(self.meta.data_roots, self[name].data or "")
         if (self.database_labels.data or "").strip():
             self.database_labels.data = str(self.path_of("database_labels", "file"))
         return _summarize(self.database_source())

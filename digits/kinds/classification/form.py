@@ -16,10 +16,10 @@ from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import open_plain, write_bytes
 from digits.core.remote import is_address
+from digits.data.dataset_folder import find
 from digits.data.sources import UnusableSource
 from digits.kinds.classification.database_form import METHOD as DATABASES
 from digits.kinds.classification.database_form import DatabaseFields
-from digits.kinds.classification.dataset_folder import find
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
     summarize_dataset_folder,
@@ -40,6 +40,7 @@ from digits.kinds.classification.recipe import (
 from digits.kinds.classification.record_form import RecordFields
 from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import (
+    AllowedFiles,
     AllowedPath,
     Between,
     LinesField,
@@ -48,17 +49,16 @@ from digits.kinds.form_fields import (
     OptionalInteger,
     RequiredIf,
     choices,
-    select,
 )
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_form import DialectFields
 
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
 SPLITS = ("train", "val", "test")
 METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, DATABASES, "s3")
-HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
 def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
@@ -86,7 +86,7 @@ def _optional_count(label: str, name: str) -> OptionalInteger:
     return OptionalInteger(label, default=None, validators=[Optional(), between])
 
 
-class DatasetForm(RecordFields, DatabaseFields):
+class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassification]):
     """A dataset for image classification: from folders of classes, files that list images, or files with records."""
 
     SCANNED = (
@@ -95,7 +95,7 @@ class DatasetForm(RecordFields, DatabaseFields):
         *("folder_train_more", "folder_train_min_per_class", "has_val_folder", "has_test_folder"),
         *("textfile_use_local_files", "textfile_train_folder", "textfile_local_labels_file"),
         *("textfile_train_images", "textfile_labels_file", "table_train_file"),
-        *("image_folder", "image_column", "label_column", "delimiter", "header"),
+        *("image_folder", "image_column", "label_column", *DialectFields.DIALECT),
         *RecordFields.RECORD_SCANNED,
         *DatabaseFields.DATABASE_SCANNED,
     )
@@ -191,15 +191,13 @@ class DatasetForm(RecordFields, DatabaseFields):
     image_folder = _optional_path("Image folder", "folder", method="csv")
     image_column = _column("Image column")
     label_column = _column("Label column")
-    delimiter = StringField("Delimiter", default="")
-    header = select("Column names", HEADERS, Tables, "header")
     table_val = _optional_path("Validation table", "file", method="csv")
     table_val_file = FileField("Upload the validation table")
     table_test = _optional_path("Test table", "file", method="csv")
     table_test_file = FileField("Upload the test table")
 
     dataset_folder = StringField(
-        "Dataset folder", validators=[RequiredIf(method="huggingface"), AllowedPath("folder")]
+        "Dataset folder", default="", validators=[RequiredIf(method="huggingface"), AllowedFiles()]
     )
 
     s3_bucket = StringField("Bucket", default="", validators=[RequiredIf(method="s3")])
@@ -281,14 +279,10 @@ class DatasetForm(RecordFields, DatabaseFields):
             except UnusableSource as error:
                 raise ValidationError(error.sentences) from None
 
-    def validate_delimiter(self, field: StringField) -> None:
-        if field.data and (len(_delimiter(field.data)) > 1 or field.data == '"'):
-            raise ValidationError("Enter one character, or “tab”.")
-
     def validate_dataset_folder(self, field: StringField) -> None:
         try:
             if self.method.data == "huggingface" and not field.errors:
-                find(Path(field.data))
+                find(field.data)
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
@@ -298,9 +292,8 @@ class DatasetForm(RecordFields, DatabaseFields):
         if self.method.data == "csv":
             return self._scan_tables()
         if self.method.data == "huggingface":
-            return summarize_dataset_folder(
-                self.path_of("dataset_folder", "folder"), self._dataset_folder(self.dataset_folder.data)
-            )
+            path = self.resolved_files("dataset_folder")
+            return summarize_dataset_folder(path, self._dataset_folder(path))
         if self.method.data == RECORDS:
             return self.scan_records()
         if self.method.data == DATABASES:
@@ -449,9 +442,8 @@ class DatasetForm(RecordFields, DatabaseFields):
             image_folder=source.train.folder,
             image_column=source.image_column,
             label_column=source.label_column,
-            delimiter="tab" if source.delimiter == "\t" else source.delimiter,
-            header=source.header,
         )
+        self.fill_dialect(source.dialect)
         for name, split in zip(SPLITS, (source.train, source.val, source.test), strict=True):
             self[f"table_{name}"].data = split.file if split else ""
 
@@ -521,8 +513,8 @@ class DatasetForm(RecordFields, DatabaseFields):
             **{"train": ListedSplit(file="", folder=""), **splits},
             image_column=self.text_of("image_column"),
             label_column=self.text_of("label_column"),
-            delimiter=_delimiter(self.delimiter.data),
-            header=self.header.data,
+            delimiter=self.dialect().delimiter,
+            header=self.dialect().header,
         )
 
     def _dataset_folder(self, folder: str) -> DatasetFolder:
@@ -634,10 +626,6 @@ _UPLOADED = {
 
 def _lines(text: str | None) -> list[str]:
     return [line.strip() for line in (text or "").splitlines() if line.strip()]
-
-
-def _delimiter(text: str | None) -> str:
-    return "\t" if (text or "").strip().lower() in ("tab", "\\t") else text or ""
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:

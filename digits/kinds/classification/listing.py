@@ -6,11 +6,12 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
 
+from digits.data.class_names import read_names, sort_labels
 from digits.data.manifest import SPLITS
 from digits.data.sources import (
     ImageFolder,
@@ -41,10 +42,9 @@ from digits.data.tables import (
     open_table,
 )
 from digits.data.target import class_index
-from digits.kinds.classification.recipe import Header, ListedSplit, Tables, TextFiles
+from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
-MAX_CLASSES = 100_000
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
 
 
@@ -59,35 +59,6 @@ class Listing:
     missing: int = 0
     missing_lines: list[str] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
-
-
-def read_names(path: Path) -> list[str]:
-    """Return the names of the classes, one per line of ``path``; raises UnusableSource that names a line."""
-    names: list[str] = []
-    blank = 0
-    lines, _ = open_lines(path)
-    for number, line in enumerate(lines, 1):
-        name = line.strip()
-        if not name:
-            blank = blank or number
-            continue
-        if blank:
-            raise UnusableSource(
-                f"{show(path.name)}, line {blank}, is empty.", "Enter a class name in each line."
-            )
-        if len(names) == MAX_CLASSES:
-            raise UnusableSource(f"{show(path.name)} has more than {MAX_CLASSES:,} lines.")
-        names.append(show(name))
-    if not names:
-        raise UnusableSource(f"{show(path.name)} is empty.", "Enter a class name in each line.")
-    first: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
-        if first.setdefault(name, number) != number:
-            raise UnusableSource(
-                f"{show(path.name)}, line {number}, repeats “{name}” of line {first[name]}.",
-                "Give each class a name of its own.",
-            )
-    return names
 
 
 def text_rows(
@@ -129,7 +100,7 @@ class OpenTable:
     @classmethod
     def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
         """Open ``path``, detecting what ``settings`` leave open; raises UnusableSource."""
-        table = open_table(path, _header_test(settings.header), max_bytes, settings.delimiter)
+        table = open_table(path, _is_header, max_bytes, settings.dialect)
         if len(table.columns) < 2:
             raise UnusableSource(
                 f"{show(path.name)} has only one column.", "Each line needs an image and a label."
@@ -221,7 +192,7 @@ def collect(
     Rows that cannot be used are added to ``faults``. Raises UnusableSource if there are too many.
     """
     found = Listing(ImageFolder(Path(os.path.realpath(split.folder))), split.file)
-    for line, image, label, fault, is_missing in rows:
+    for line, image, label, fault, is_missing, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
@@ -280,13 +251,6 @@ def plan_listings(
     return Plan(class_index(names), ordered, names, warnings, unusable, required_groups=2)
 
 
-def sort_labels(labels: set[str]) -> list[str]:
-    """Sort the names of classes: numerically if all are integers."""
-    if all(re.fullmatch(r"-?[0-9]{1,18}", label) for label in labels):
-        return sorted(labels, key=lambda label: (int(label), label))
-    return sorted(labels)
-
-
 def _take_shares(train: SplitPlan, shares: dict[str, float], classes: int, seed: int) -> dict[str, SplitPlan]:
     """Divide ``train`` by class; each part keeps the order of the images."""
     if not any(shares.values()):
@@ -328,7 +292,5 @@ def _class_name(text: str) -> str:
     return show(text.strip())
 
 
-def _header_test(header: Header) -> Callable[[list[str]], bool]:
-    if header == "auto":
-        return lambda cells: not any(map(is_image, cells))
-    return lambda cells: header == "yes"
+def _is_header(cells: list[str]) -> bool:
+    return not any(map(is_image, cells))

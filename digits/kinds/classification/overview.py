@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from digits.data import parquet
-from digits.data.manifest import SPLITS
+from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
+from digits.data.dataset_folder import find
+from digits.data.shards import SPLIT_NAMES
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row, first_lines
-from digits.kinds.classification.dataset_folder import find, metadata_rows
-from digits.kinds.classification.listing import MAX_CLASSES, OpenTable, read_names, sort_labels, text_rows
+from digits.kinds.classification.dataset_folder import metadata_rows
+from digits.kinds.classification.listing import OpenTable, text_rows
 from digits.kinds.classification.reader import (
     Scan,
     large_enough,
@@ -25,7 +26,6 @@ from digits.kinds.classification.reader import (
 from digits.kinds.classification.recipe import DatasetFolder, Tables
 from digits.kinds.source_summary import (
     MAX_FILES,
-    SPLIT_NAMES,
     Pace,
     SourceSummary,
     Suggestion,
@@ -34,7 +34,6 @@ from digits.kinds.source_summary import (
 )
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
 
-PREVIEW_ROWS = 5
 MAX_PARQUET_FILES = 20
 
 
@@ -73,21 +72,11 @@ def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[Sourc
 
     def open_rows() -> RowSource[str]:
         opened = OpenTable.open(path, settings, MAX_BYTES)
-        return RowSource("a label each", opened.rows(root), opened.table.is_whole)
+        return RowSource.of(
+            "a label each", opened.table, opened.rows(root), opened.image, {opened.label: "label"}
+        )
 
-    try:
-        preview = OpenTable.open(path, settings, MAX_BYTES)
-        rows = [cells for _, cells in itertools.islice(preview.table.rows, PREVIEW_ROWS)]
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    head = [
-        f"{name} ({role})" if (role := {preview.image: "image", preview.label: "label"}.get(place)) else name
-        for place, name in enumerate(preview.table.columns)
-    ]
-    for summary in summarize_table(root, open_rows, _describe_labels, None):
-        summary.table_head, summary.table = head, rows
-        yield summary
+    return summarize_table(root, open_rows, _describe_labels, None)
 
 
 def summarize_text_files(images: Path, labels: Path | None, root: Path) -> Iterator[SourceSummary]:
@@ -106,22 +95,21 @@ def range_of_indexes() -> list[str]:
     return [str(number) for number in range(MAX_CLASSES)]
 
 
-def summarize_dataset_folder(root: Path, settings: DatasetFolder) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of a folder in the layout of a Hugging Face dataset."""
+def summarize_dataset_folder(path: str, settings: DatasetFolder) -> Iterator[SourceSummary]:
+    """Yield increasingly complete summaries of a Hugging Face dataset: a folder, a file, or a pattern."""
     try:
-        contents = find(root)
-        names = [split for split in SPLITS if split in (contents.parquet or contents.folders)]
-        fact = f"{contents.describe()}. Splits: {', '.join(names)}."
-        if contents.parquet:
+        contents = find(path)
+        fact = contents.describe()
+        if contents.is_parquet:
             columns = parquet.find_columns(
-                contents.parquet["train"][0], settings.image_column, settings.label_column
+                contents.tables["train"][0], settings.image_column, settings.label_column
             )
             counts: Counter[str] = Counter()
             faults: list[str] = []
-            for path in contents.parquet["train"][:MAX_PARQUET_FILES]:
-                for row, (label, fault) in enumerate(parquet.labels(path, columns), 1):
+            for file in contents.tables["train"][:MAX_PARQUET_FILES]:
+                for row, (label, fault) in enumerate(parquet.labels(file, columns), 1):
                     if label is None:
-                        faults.append(f"{show(path.name)}, row {row:,}: {fault}")
+                        faults.append(f"{show(file.name)}, row {row:,}: {fault}")
                     else:
                         counts[label] += 1
             summary = SourceSummary(facts=[fact, f"Images: “{columns.image}”. Labels: “{columns.label}”."])
@@ -136,13 +124,13 @@ def summarize_dataset_folder(root: Path, settings: DatasetFolder) -> Iterator[So
     except UnusableSource as error:
         yield SourceSummary.unusable(error)
         return
-    train = contents.folders["train"]
-    if contents.has_class_folders:
+    train = contents.folders["train"] if contents.folders else contents.root
+    if not contents.tables:
         summaries = summarize_folders([train], 1, {"val", "test"}, lambda path: False)
     else:
         summaries = summarize_table(
             train,
-            lambda: RowSource("a label each", metadata_rows(contents.metadata["train"], settings), True),
+            lambda: RowSource("a label each", metadata_rows(contents.tables["train"][0], settings), True),
             _describe_labels,
             None,
         )

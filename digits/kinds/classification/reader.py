@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import structs
 
 from digits.data import samples
+from digits.data.dataset_folder import find
 from digits.data.image_lists import no_images_in
 from digits.data.images import EXTENSIONS
 from digits.data.sources import (
@@ -141,8 +142,8 @@ def _read_files(
         return databases.plan(recipe, source, progress)
     else:
         progress.reading(f"Reading {show(source.folder)}")
-        contents = dataset_folder.find(Path(source.folder))
-        if contents.has_class_folders:
+        contents = find(source.folder)
+        if not contents.tables:
             splits = {
                 name: _scan(FolderSplit(folder=str(path), min_per_class=1), progress)
                 for name, path in contents.folders.items()
@@ -157,7 +158,7 @@ def _read_files(
                 separate=splits,
             )
         found, names = dataset_folder.read(contents, source, recipe.max_unusable_percent)
-        is_shuffled = not contents.parquet  # these are read in the order of their rows
+        is_shuffled = not contents.is_parquet  # these are read in the order of their rows
     return listing.plan_listings(
         found,
         names,

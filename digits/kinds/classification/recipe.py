@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent, Positive
 from digits.data.sample_catalog import Sample
+from digits.data.tables import Dialect, Header
 from digits.kinds.record_source import RecordSource
+from digits.kinds.table_source import Delimiter
 
 KIND = "image-classification"
-
-Header = Literal["auto", "yes", "no"]
-Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
 
 class FolderSplit(Struct, kw_only=True, frozen=True):
@@ -70,11 +68,15 @@ class Tables(Struct, kw_only=True, frozen=True, tag="csv"):
     delimiter: Delimiter = ""
     header: Header = "auto"
 
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
+
 
 class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
-    """A folder that the Hugging Face library ``datasets`` can load: see `digits.kinds.classification.dataset_folder`.
+    """A dataset that the Hugging Face library ``datasets`` can load: see `digits.data.dataset_folder`.
 
-    Empty names of columns are detected.
+    ``folder`` can also be a Parquet file, one of several shards, or a pattern. Empty names of columns are detected.
     """
 
     folder: str

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from sys import intern
 
+from digits.data.class_names import read_names, sort_labels
 from digits.data.record_features import (
     INTEGERS,
     ClassFeature,
@@ -16,7 +17,7 @@ from digits.data.record_features import (
 )
 from digits.data.record_files import RecordFiles
 from digits.data.sources import Progress, UnusableSource, listed
-from digits.kinds.classification.listing import Listing, read_names, sort_labels
+from digits.kinds.classification.listing import Listing
 from digits.kinds.classification.recipe import LabeledRecords
 from digits.kinds.record_source import RecordSplits, first_record, need_feature
 from digits.kinds.source_summary import SourceSummary

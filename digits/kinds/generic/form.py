@@ -14,10 +14,11 @@ from digits.data.record_features import guess_input, guess_target
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, check_shares, required_integer
+from digits.kinds.form_fields import AllowedFiles, resolve_files
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import Mapping, find, map_features
 from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
-from digits.kinds.record_form import AllowedRecords, FeatureField, ShapeField, resolve_records, shape_text
+from digits.kinds.record_form import FeatureField, ShapeField, shape_text
 from digits.kinds.record_source import first_record
 from digits.kinds.record_summary import show_features, summarize_records
 from digits.kinds.source_summary import SourceSummary
@@ -64,11 +65,9 @@ class DatasetForm(ImageDatasetForm[Any]):
     }
     has_images = False
 
-    record_train = StringField(
-        "TFRecord files", default="", validators=[_FilesOrDatabases(), AllowedRecords()]
-    )
-    record_val = StringField("Validation files", default="", validators=[AllowedRecords()])
-    record_test = StringField("Test files", default="", validators=[AllowedRecords()])
+    record_train = StringField("TFRecord files", default="", validators=[_FilesOrDatabases(), AllowedFiles()])
+    record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
+    record_test = StringField("Test files", default="", validators=[AllowedFiles()])
     pct_val = required_integer("Validation split (%)", CreateGeneric, "pct_val")
     pct_test = required_integer("Test split (%)", CreateGeneric, "pct_test")
     input_feature = FeatureField("Input feature")
@@ -132,7 +131,7 @@ class DatasetForm(ImageDatasetForm[Any]):
     def scan_source(self) -> Iterator[SourceSummary]:
         for name in PATHS:
             if self._text(name):
-                self[name].data = resolve_records(self.meta.data_roots, self[name].data)
+                self[name].data = resolve_files(self.meta.data_roots, self[name].data)
         try:
             source = self._source()
         except ValueError:

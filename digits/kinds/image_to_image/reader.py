@@ -11,7 +11,7 @@ from digits.data import images
 from digits.data.images import Geometry, UnusableImage
 from digits.data.pairs import PairedSplit
 from digits.data.records import Features
-from digits.data.sources import Plan, Progress, SplitPlan, show
+from digits.data.sources import Plan, Progress, SplitPlan, Unusable, show
 from digits.data.target import target_image
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.pair_source import plan_splits
@@ -42,9 +42,10 @@ class ImagePlan(Plan):
 
 def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    splits, warnings = plan_splits(recipe, progress, TARGET)
+    unusable: list[Unusable] = []
+    splits, warnings = plan_splits(recipe, progress, TARGET, unusable)
     target = target_image(recipe.height, recipe.width, recipe.channels)
-    return ImagePlan(target, dict(splits), [], warnings)
+    return ImagePlan(target, dict(splits), [], warnings, unusable)
 
 
 def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:

@@ -19,7 +19,7 @@ class Views(views.Views[CreateImageToImage]):
     )
     invitation = (
         "Turn images into other images, such as noisy into clean ones. From a folder of images and one of target "
-        "images with the same names, from TFRecord files, or from images that are their own targets."
+        "images with the same names, from a table, from TFRecord files, or from images that are their own targets."
     )
     infer = "Process"
     infer_title = "Process an image"

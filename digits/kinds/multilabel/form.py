@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
-from wtforms import StringField
+from wtforms import IntegerField, SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from digits.kinds.form_fields import choices, select
-from digits.kinds.multilabel.overview import Overview
+from digits.kinds.dataset_form import check_shares
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices, select
+from digits.kinds.multilabel.overview import Overview, RecordOverview
 from digits.kinds.multilabel.reader import Columns, check_columns
-from digits.kinds.multilabel.recipe import CreateMultilabel
+from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
+from digits.kinds.multilabel.records import LabelMapping, guess
+from digits.kinds.record_form import METHOD as RECORDS
+from digits.kinds.record_form import RecordForm
+from digits.kinds.record_source import first_record
+from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import TableForm
-from digits.kinds.table_summary import summarize_table
+from digits.kinds.table_form import NO_TABLE, TableForm
+from digits.kinds.table_source import SplitTable
 
 LAYOUTS = choices(
     ("auto", "Detect automatically"),
@@ -30,27 +36,65 @@ SEPARATORS = choices(
 )
 
 
-class DatasetForm(TableForm[CreateMultilabel]):
-    """A dataset for multi-label classification, from a table of images and their labels."""
+class DatasetForm(TableForm[CreateMultilabel], RecordForm[CreateMultilabel]):
+    """A dataset for multi-label classification, from a table of images and their labels, or from TFRecord files."""
 
+    RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
     SCANNED = (
-        *("table_train", "image_folder", "image_column", "label_columns", "layout", "separator"),
-        *("table_val", "table_test"),
+        *TableForm.TABLE_SCANNED,
+        *("label_columns", "layout", "separator", "method"),
+        *(*RECORD_FIELDS, "image_feature", "record_shape"),
     )
+    SCANNED_PATHS = ("table_train", "record_train")
+    FILE_FIELDS = TableForm.TABLE_SCANNED
+
+    method = SelectField("Source", choices=choices(("csv", "Table"), (RECORDS, "TFRecord")), default="csv")
+    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE, method="csv"), AllowedFiles()])
+    record_labels = StringField("Class names", default="", validators=[Optional(), AllowedPath("file")])
 
     label_columns = StringField("Label columns", default="", validators=[Optional(), Length(max=20_000)])
     layout = select("Layout", LAYOUTS, CreateMultilabel, "layout")
     separator = select("Label separator", SEPARATORS, CreateMultilabel, "separator")
 
-    def check_table(self, table: str) -> None:
-        check_columns(Path(table), self._columns())
+    def check_table(self, table: SplitTable) -> None:
+        check_columns(table, self._columns())
+
+    def check_records(self) -> None:
+        source = self.record_source()
+        files = source.find()
+        LabelMapping(source, files, first_record(files.splits["train"]))
+
+    def validate_pct_test(self, field: IntegerField) -> None:
+        own = {name: self[f"table_{name}"].data or self[f"record_{name}"].data for name in ("val", "test")}
+        check_shares(0 if own["val"] else self.pct_val.data, 0 if own["test"] else field.data)
 
     def scan_source(self) -> Iterator[SourceSummary]:
-        table, root = self.source_paths()
-        overview = Overview(table, root, self._columns())
-        return summarize_table(root, overview.open, overview.describe, self.suggest(table))
+        if self.reads_records:
+            if self.entered("record_labels"):
+                self.record_labels.data = str(self.path_of("record_labels", "file"))
+            self.resolved_source()
+            source = self.record_source()
+            return summarize_source(source, partial(guess, source), partial(RecordOverview, source))
+        overview = Overview(self._columns())
+        return self.scan_table(overview.open, overview.describe)
+
+    def record_source(self) -> LabelRecords:
+        return LabelRecords(
+            label_features=self.names_in("label_columns"),
+            layout=self.layout.data or "auto",
+            labels=self.entered("record_labels"),
+            **self.record_settings(),
+        )
 
     def recipe(self) -> CreateMultilabel:
+        if self.reads_records:
+            source = self.record_source()
+            return CreateMultilabel(
+                records=source,
+                pct_val=0 if source.val else self.pct_val.data,
+                pct_test=0 if source.test else self.pct_test.data,
+                **self.image_settings(),
+            )
         return CreateMultilabel(
             label_columns=self.names_in("label_columns"),
             layout=self.layout.data,
@@ -59,10 +103,23 @@ class DatasetForm(TableForm[CreateMultilabel]):
         )
 
     def fill_source(self, recipe: CreateMultilabel) -> None:
+        if recipe.records is not None:
+            self._fill_records(recipe, recipe.records)
+            return
         super().fill_source(recipe)
         self.set(
             label_columns=", ".join(recipe.label_columns), layout=recipe.layout, separator=recipe.separator
         )
+
+    def _fill_records(self, recipe: CreateMultilabel, source: LabelRecords) -> None:
+        self.fill_records(source)
+        self.set(
+            label_columns=", ".join(source.label_features), layout=source.layout, record_labels=source.labels
+        )
+        if not source.val:
+            self.pct_val.data = round(recipe.pct_val)
+        if not source.test:
+            self.pct_test.data = round(recipe.pct_test)
 
     def _columns(self) -> Columns:
         return Columns(
@@ -70,4 +127,5 @@ class DatasetForm(TableForm[CreateMultilabel]):
             tuple(self.names_in("label_columns")),
             self.layout.data or "auto",
             self.separator.data or "auto",
+            self.dialect(),
         )

@@ -1,4 +1,4 @@
-"""Read images and labels from a table.
+"""Read images and labels from a table, or from TFRecord files.
 
 A table has one of two layouts: a column that lists the labels of an image, or a column of zeros and
 ones for each label.
@@ -6,21 +6,31 @@ ones for each label.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
-from digits.data.sources import Plan, Progress, Unusable, UnusableSource, count_of, listed, show
+from digits.data.sources import (
+    Plan,
+    Progress,
+    SplitPlan,
+    Unusable,
+    UnusableSource,
+    check_shares,
+    count_of,
+    listed,
+    show,
+)
 from digits.data.tables import (
+    AUTOMATIC,
     MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
+    Dialect,
     Faults,
     Row,
     Table,
@@ -28,14 +38,15 @@ from digits.data.tables import (
     divide,
     first_lines,
     is_image,
-    open_table,
+    open_tables,
     usable_rows,
 )
 from digits.data.target import label_set
-from digits.kinds.multilabel.recipe import CreateMultilabel, Layout, Separator
-from digits.kinds.table_source import plan_splits, table_sources
+from digits.kinds.multilabel import records
+from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
+from digits.kinds.record_source import divide_records
+from digits.kinds.table_source import SplitTable, find_tables, plan_splits, report_each
 
-MAX_LABELS = 1000
 NO_LABEL = "no label"
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
@@ -53,13 +64,14 @@ class Columns:
     """The contents of a table's columns.
 
     ``labels`` are the names of the columns of labels, by default all others. After detection, ``layout`` and, for
-    lists, ``separator`` are no longer ``auto``.
+    lists, ``separator`` are no longer ``auto``. ``dialect`` is that of CSV files.
     """
 
     image: str = ""
     labels: tuple[str, ...] = ()
     layout: Layout = "auto"
     separator: Separator = "auto"
+    dialect: Dialect = AUTOMATIC
 
 
 class _Choices(msgspec.Struct):
@@ -68,15 +80,16 @@ class _Choices(msgspec.Struct):
 
 @dataclass(frozen=True)
 class LabelRows:
-    """The rows of a table with the labels of each image; ``is_whole``: these are all rows.
+    """The ``rows`` of a ``table`` with the labels of each image, and the places of the columns of both.
 
-    ``columns`` are those of the table, after detection. ``images`` are those that the file contains, if any.
+    ``columns`` are those of the table, after detection.
     """
 
+    table: TableFile
+    image: int
+    labels: list[int]
     columns: Columns
     rows: Iterator[Row[Labels]]
-    is_whole: bool
-    images: ParquetImages | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,7 @@ class LabeledImages:
     """The labels of each image of a table, the first line that names it, and the ``repeated`` lines in words."""
 
     labels_of: dict[str, set[str]]
-    lines: dict[str, int]
+    lines: dict[str, str]
     repeated: list[str]
     images: ParquetImages | None = None
 
@@ -94,19 +107,17 @@ class LabeledImages:
         images = cls({}, {}, [], stored)
         for row in rows:
             if row.file in images.labels_of:
-                images.repeated.append(f"line {row.line}: {show(row.file)}")
+                images.repeated.append(f"{row.place}: {show(row.file)}")
             else:
                 images.labels_of[row.file] = set()
-                images.lines[row.file] = row.line
+                images.lines[row.file] = row.place
             images.labels_of[row.file].update(row.value or ())
         return images
 
     @property
     def unlabeled(self) -> list[str]:
         """The lines of images without labels."""
-        return [
-            f"line {self.lines[file]}: {show(file)}" for file, labels in self.labels_of.items() if not labels
-        ]
+        return [f"{self.lines[file]}: {show(file)}" for file, labels in self.labels_of.items() if not labels]
 
     def remarks(self) -> list[str]:
         """Return sentences about repeated images and those without labels."""
@@ -130,69 +141,94 @@ class LabeledImages:
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    columns = Columns(recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator)
-    images: dict[str, LabeledImages] = {}
-    warnings: list[str] = []
     unusable: list[Unusable] = []
-    for name, path, folder in table_sources(recipe, progress):
-        faults = Faults(path, recipe.max_unusable_percent, name)
-        images[name], columns = read_table(path, folder, columns, faults)
-        unusable += faults.unusable
-        warnings += [f"{show(path.name)}: {remark}" for remark in images[name].remarks()]
-    labels = _all_labels(columns, images.values())
-    tables = {name: found.table(labels) for name, found in images.items()}
-    parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
-    train = parts["train"].values
+    if recipe.records:
+        splits, labels, warnings = _read_records(recipe, progress)
+    else:
+        splits, labels, warnings = _read_tables(recipe, progress, unusable)
+    values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
+    train = values["train"]
     warnings += _label_remarks(labels, train)
     rarest = _rarest_first(labels, train)
-    groups = _groups(labels, rarest, parts.values())
+    groups = _groups(labels, rarest, values.values())
     places = {name: place for place, name in enumerate(groups)}
-    splits = plan_splits(
-        recipe,
-        parts,
-        lambda part: list(part.values),
-        lambda part: [places[name] for name in _group_names(labels, rarest, part.values)],
-    )
+    for name, split in splits.items():
+        split.groups = [places[group] for group in _group_names(labels, rarest, values[name])]
     # In float64: a mean of many float32 zeros and ones is not exact.
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
     return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
+def _read_records(
+    recipe: CreateMultilabel, progress: Progress
+) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
+    assert recipe.records is not None
+    check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
+    splits, labels, warnings = records.read(recipe.records, progress)
+    return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), labels, warnings
+
+
+def _read_tables(
+    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
+) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
+    """Return the splits with zeros and ones for the labels as targets, the labels and warnings.
+
+    Skipped rows are added to ``unusable``.
+    """
+    columns = Columns(
+        recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator, recipe.dialect
+    )
+    images: dict[str, LabeledImages] = {}
+    warnings: list[str] = []
+    sources = find_tables(recipe)
+    for name, table in report_each(sources, progress):
+        faults = table.faults(recipe.max_unusable_percent, name)
+        images[name], columns = read_table(table, columns, faults)
+        unusable += faults.unusable
+        file = show(table.paths[0].name)
+        warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
+    labels = _all_labels(columns, images.values())
+    tables = {name: found.table(labels) for name, found in images.items()}
+    parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
+    splits = plan_splits(recipe, sources, parts, lambda part: list(part.values), lambda part: [])
+    return splits, labels, warnings
+
+
 def read_table(
-    path: Path, root: Path, columns: Columns, faults: Faults | None = None
+    table: SplitTable, columns: Columns, faults: Faults | None = None
 ) -> tuple[LabeledImages, Columns]:
-    """Read the table ``path``, whose images are below ``root``, and return its columns after detection.
+    """Read a table, and return its columns after detection.
 
     Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
     the first faulty lines.
     """
-    found = open_labels(path, root, columns, MAX_TABLE_BYTES)
-    usable, _ = usable_rows(found.rows, faults or Faults(path, 0))
-    return LabeledImages.combine(usable, found.images), found.columns
+    found = open_labels(table, columns, MAX_TABLE_BYTES)
+    usable, _ = usable_rows(found.rows, faults or table.faults(0))
+    return LabeledImages.combine(usable, found.table.images_in(found.image)), found.columns
 
 
-def open_labels(path: Path, root: Path, columns: Columns, max_bytes: int) -> LabelRows:
-    """Open the first ``max_bytes`` of a table, and detect its layout; raises UnusableSource, also during iteration."""
-    table = open_table(path, _is_header, max_bytes)
-    image, places = _places(table, columns)
-    first = list(itertools.islice(table.rows, _DETECTION_ROWS))
-    table.rows = itertools.chain(first, table.rows)
-    columns = _detect(table, columns, places, [cells for _, cells in first])
+def open_labels(table: SplitTable, columns: Columns, max_bytes: int) -> LabelRows:
+    """Open the first ``max_bytes`` of each file of a table, and detect its layout.
+
+    Raises UnusableSource, also during iteration.
+    """
+    opened = open_tables(table.paths, _is_header, max_bytes, columns.dialect, table.root)
+    image, places = _places(opened, columns)
+    columns = _detect(opened, columns, places, opened.first_rows(_DETECTION_ROWS))
     if columns.layout == "columns":
         if len(places) > MAX_LABELS:
             raise _too_many(len(places))
-        names = [table.columns[place] for place in places]
+        names = [opened.columns[place] for place in places]
         columns = replace(columns, labels=tuple(names))
-        parse = _flag_parser(table.columns, places)
+        parse = _flag_parser(opened.columns, places)
     else:
-        parse = _list_parser(len(table.columns), places[0], SEPARATORS[columns.separator])
-    rows = table.parse(root, image, parse)
-    return LabelRows(columns, rows, table.is_whole, table.images_in(image))
+        parse = _list_parser(len(opened.columns), places[0], SEPARATORS[columns.separator])
+    return LabelRows(opened, image, places, columns, opened.parse(table.folder, image, parse))
 
 
-def check_columns(path: Path, columns: Columns) -> None:
-    """Raise UnusableSource if the table ``path`` does not have the columns; reads its beginning only."""
-    open_labels(path, path.parent, columns, MAX_HEADER_BYTES)
+def check_columns(table: SplitTable, columns: Columns) -> None:
+    """Raise UnusableSource if the first file of a table does not have the columns; reads its beginning only."""
+    open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
 
 
 def _is_header(cells: Cells) -> bool:
@@ -215,7 +251,9 @@ def _places(table: TableFile, columns: Columns) -> tuple[int, list[int]]:
 def _detect(table: TableFile, columns: Columns, places: list[int], rows: list[Cells]) -> Columns:
     """Return ``columns`` with the layout and the separator that ``rows`` have; raises UnusableSource."""
     cells = [row[place] for row in rows for place in places if place < len(row) and row[place]]
-    layout = columns.layout
+    layout, is_list = columns.layout, set(places) <= table.lists
+    if layout == "auto" and is_list:
+        layout = "list"
     if layout == "auto":
         flags = sum(cell.lower() in _FLAGS for cell in cells)
         is_flags = 2 * flags > len(cells) if len(places) > 1 else 0 < flags == len(cells)
@@ -231,7 +269,7 @@ def _detect(table: TableFile, columns: Columns, places: list[int], rows: list[Ce
     separator = columns.separator
     if separator == "auto":
         used = (name for name, text in SEPARATORS.items() if any(text in cell for cell in cells))
-        separator = next(used, "space")
+        separator = "bar" if is_list else next(used, "space")
     return replace(columns, labels=(table.columns[places[0]],), layout=layout, separator=separator)
 
 
@@ -317,7 +355,7 @@ def _group_names(labels: list[str], rarest: list[int], values: NDArray[np.float3
     return [labels[rarest[place]] if count else NO_LABEL for place, count in zip(first, counts, strict=True)]
 
 
-def _groups(labels: list[str], rarest: list[int], parts: Iterable[Table]) -> list[str]:
+def _groups(labels: list[str], rarest: list[int], parts: Iterable[NDArray[np.float32]]) -> list[str]:
     """Return the names of the groups that have images, in the order of the labels."""
-    used = {name for part in parts for name in _group_names(labels, rarest, part.values)}
+    used = {name for part in parts for name in _group_names(labels, rarest, part)}
     return [name for name in dict.fromkeys([*labels, NO_LABEL]) if name in used]

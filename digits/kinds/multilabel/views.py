@@ -23,7 +23,7 @@ class Views(views.Views[CreateMultilabel]):
     )
     invitation = (
         "Predict any number of labels for each image, such as the objects in it. "
-        "From a CSV, JSON Lines or Parquet file."
+        "From a CSV, JSON Lines or Parquet file, or TFRecord files."
     )
     infer = "Predict labels"
     infer_title = "Predict the labels of an image"

@@ -40,8 +40,8 @@ class Paths(NamedTuple):
 
 
 def is_database(path: Path) -> bool:
-    """Return whether ``path`` is a folder of databases, not a table."""
-    return path.is_dir()
+    """Return whether ``path`` is the folder of a DIGITS job or a database, not a table."""
+    return find_job(path) is not None or has_database(path)
 
 
 def find(sources: Iterable[tuple[str, str, str]]) -> dict[str, Paths]:

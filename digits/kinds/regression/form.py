@@ -12,35 +12,28 @@ from wtforms.validators import Length, Optional
 
 from digits.data.data_roots import FileType
 from digits.kinds.dataset_form import check_shares
-from digits.kinds.form_fields import AllowedPath, RequiredIf, choices
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import RecordForm
 from digits.kinds.record_source import first_record
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.regression.databases import find, is_database, open_images
 from digits.kinds.regression.overview import Overview, RecordOverview, summarize_databases
-from digits.kinds.regression.reader import check_header
+from digits.kinds.regression.reader import Columns, check_header
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.regression.records import NumberMapping, guess
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import NO_TABLE, TableForm
-from digits.kinds.table_summary import summarize_table
+from digits.kinds.table_source import SplitTable
 
 
 class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
     """A dataset for regression, from a table of images and numbers, databases of DIGITS, or TFRecord files."""
 
     SCANNED = (
-        *(
-            "table_train",
-            "image_folder",
-            "image_column",
-            "target_columns",
-            "table_val",
-            "val_image_folder",
-            "table_test",
-        ),
-        *("method", *RecordForm.RECORD_FIELDS, "image_feature", "record_shape"),
+        *TableForm.TABLE_SCANNED,
+        *("target_columns", "val_image_folder", "method"),
+        *(*RecordForm.RECORD_FIELDS, "image_feature", "record_shape"),
     )
     DATABASE_FIELDS: ClassVar[dict[str, FileType]] = {
         "image_folder": "folder",
@@ -48,29 +41,24 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
         "val_image_folder": "folder",
     }
     SCANNED_PATHS = ("table_train", "record_train")
-    FILE_FIELDS = (
-        "table_train",
-        "image_folder",
-        "image_column",
-        "table_val",
-        "val_image_folder",
-        "table_test",
-    )
+    FILE_FIELDS = (*TableForm.TABLE_SCANNED, "val_image_folder")
 
     method = SelectField("Source", choices=choices(("csv", "Table"), (RECORDS, "TFRecord")), default="csv")
-    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE, method="csv"), AllowedPath("any")])
-    table_val = StringField("Validation table", validators=[Optional(), AllowedPath("any")])
+    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE, method="csv"), AllowedFiles()])
     val_image_folder = StringField(
         "Validation image folder", default="", validators=[Optional(), AllowedPath("folder")]
     )
     target_columns = StringField("Target columns", default="", validators=[Optional(), Length(max=2000)])
 
-    def check_table(self, table: str) -> None:
-        if is_database(Path(table)):
-            for images in open_images(find(self._databases(Path(table)))).values():
-                images.close()
+    def check_source(self, path: str) -> None:
+        if not is_database(Path(path)):
+            super().check_source(path)
             return
-        check_header(table, self.text_of("image_column"), self.names_in("target_columns"))
+        for images in open_images(find(self._databases(Path(path)))).values():
+            images.close()
+
+    def check_table(self, table: SplitTable) -> None:
+        check_header(table, self._columns())
 
     def _databases(self, table: Path) -> list[tuple[str, str, str]]:
         """Return the folder of a generic dataset, or the databases in the fields; see `find`."""
@@ -93,15 +81,17 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
             self.resolved_source()
             source = self.record_source()
             return summarize_source(source, partial(guess, source), partial(RecordOverview, source))
-        path = self.path_of("table_train", "any")
+        path = Path(self.resolved_files("table_train"))
         if is_database(path):
             for name, file_type in self.DATABASE_FIELDS.items():
                 if self.text_of(name):
                     self[name].data = str(self.path_of(name, file_type))
             return summarize_databases(self._databases(path))
-        table, root = self.source_paths()
-        overview = Overview(table, root, self.text_of("image_column"), self.names_in("target_columns"))
-        return summarize_table(root, overview.open, overview.describe, self.suggest(table))
+        overview = Overview(self._columns())
+        return self.scan_table(overview.open, overview.describe)
+
+    def _columns(self) -> Columns:
+        return Columns(self.text_of("image_column"), tuple(self.names_in("target_columns")), self.dialect())
 
     def record_source(self) -> NumberRecords:
         return NumberRecords(target_features=self.names_in("target_columns"), **self.record_settings())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,11 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds.regression.databases import column_names, find, first_values, open_images
-from digits.kinds.regression.reader import bins, read_rows
+from digits.kinds.regression.reader import Columns, bins, read_rows
 from digits.kinds.regression.recipe import NumberRecords
 from digits.kinds.regression.records import NumberMapping
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_source import SplitTable
 from digits.kinds.table_summary import MAX_BYTES, RowSource
 
 MAX_RANGES = 8
@@ -24,18 +24,21 @@ MAX_DATABASE_ROWS = 20_000
 
 
 class Overview:
-    """The rows of a ``table`` of images below ``root``, and their description. Both are real paths."""
+    """The rows of a table of images, and their description."""
 
-    def __init__(self, table: Path, root: Path, image_column: str, target_columns: list[str]) -> None:
-        self._arguments = table, root, image_column, target_columns
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
         self._names: list[str] = []
 
-    def open(self) -> RowSource[list[float]]:
-        """Open the table; raises UnusableSource."""
-        found = read_rows(*self._arguments, MAX_BYTES)
+    def open(self, table: SplitTable) -> RowSource[list[float]]:
+        """Open a table, whose paths are real ones; raises UnusableSource."""
+        found = read_rows(table, self._columns, MAX_BYTES)
         self._names = found.names
         what = "a number" if len(self._names) == 1 else f"{len(self._names)} numbers"
-        return RowSource(f"{what} each: {listed(self._names)}", found.rows, found.is_whole, found.images)
+        roles = dict.fromkeys(found.targets, "target")
+        return RowSource.of(
+            f"{what} each: {listed(self._names)}", found.table, found.rows, found.image, roles
+        )
 
     def describe(self, rows: list[Row[list[float]]], summary: SourceSummary) -> None:
         """Add the range of each number, and the distribution of the first one."""

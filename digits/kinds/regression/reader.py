@@ -21,39 +21,63 @@ from digits.data.sources import (
     check_shares,
     listed,
     show,
+    shuffle,
 )
 from digits.data.tables import (
+    AUTOMATIC,
     MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
+    Dialect,
     Faults,
     Row,
     Table,
     TableFile,
     divide,
     open_table,
+    open_tables,
     usable_rows,
 )
 from digits.data.target import numbers
 from digits.kinds.record_source import divide_records
 from digits.kinds.regression import databases, records
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
-from digits.kinds.table_source import plan_splits, table_sources
+from digits.kinds.table_source import SplitTable, find_tables, plan_splits, report_each
 
 MAX_GROUPS = 10
 
 
 @dataclass(frozen=True)
+class Columns:
+    """The names of the columns of images and of numbers, by default all others, and the dialect of CSV files."""
+
+    image: str = ""
+    targets: tuple[str, ...] = ()
+    dialect: Dialect = AUTOMATIC
+
+    @classmethod
+    def of(cls, recipe: CreateRegression) -> Columns:
+        return cls(recipe.image_column, tuple(recipe.target_columns), recipe.dialect)
+
+
+@dataclass(frozen=True)
 class NumberRows:
-    """The rows of a table with the numbers called ``names`` of each image; ``is_whole``: these are all rows.
+    """The ``rows`` of a ``table`` with the numbers of each image, by the places of their columns."""
 
-    ``images`` are those that the file contains, if any.
-    """
-
-    names: list[str]
+    table: TableFile
+    image: int
+    targets: list[int]
     rows: Iterator[Row[list[float]]]
-    is_whole: bool
-    images: ParquetImages | None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers."""
+        return [self.table.columns[place] for place in self.targets]
+
+    @property
+    def images(self) -> ParquetImages | None:
+        """The images that the table contains, if any."""
+        return self.table.images_in(self.image)
 
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
@@ -84,76 +108,70 @@ def _read_tables(
     recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
-    old: dict[str, databases.Split] = {}
     if databases.is_database(Path(recipe.table)):
-        old = databases.read(recipe.sources(), progress)
-        found = {name: split.table for name, split in old.items()}
-    else:
-        found = {}
-        for name, path, folder in table_sources(recipe, progress):
-            faults = Faults(path, recipe.max_unusable_percent, name)
-            found[name] = read_table(path, folder, recipe.image_column, recipe.target_columns, faults)
-            unusable += faults.unusable
+        return _read_databases(recipe, progress)
+    tables = find_tables(recipe)
+    found = {}
+    for name, table in report_each(tables, progress):
+        faults = table.faults(recipe.max_unusable_percent, name)
+        found[name] = read_table(table, Columns.of(recipe), faults)
+        unusable += faults.unusable
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
-    splits = plan_splits(recipe, parts, lambda part: part.values.tolist(), lambda part: [])
-    for name, split in splits.items():
-        if old:
-            split.images = old.get(name, old["train"]).images
-            split.source = split.images.describe()
+    splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist(), lambda part: [])
     return splits, parts["train"].names
 
 
-def read_table(
-    path: Path,
-    root: Path,
-    image_column: str = "",
-    target_columns: list[str] | None = None,
-    faults: Faults | None = None,
-) -> Table:
-    """Read the table ``path``, whose images are below ``root``.
+def _read_databases(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
+    found = databases.read(recipe.sources(), progress)
+    parts = divide(
+        {name: split.table for name, split in found.items()}, recipe.pct_val, recipe.pct_test, recipe.seed
+    )
+    splits = {}
+    for name, part in parts.items():
+        images = found.get(name, found["train"]).images
+        splits[name] = SplitPlan(images, part.files, part.values.tolist(), source=images.describe())
+        shuffle(splits[name], recipe.seed, name)
+    return splits, parts["train"].names
 
-    The delimiter and whether there is a header are detected. Rows that cannot be used are added to ``faults``; by
-    default, there may be none. Raises UnusableSource that names the first faulty lines.
+
+def read_table(table: SplitTable, columns: Columns, faults: Faults | None = None) -> Table:
+    """Read a table.
+
+    Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
+    the first faulty lines.
     """
-    found = read_rows(path, root, image_column, target_columns or [], MAX_TABLE_BYTES)
-    usable, values = usable_rows(found.rows, faults or Faults(path, 0))
+    found = read_rows(table, columns, MAX_TABLE_BYTES)
+    usable, values = usable_rows(found.rows, faults or table.faults(0))
     return Table(found.names, [row.file for row in usable], np.array(values, np.float64), found.images)
 
 
-def read_rows(
-    path: Path, root: Path, image_column: str, target_columns: list[str], max_bytes: int
-) -> NumberRows:
-    """Open the first ``max_bytes`` of a table; raises UnusableSource, also during iteration."""
-    table = open_table(path, _is_header, max_bytes)
-    names = table.columns
-    image, targets = _columns(table, image_column, target_columns)
+def read_rows(table: SplitTable, columns: Columns, max_bytes: int) -> NumberRows:
+    """Open the first ``max_bytes`` of each file of a table; raises UnusableSource, also during iteration."""
+    opened = open_tables(table.paths, _is_header, max_bytes, columns.dialect, table.root)
+    names = opened.columns
+    image, targets = _places(opened, columns)
     if len(targets) > MAX_TARGETS:
         raise UnusableSource(f"{len(targets)} numbers per image are too many.", f"Use at most {MAX_TARGETS}.")
 
     def parse(cells: Cells) -> list[float]:
         return [_number(cells, place, names[place]) for place in targets]
 
-    return NumberRows(
-        [names[place] for place in targets],
-        table.parse(root, image, parse),
-        table.is_whole,
-        table.images_in(image),
-    )
+    return NumberRows(opened, image, targets, opened.parse(table.folder, image, parse))
 
 
-def check_header(path: str, image_column: str, target_columns: list[str]) -> None:
-    """Raise UnusableSource if the table ``path`` has not the columns; reads the first row only."""
-    _columns(open_table(Path(path), _is_header, MAX_HEADER_BYTES), image_column, target_columns)
+def check_header(table: SplitTable, columns: Columns) -> None:
+    """Raise UnusableSource if the first file of a table has not the columns; reads its first row only."""
+    _places(open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect), columns)
 
 
 def _is_header(cells: Cells) -> bool:
     return not any(map(_is_number, cells))
 
 
-def _columns(table: TableFile, image_column: str, target_columns: list[str]) -> tuple[int, list[int]]:
+def _places(table: TableFile, columns: Columns) -> tuple[int, list[int]]:
     """Return the places of the column of images, and of the columns of numbers."""
-    image = table.place(image_column)
-    targets = table.places(target_columns, image)
+    image = table.place(columns.image)
+    targets = table.places(columns.targets, image)
     if len(table.columns) < 2:
         raise UnusableSource(
             f"{show(table.path.name)} has only one column.",

@@ -39,6 +39,7 @@ class DatasetForm(PairForm[CreateSegmentation]):
     """A dataset for semantic segmentation, from a folder of images and one of label images or a COCO file."""
 
     TARGET_TYPE = "any"
+    TARGET = TARGET
     SCANNED = (*PairForm.SCANNED, "class_labels_file", "colormap_text_file")
     TARGET_FOLDERS = MASK_FOLDERS
 
@@ -101,6 +102,8 @@ class DatasetForm(PairForm[CreateSegmentation]):
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
             return self._scan_records()
+        if self.reads_table:
+            return self.scan_table(Overview(*self._class_files()).describe_rows)
         folders, suggestion = self.scanned_folders()
         if not folders.targets:
             problem = "Enter the folder of label images or a COCO file (.json)."

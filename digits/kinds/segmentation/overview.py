@@ -11,10 +11,12 @@ from digits.data.images import UnusableImage
 from digits.data.masks import Code, MaskSurvey, open_mask
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, listed, show
+from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
+from digits.data.tables import Row
 from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import FoundPairs, PairFolders
 from digits.kinds.pair_summary import spread, with_examples
+from digits.kinds.pair_tables import PairRows
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
 from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
@@ -56,18 +58,27 @@ class Overview:
 
     def describe(self, found: FoundPairs, summary: SourceSummary) -> None:
         """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
+        self._describe(found.images, found.target_images, spread(found, SAMPLE_IMAGES), summary)
+
+    def describe_rows(self, table: PairRows, rows: list[Row[str]], summary: SourceSummary) -> None:
+        """Add the same for the label images in ``rows`` of a table; raises UnusableSource."""
+        names = [(row.file, row.value or "") for row in rows]
+        self._describe(table.images, table.target_images, names, summary)
+
+    def _describe(
+        self, sources: ImageSource, masks: ImageSource, pairs: list[tuple[str, str]], summary: SourceSummary
+    ) -> None:
         names, code = read_class_files(self._class_labels, self._color_map)
         surveys: list[tuple[str, MaskSurvey]] = []
         broken: list[str] = []
-        masks = found.target_images
-        for name, mask_name in spread(found, SAMPLE_IMAGES):
+        for name, mask_name in pairs:
             try:
                 data = masks.read(mask_name)
                 if len(data) > MAX_SAMPLE_BYTES:
                     continue
                 mask = open_mask(data)
                 surveys.append((mask_name, code.survey(mask)))
-                _, size = images.header(found.images.read(name))
+                _, size = images.header(sources.read(name))
             except UnusableImage as error:
                 broken.append(f"{show(mask_name)} ({error.reason})")
             except OSError as error:

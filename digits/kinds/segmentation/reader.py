@@ -23,7 +23,7 @@ from digits.data.images import Geometry, UnusableImage
 from digits.data.masks import Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.pairs import PairedSplit
 from digits.data.records import Features
-from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
 from digits.kinds.pair_source import FoundPairs, PairFolders, find_pairs, plan_splits
 from digits.kinds.segmentation.coco import CocoClasses
@@ -99,7 +99,8 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     names, code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
     annotations = CocoClasses()
-    splits, warnings = plan_splits(recipe, progress, TARGET, partial(find_masks, annotations))
+    unusable: list[Unusable] = []
+    splits, warnings = plan_splits(recipe, progress, TARGET, unusable, partial(find_masks, annotations))
     if annotations.indexes:
         _check_annotations(recipe)
     surveys = _survey(splits, code, recipe.processes, progress)
@@ -121,7 +122,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
         mean=shares.mean.tolist(),
         std=shares.std.tolist(),
     )
-    return SegmentationPlan(target, dict(splits), groups, warnings, code=classes.code)
+    return SegmentationPlan(target, dict(splits), groups, warnings, unusable, code=classes.code)
 
 
 def _check_annotations(recipe: CreateSegmentation) -> None:

@@ -10,9 +10,10 @@ from wtforms.fields import SelectField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.data.sources import UnusableSource
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import AllowedPath, choices
 from digits.kinds.source_summary import SourceSummary, Suggestion
+from digits.kinds.table_form import DialectFields
 from digits.kinds.table_summary import suggest_tables
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
 from digits.kinds.text.overview import summarize
@@ -20,7 +21,7 @@ from digits.kinds.text.reader import read_labels
 from digits.kinds.text.recipe import CreateText
 
 
-class DatasetForm(ImageDatasetForm[CreateText]):
+class DatasetForm(DialectFields[CreateText]):
     """A dataset for text classification, from CSV files of classes and texts."""
 
     SCANNED = (
@@ -29,6 +30,7 @@ class DatasetForm(ImageDatasetForm[CreateText]):
         "max_chars_per_sample",
         "val_data_file",
         "test_data_file",
+        *DialectFields.DIALECT,
     )
     has_images = False
 
@@ -72,7 +74,8 @@ class DatasetForm(ImageDatasetForm[CreateText]):
     def scan_source(self) -> Iterator[SourceSummary]:
         table = self.path_of("train_data_file", "file")
         labels = self.path_of("class_labels_file", "file") if self.class_labels_file.data else None
-        return summarize(table, labels, self.max_chars_per_sample.data or 1024, self._suggest(table))
+        length = self.max_chars_per_sample.data or 1024
+        return summarize(table, self.dialect(), labels, length, self._suggest(table))
 
     def _suggest(self, table: Path) -> Suggestion | None:
         filled = {f"table_{split}" for split in ("val", "test") if self[f"{split}_data_file"].data}
@@ -98,6 +101,8 @@ class DatasetForm(ImageDatasetForm[CreateText]):
             pct_test=0 if self.test_data_file.data else self.pct_test.data,
             labels_file=self.class_labels_file.data or None,
             alphabet=self.alphabet.data,
+            delimiter=self.dialect().delimiter,
+            header=self.dialect().header,
             **settings,
         )
 
@@ -110,6 +115,7 @@ class DatasetForm(ImageDatasetForm[CreateText]):
             alphabet=recipe.alphabet,
             max_chars_per_sample=recipe.width,
         )
+        self.fill_dialect(recipe.dialect)
         if recipe.val_table is None:
             self.pct_val.data = round(recipe.pct_val)
         if recipe.test_table is None:

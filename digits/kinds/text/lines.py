@@ -19,6 +19,8 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.text.characters import Encoding, join_cells
 
 MAX_LINE_BYTES = 1 << 20
+MAX_SAMPLE_BYTES = 1 << 16
+DELIMITERS = ",;|"
 _LINE = "line "
 _BOM = b"\xef\xbb\xbf"
 
@@ -44,22 +46,25 @@ class TextRow(NamedTuple):
         return any(cell and not cell.isspace() for cell in self.cells[1:])
 
 
-def read_rows(path: Path, max_bytes: int | None = None) -> Iterator[TextRow]:
+def read_rows(path: Path, delimiter: str = "", max_bytes: int | None = None) -> Iterator[TextRow]:
     """Yield the rows of a CSV file that are not blank: the class in the first column, then the text.
 
-    The delimiter is a tab if the first line contains one, else a comma. Reads ``max_bytes``, rounded up to a row, if
-    given. Raises UnusableSource that names the line.
+    By default, the delimiter is detected. Reads ``max_bytes``, rounded up to a row, if given. Raises UnusableSource
+    that names the line.
     """
     try:
         with open(path, "rb") as file:
-            yield from parse_rows(file, path.name, max_bytes)
+            yield from parse_rows(file, path.name, delimiter, max_bytes)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
 
 
-def parse_rows(file: BinaryIO, name: str, max_bytes: int | None = None) -> Iterator[TextRow]:
+def parse_rows(
+    file: BinaryIO, name: str, delimiter: str = "", max_bytes: int | None = None
+) -> Iterator[TextRow]:
     """Yield the rows of the open ``file`` called ``name``, like `read_rows`."""
-    return _parse(_Lines(name, file), max_bytes)
+    delimiter = delimiter or _delimiter_in(file)
+    return _parse(_Lines(name, file), delimiter, max_bytes)
 
 
 class _Lines:
@@ -70,8 +75,6 @@ class _Lines:
         self.stop = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         file.seek(self.stop)
         self.number = 0
-        self.delimiter = "\t" if b"\t" in file.readline(MAX_LINE_BYTES) else ","
-        file.seek(self.stop)
 
     def __iter__(self) -> Iterator[str]:
         while line := self._file.readline(MAX_LINE_BYTES + 1):
@@ -90,17 +93,36 @@ class _Lines:
 
 
 def find_delimiter(path: Path) -> str:
-    """Return the delimiter of the cells of a CSV file; raises UnusableSource."""
+    """Return the delimiter of the cells of a CSV file; raises UnusableSource.
+
+    It is a tab if the first line contains one, else that of `DELIMITERS` after the shortest first cell: the text may
+    contain the others.
+    """
     try:
         with open(path, "rb") as file:
-            return _Lines(path.name, file).delimiter
+            return _delimiter_in(file)
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
 
 
-def _parse(lines: _Lines, max_bytes: int | None) -> Iterator[TextRow]:
+def _delimiter_in(file: BinaryIO) -> str:
+    line = file.readline(MAX_SAMPLE_BYTES).decode("utf-8-sig", "replace")
+    file.seek(0)
+    if "\t" in line:
+        return "\t"
+    return min(DELIMITERS, key=lambda delimiter: len(_first_cell(line, delimiter)))
+
+
+def _first_cell(line: str, delimiter: str) -> str:
+    try:
+        return next(iter(next(csv.reader([line], delimiter=delimiter), [])), line)
+    except csv.Error:
+        return line
+
+
+def _parse(lines: _Lines, delimiter: str, max_bytes: int | None) -> Iterator[TextRow]:
     # Strict: otherwise, an unclosed quotation mark swallows the rest of the file.
-    rows = csv.reader(lines, delimiter=lines.delimiter, strict=True)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
     while max_bytes is None or lines.stop < max_bytes:
         start, line = lines.stop, lines.number + 1
         try:

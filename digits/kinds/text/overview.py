@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.data.sources import UnusableSource, count_of
-from digits.data.tables import first_lines
+from digits.data.tables import Dialect, first_lines
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion
-from digits.kinds.table_summary import MAX_BYTES
-from digits.kinds.text.lines import read_rows
-from digits.kinds.text.reader import Classes, parse_row, read_labels, usable_rows
+from digits.kinds.table_summary import MAX_BYTES, PREVIEW_ROWS, Preview
+from digits.kinds.text.lines import find_delimiter, read_rows
+from digits.kinds.text.reader import Classes, is_header, parse_row, read_labels, usable_rows
 
 
 @dataclass
@@ -27,7 +28,7 @@ class _Found:
 
 
 def summarize(
-    table: Path, labels_file: Path | None, length: int, suggestion: Suggestion | None
+    table: Path, dialect: Dialect, labels_file: Path | None, length: int, suggestion: Suggestion | None
 ) -> Iterator[SourceSummary]:
     """Yield increasingly complete summaries of the texts in ``table``; the last one is finished.
 
@@ -35,10 +36,13 @@ def summarize(
     """
     pace, found = Pace(), _Found()
     try:
+        dialect.check()
+        delimiter = dialect.delimiter or find_delimiter(table)
+        preview = _preview(table, delimiter, dialect)
         labels = read_labels(labels_file) if labels_file else None
         classes = Classes(labels)
         is_whole = table.stat().st_size <= MAX_BYTES
-        for row in usable_rows(read_rows(table, MAX_BYTES)):
+        for row in usable_rows(read_rows(table, delimiter, MAX_BYTES), dialect):
             try:
                 found.counts[parse_row(row, classes)] += 1
             except ValueError as error:
@@ -48,14 +52,32 @@ def summarize(
             if pace.is_over(found.counts.total()):
                 break
             if pace.is_due():
-                yield _describe(found, classes, labels, length, suggestion, finished=False)
+                summary = _describe(found, classes, labels, length, suggestion, finished=False)
+                preview.add_to(summary)
+                yield summary
         else:
             found.complete = is_whole
     except (UnusableSource, OSError) as error:
         reason = error if isinstance(error, UnusableSource) else UnusableSource(f"{error.strerror}.")
         yield SourceSummary.unusable(reason)
         return
-    yield _describe(found, classes, labels, length, suggestion, finished=True)
+    summary = _describe(found, classes, labels, length, suggestion, finished=True)
+    preview.add_to(summary)
+    yield summary
+
+
+def _preview(table: Path, delimiter: str, dialect: Dialect) -> Preview:
+    """Return the first rows, with the columns of the class and of the text."""
+    rows = list(itertools.islice(read_rows(table, delimiter, MAX_BYTES), PREVIEW_ROWS + 1))
+    has_header = bool(rows) and is_header(rows[0], dialect)
+    cells = [row.cells for row in rows]
+    names = (
+        cells.pop(0)
+        if has_header
+        else [f"column {place}" for place in range(1, max(map(len, cells), default=0) + 1)]
+    )
+    cells = cells[:PREVIEW_ROWS]
+    return Preview.of_rows(names, cells, {place: "text" if place else "class" for place in range(len(names))})
 
 
 def _describe(

@@ -24,7 +24,7 @@ from digits.data.sources import (
     show,
     split_counts,
 )
-from digits.data.tables import Faults
+from digits.data.tables import Dialect, Faults
 from digits.data.target import class_index
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
@@ -107,7 +107,7 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     for name, path in tables.items():
         if path:
             faults = Faults(Path(path), recipe.max_unusable_percent, name)
-            found[name] = index_rows(Path(path), classes, progress, faults)
+            found[name] = index_rows(Path(path), recipe.dialect, classes, progress, faults)
             unusable += faults.unusable
             classes.fix()
     names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
@@ -130,14 +130,17 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     return TextPlan(class_index(names), splits, names, unused, unusable, required_groups=2)
 
 
-def index_rows(path: Path, classes: Classes, progress: Progress, faults: Faults | None = None) -> Rows:
+def index_rows(
+    path: Path, dialect: Dialect, classes: Classes, progress: Progress, faults: Faults | None = None
+) -> Rows:
     """Read the lines, positions and classes of the rows in ``path``; raises UnusableSource.
 
     Rows that cannot be used are added to ``faults``; by default, there may be none.
     """
+    dialect.check()
     faults = faults or Faults(path, 0)
-    rows = Rows(find_delimiter(path))
-    for number, row in enumerate(usable_rows(read_rows(path))):
+    rows = Rows(dialect.delimiter or find_delimiter(path))
+    for number, row in enumerate(usable_rows(read_rows(path, rows.delimiter), dialect)):
         if not number % _PROGRESS_ROWS:
             progress.reading(f"Reading {show(path.name)}: {len(rows):,} texts")
         try:
@@ -148,11 +151,16 @@ def index_rows(path: Path, classes: Classes, progress: Progress, faults: Faults 
     return rows
 
 
-def usable_rows(rows: Iterable[TextRow]) -> Iterable[TextRow]:
-    """Yield ``rows`` without the header: a first row with a name such as ``class`` in its first column."""
+def usable_rows(rows: Iterable[TextRow], dialect: Dialect) -> Iterable[TextRow]:
+    """Yield ``rows`` without the header: by default a first row with a name such as ``class`` in its first column."""
     for number, row in enumerate(rows):
-        if number or row.label.lower() not in _HEADERS:
+        if number or not is_header(row, dialect):
             yield row
+
+
+def is_header(row: TextRow, dialect: Dialect) -> bool:
+    """Return whether a first row contains the names of the columns."""
+    return dialect.is_header(row.cells, lambda cells: row.label.lower() in _HEADERS)
 
 
 def parse_row(row: TextRow, classes: Classes) -> int:

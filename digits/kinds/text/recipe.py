@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from digits.core.recipe import CreateDataset, Pixels
 from digits.core.schema import Percent
+from digits.data.tables import Dialect, Header
+from digits.kinds.table_source import Delimiter
 from digits.kinds.text.characters import DEFAULT_ALPHABET
 
 KIND = "text-classification"
@@ -18,7 +20,8 @@ class CreateText(CreateDataset, kw_only=True):
 
     ``alphabet`` lists the characters that are distinguished. ``labels_file`` names the classes, one per line, in the
     order of their numbers; without it, the classes are those in ``table``. ``val_table`` and ``test_table`` are
-    separate tables; without them ``pct_val`` and ``pct_test`` percent of the texts of ``table`` are taken.
+    separate tables; without them ``pct_val`` and ``pct_test`` percent of the texts of ``table`` are taken. See
+    `digits.data.tables.Dialect` for ``delimiter`` and ``header``.
     """
 
     kind: str = KIND
@@ -28,10 +31,16 @@ class CreateText(CreateDataset, kw_only=True):
     channels: Literal[1, 3] = 1
     alphabet: Annotated[str, Meta(min_length=1, max_length=255)] = DEFAULT_ALPHABET
     labels_file: str | None = None
+    delimiter: Delimiter = ""
+    header: Header = "auto"
     val_table: str | None = None
     test_table: str | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
 
 
 Recipe = CreateText

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
 from digits.data.records import Record
+from digits.data.tables import Dialect
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.lines import parse_rows, read_rows
@@ -59,10 +60,15 @@ class Views(ClassificationViews):
         file = request.files.get(TEXTS)
         if file is None:
             return None
-        rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file") if isinstance(file, bytes) else read_rows(file)
+        dialect: Dialect = recipe.dialect
+        if isinstance(file, bytes):
+            rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file", dialect.delimiter)
+        else:
+            rows = read_rows(file, dialect.delimiter)
         encoding = Encoding(recipe.alphabet, recipe.width)
         # Without classes, the texts are in the first column.
-        return (encoding.encode(row.text if len(row.cells) > 1 else row.label) for row in usable_rows(rows))
+        texts = (row.text if len(row.cells) > 1 else row.label for row in usable_rows(rows, dialect))
+        return map(encoding.encode, texts)
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         return {**super().dataset_json(manifest), "max_chars_per_sample": manifest.width}

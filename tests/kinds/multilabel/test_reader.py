@@ -7,19 +7,22 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
+from digits.data.tables import Dialect
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.reader import Columns
 from digits.kinds.multilabel.recipe import CreateMultilabel
-from tests.kinds.tables import Silent, write
+from tests.kinds.tables import Silent, one_file, write
 
 
 def read(folder: Path, text: str | bytes, columns: Columns = Columns()) -> dict[str, list[str]]:  # noqa: B008
-    images, _ = reader.read_table(write(folder, text), folder, columns)
+    images, _ = reader.read_table(one_file(write(folder, text), folder), columns)
     return {file: sorted(labels) for file, labels in images.labels_of.items()}
 
 
@@ -66,6 +69,33 @@ def test_the_layout_and_the_separator_can_be_given(tmp_path: Path) -> None:
     digits = "image,digits\na.png,1\nb.png,0\n"
     assert read(tmp_path, digits) == {"a.png": ["digits"], "b.png": []}
     assert read(tmp_path, digits, Columns(layout="list")) == {"a.png": ["1"], "b.png": ["0"]}
+
+
+def test_the_delimiter_and_the_header_can_be_given(tmp_path: Path) -> None:
+    text = "a.png^dog,cat\nb.png^cat\nc.png^\n"
+    assert read(tmp_path, text, Columns(dialect=Dialect("^"))) == TWO
+    assert read(tmp_path, text, Columns(dialect=Dialect("^", "yes"))) == {"b.png": ["cat"], "c.png": []}
+
+
+def test_all_shards_and_splits_of_a_folder_are_read(tmp_path: Path) -> None:
+    for name, labels in (
+        ("train-00000-of-00002", [["sea"], []]),
+        ("train-00001-of-00002", [["sky", "sea"]]),
+        ("test", [["sky"]]),
+    ):
+        images = [name.encode()] * len(labels)
+        pq.write_table(pa.table({"image": images, "tags": labels}), tmp_path / f"{name}.parquet")
+    recipe = CreateMultilabel(table=str(tmp_path), folder=str(tmp_path), pct_val=0)
+    made = reader.read(recipe, Silent())
+    assert made.target.names == ["sea", "sky"]
+    found = {name: [target.tolist() for target in split.targets] for name, split in made.splits.items()}
+    assert found == {"train": [[1, 0], [0, 0], [1, 1]], "test": [[0, 1]]}
+    train = made.splits["train"]
+    assert train.images.read(train.files[2]) == b"train-00001-of-00002"
+    assert made.warnings == [
+        "train-00000-of-00002.parquet: 1 image has no labels: train-00000-of-00002.parquet, line 2: "
+        "train-00000-of-00002.parquet:1."
+    ]
 
 
 def test_column_names_can_be_numbers(tmp_path: Path) -> None:

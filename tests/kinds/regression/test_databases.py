@@ -107,7 +107,7 @@ def test_the_form_describes_a_generic_dataset(site: Site) -> None:
     empty = site.data / "empty"
     empty.mkdir()
     answer = site.post("/datasets/images/regression.json", dataset_name="x", table_train=str(empty))
-    assert "not a generic DIGITS dataset" in answer.get_json()["errors"]["table_train"][0]
+    assert "contains no Parquet files" in answer.get_json()["errors"]["table_train"][0]
 
 
 def write_hdf5_job(folder: Path, vectors: Iterable[object] | None = None) -> Path:

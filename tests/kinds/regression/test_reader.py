@@ -14,13 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
+from digits.data.tables import Dialect, Header
 from digits.kinds.regression import reader
+from digits.kinds.regression.reader import Columns
 from digits.kinds.regression.recipe import CreateRegression
-from tests.kinds.tables import Silent, write
+from tests.kinds.tables import Silent, one_file, write
 
 
 def table(folder: Path, text: str | bytes, **columns: object) -> reader.Table:
-    return reader.read_table(write(folder, text), folder, **columns)  # type: ignore[arg-type]
+    return reader.read_table(one_file(write(folder, text), folder), Columns(**columns))  # type: ignore[arg-type]
 
 
 def plan(folder: Path, text: str, **options: object) -> Plan:
@@ -47,6 +49,67 @@ def test_the_images_of_a_parquet_file_keep_its_order(tmp_path: Path) -> None:
     assert train.targets == sorted(train.targets) and val.images.read(val.files[0]) == b"x"
 
 
+def write_shards(folder: Path, *values: list[object], split: str = "train") -> list[Path]:
+    """Write the numbers of a split as shards with an image in each row."""
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for number, column in enumerate(values):
+        paths.append(folder / f"{split}-{number:05d}-of-{len(values):05d}.parquet")
+        pq.write_table(pa.table({"n": column, "image": [b"%d" % number] * len(column)}), paths[-1])
+    return paths
+
+
+@pytest.mark.parametrize("path", ["data/train-00001-of-00002.parquet", "data/train-*", ""])
+def test_all_shards_of_a_split_are_read(tmp_path: Path, path: str) -> None:
+    write_shards(tmp_path / "data", [1, 2, 3], [4, 5])
+    write_shards(tmp_path / "data", [6], split="validation")
+    recipe = CreateRegression(table=str(tmp_path / path), folder=str(tmp_path), pct_val=0, pct_test=20)
+    made = reader.read(recipe, Silent())
+    found = {name: sorted(target[0] for target in split.targets) for name, split in made.splits.items()}
+    assert sorted(found["train"] + found["test"]) == [1, 2, 3, 4, 5] and len(found["test"]) == 1
+    assert found.get("val") == (None if path else [6])
+    train = made.splits["train"]
+    for name, (number,) in zip(train.files, train.targets, strict=True):
+        assert train.images.read(name) == (b"0" if number <= 3 else b"1")
+
+
+def test_faults_of_shards_name_the_file(tmp_path: Path) -> None:
+    paths = write_shards(tmp_path, [1, 2], [3, None])
+    with pytest.raises(UnusableSource, match=r"train-00001-of-00002\.parquet, line 2: no value for n"):
+        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Silent())
+    pq.write_table(pa.table({"size": [1.0], "image": [b"x"]}), paths[1])
+    with pytest.raises(UnusableSource, match=r"00001-of-00002\.parquet has the columns size, image"):
+        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Silent())
+    paths[1].unlink()
+    with pytest.raises(UnusableSource, match="1 of 2 shards are missing"):
+        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Silent())
+
+
+def test_metadata_files_are_read_in_the_folders_of_the_splits(tmp_path: Path) -> None:
+    for split, text in (("train", "file_name,n\na.png,1\n"), ("test", "n,file_name\n2,b.png\n")):
+        (tmp_path / split).mkdir()
+        write(tmp_path / split, text, "metadata.csv")
+    recipe = CreateRegression(table=str(tmp_path), folder=str(tmp_path), pct_val=0)
+    made = reader.read(recipe, Silent()).splits
+    assert {name: (split.files, split.targets) for name, split in made.items()} == {
+        "train": (["a.png"], [[1.0]]),
+        "test": (["b.png"], [[2.0]]),
+    }
+    assert made["test"].images.describe() == str(tmp_path / "test")
+
+
+@pytest.mark.parametrize(
+    ("header", "names", "rows"),
+    [("auto", ["angle"], 2), ("yes", ["angle"], 2), ("no", ["column 2"], 3)],
+)
+def test_any_delimiter_and_the_header_can_be_given(
+    tmp_path: Path, header: Header, names: list[str], rows: int
+) -> None:
+    text = "file^angle\na.png^1.5\nb.png^-2\n".replace("angle", "7" if header == "no" else "angle")
+    found = table(tmp_path, text, dialect=Dialect("^", header))
+    assert (found.names, len(found.files)) == (names, rows)
+
+
 def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     found = table(tmp_path, "a.png,1\nb.png,2\n")
     assert (found.names, found.values.tolist()) == (["column 2"], [[1], [2]])
@@ -54,10 +117,10 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
 
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     text = "id,path,angle,note\n7,a.png,1,x\n8,b.png,2,y\n"
-    found = table(tmp_path, text, image_column="path", target_columns=["angle"])
+    found = table(tmp_path, text, image="path", targets=("angle",))
     assert (found.files, found.names) == (["a.png", "b.png"], ["angle"])
     with pytest.raises(UnusableSource, match="no column “size”") as caught:
-        table(tmp_path, text, target_columns=["size"])
+        table(tmp_path, text, targets=("size",))
     assert "id, path, angle, note" in caught.value.hint
 
 
@@ -101,14 +164,14 @@ def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
 
 def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableSource, match="cannot be read: No such file"):
-        reader.read_table(tmp_path / "none.csv", tmp_path)
+        reader.read_table(one_file(tmp_path / "none.csv", tmp_path), Columns())
 
 
 def test_a_link_out_of_the_image_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.png").symlink_to(tmp_path / "secret.png")
     with pytest.raises(UnusableSource, match="outside the image folder"):
-        reader.read_table(write(tmp_path, "file,n\na.png,1\n"), tmp_path / "images")
+        reader.read_table(one_file(write(tmp_path, "file,n\na.png,1\n"), tmp_path / "images"), Columns())
 
 
 @settings(max_examples=50)

@@ -45,12 +45,23 @@ def contents(plan: Plan, split: str = "train") -> dict[str, tuple[str, str]]:
         "class,text\na,one\n\nb,two,three\n",
         'Label,title,text\na, one \nb,"two,",three\n',
         "a\tone\nb\ttwo, three\n",
+        "a;one\nb;two, three\n",
+        '"a"|one\n"b"|"two, three"\n',
         'a,one\nb,"two,\nthree"\n',
     ],
 )
 def test_the_layouts_of_texts(tmp_path: Path, text: str) -> None:
     found = sorted(contents(plan(write(tmp_path, text))).values())
     assert [(label, words.replace(",", "")) for label, words in found] == [("a", "one"), ("b", "two three")]
+
+
+def test_the_delimiter_and_the_header_can_be_given(tmp_path: Path) -> None:
+    table = write(tmp_path, "kind^words\na^one\nb^two, three\n")
+    found = contents(plan(table, delimiter="^", header="yes"))
+    assert found == {"line 2": ("a", "one"), "line 3": ("b", "two, three")}
+    assert len(contents(plan(table, delimiter="^", header="no"))) == 3
+    table = write(tmp_path, "label,one\nb,two\n")
+    assert sorted(contents(plan(table, header="no")).values()) == [("b", "two"), ("label", "one")]
 
 
 def test_a_record_has_the_numbers_of_its_characters(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
         "alphabet": "abc é",
         "max_chars_per_sample": "77",
         "pct_test": "7",
+        "delimiter": ",",
+        "header": "no",
         "encoding": "none",
     }
     with site.app.test_request_context(method="POST", data=data):
@@ -172,6 +174,8 @@ def test_the_source_is_summarized_with_its_classes_and_invalid_lines(site: Site,
     last = json.loads(answer.text.splitlines()[-1])
     assert last["finished"] and last["facts"][0] == "240 texts in 3 classes."
     assert last["problems"] == ["1 line cannot be used: line 242: the text is missing."]
+    assert last["table_head"] == ["class (class)", "title (text)", "text (text)"]
+    assert len(last["table"]) == 5 and last["table"][0][0] == "animal"
     assert last["bars"] == [["<i>place</i>", 80], ["animal", 80], ["number", 80]]
     assert last["suggestion"]["fields"] == {"test_data_file": str(folder / "test.csv")}
 

@@ -1,0 +1,179 @@
+"""Images and labels in TFRecord files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from digits.data.class_names import read_names, sort_labels
+from digits.data.record_features import (
+    BYTES,
+    FLOATS,
+    LABEL_NAMES,
+    Features,
+    best_named,
+    guess_image,
+    is_no_label,
+    last_word,
+    values_of,
+)
+from digits.data.record_files import RecordFiles
+from digits.data.sources import Progress, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.tables import first_lines
+from digits.kinds.multilabel.recipe import MAX_LABELS, LabelRecords, Layout
+from digits.kinds.record_source import RecordSplits, first_record, need_feature
+
+Labels = tuple[str, ...]
+_FLAGS = {0: False, 1: True, -1: False}
+
+
+class LabelMapping:
+    """How the records of ``files`` become images with labels.
+
+    ``layout`` is ``list`` or ``columns``; see `LabelRecords`. ``names`` are those of the labels, if they are known
+    before all records are read. Without names of features in ``source``, the labels are those of a feature with a
+    usual name, or else of all features that are 0 or 1 in the ``first`` record. Raises UnusableSource.
+    """
+
+    def __init__(self, source: LabelRecords, files: RecordFiles, first: Features) -> None:
+        self.image = source.map_image(files, first)
+        features = source.label_features or _guess(first, self.image.name)
+        self._features = [need_feature(first, name, "", "labels") for name in features or [""]]
+        self.layout = source.layout if source.layout != "auto" else _layout(first, self._features)
+        self._classes = _class_names(source, files, self._features[0])
+        self._kinds: dict[str, str] = {}
+        self._widths: dict[str, int] = {}
+        if self.layout == "list" and len(self._features) > 1:
+            raise UnusableSource(
+                f"Several features may list the labels: {listed(self._features)}.",
+                "Enter one feature, or choose the layout with 0 and 1 for each label.",
+            )
+        self.names = self._classes
+        if self.layout == "columns":
+            self._flags = {name: self._flag_names(name, first) for name in self._features}
+            self.names = [label for names in self._flags.values() for label in names]
+        if len(self.names) > MAX_LABELS:
+            raise UnusableSource(f"{len(self.names):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
+        self.chosen = {"image_feature": self.image.name, "label_columns": ", ".join(self._features)}
+
+    def read(self, features: Features) -> Labels:
+        """Return the labels of a record; raises ValueError with a message."""
+        if self.layout == "columns":
+            return tuple(label for name in self._features for label in self._read_flags(name, features))
+        name = self._features[0]
+        kind, values = values_of(features, name)
+        if kind == FLOATS:
+            raise ValueError(f"“{show(name)}” is {kind} instead of integers or strings")
+        if kind and self._kinds.setdefault(name, kind) != kind:
+            raise ValueError(f"“{show(name)}” is {kind}, but {self._kinds[name]} in earlier records")
+        if kind == BYTES:
+            texts = (value.decode("utf-8", "backslashreplace").strip() for value in values)
+            return tuple(dict.fromkeys(show(text) for text in texts if text))
+        return tuple(dict.fromkeys(map(self._name_of, values)))
+
+    def _name_of(self, number: int) -> str:
+        if not self._classes:
+            return str(number)
+        if not 0 <= number < len(self._classes):
+            raise ValueError(
+                f"the class {number} is not one of 0 to {len(self._classes) - 1}, the classes with names"
+            )
+        return self._classes[number]
+
+    def _flag_names(self, name: str, first: Features) -> list[str]:
+        """Return the labels of a feature with 0 or 1, or with one such number for each class."""
+        count = len(values_of(first, name)[1])
+        if len(self._features) == 1 and self._classes:
+            if len(self._classes) != count:
+                raise UnusableSource(
+                    f"“{show(name)}” has {count_of(count, 'number')}, but there are {len(self._classes):,} names.",
+                    "Enter a file with one name for each number.",
+                )
+            return self._classes
+        return [name] if count == 1 else [f"{name} {number}" for number in range(count)]
+
+    def _read_flags(self, name: str, features: Features) -> Labels:
+        labels = self._flags[name]
+        kind, values = values_of(features, name)
+        if not len(values):
+            raise ValueError(f"it has no feature “{show(name)}”; its features are {listed(sorted(features))}")
+        if kind == BYTES:
+            raise ValueError(f"“{show(name)}” is {kind} instead of 0 or 1")
+        if len(values) != len(labels):
+            raise ValueError(
+                f"“{show(name)}” has {count_of(len(values), 'number')}, but {len(labels):,} in the first record"
+            )
+        try:
+            return tuple(label for label, value in zip(labels, values, strict=True) if _FLAGS[value])
+        except KeyError as error:
+            raise ValueError(f"“{show(name)}” has the value {error.args[0]:g}, which is not 0 or 1") from None
+
+
+def guess(source: LabelRecords, files: RecordFiles, first: Features) -> dict[str, str]:
+    """Return the feature that each field of the form has by default, or an empty string."""
+    return {"image_feature": files.image or guess_image(first)}
+
+
+def _guess(first: Features, image: str) -> list[str]:
+    others = [name for name in sorted(first) if name != image and not is_no_label(name)]
+    usual = [name for name in others if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
+    if usual:
+        return [best_named(usual, LABEL_NAMES)]
+    return [
+        name for name in others if _are_flags(*values_of(first, name)) and len(values_of(first, name)[1]) == 1
+    ]
+
+
+def _are_flags(kind: str, values: Sequence[Any]) -> bool:
+    return kind not in ("", BYTES) and all(value in _FLAGS for value in values)
+
+
+def _layout(first: Features, names: list[str]) -> Layout:
+    """Return the layout of the features ``names``: that of lists unless all numbers are 0 or 1, some repeatedly."""
+    stored = [values_of(first, name) for name in names]
+    if len(names) > 1:
+        return "columns"
+    kind, values = stored[0]
+    is_repeated = len(set(values)) < len(values)
+    return "columns" if kind == FLOATS or (is_repeated and _are_flags(kind, values)) else "list"
+
+
+def _class_names(source: LabelRecords, files: RecordFiles, name: str) -> list[str]:
+    if source.labels:
+        return read_names(Path(source.labels))
+    return [label for _, label in sorted(files.names_of(name).items())]
+
+
+def read(source: LabelRecords, progress: Progress) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
+    """Return the records of each split, the labels and warnings; raises UnusableSource.
+
+    The targets are zeros and ones for the labels, float32 [labels].
+    """
+    files = source.find()
+    mapping = LabelMapping(source, files, first_record(files.splits["train"]))
+    records = RecordSplits(files, mapping.image, mapping.read)
+    found = {name: records.collect(name, progress) for name in files.splits}
+    labels = mapping.names or sort_labels(
+        {label for _, all in found.values() for own in all for label in own}
+    )
+    if not labels:
+        raise UnusableSource("The records have no labels.", "Choose another feature.")
+    if len(labels) > MAX_LABELS:
+        raise UnusableSource(f"{len(labels):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
+    places = {label: place for place, label in enumerate(labels)}
+    splits, warnings = {}, []
+    for name, (names, values) in found.items():
+        targets = np.zeros((len(names), len(labels)), np.float32)
+        for row, own in zip(targets, values, strict=True):
+            row[[places[label] for label in own]] = 1
+        splits[name] = SplitPlan(records.images(name), names, list(targets), source=records.describe(name))
+        unlabeled = [show(file) for file, own in zip(names, values, strict=True) if not own]
+        if unlabeled:
+            verb = "has" if len(unlabeled) == 1 else "have"
+            warnings.append(
+                f"{count_of(len(unlabeled), f'{name} image')} {verb} no labels: {first_lines(unlabeled)}."
+            )
+    return splits, labels, warnings

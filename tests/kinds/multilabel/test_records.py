@@ -1,0 +1,165 @@
+"""Labels in TFRecord files: lists and 0/1 features, over HTTP, and records that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.data.sources import Plan, UnusableSource
+from digits.kinds.multilabel import reader
+from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
+from tests.kinds.tables import Silent
+from tests.site import Site
+from tests.tfrecord_files import example, picture, write_records
+
+ROUTE = "/datasets/images/multilabel"
+
+
+def plan(path: Path, *features: str, **settings: Any) -> Plan:
+    source = LabelRecords(train=str(path), label_features=list(features), **settings)
+    return reader.read(CreateMultilabel(records=source, pct_val=0), Silent())
+
+
+def records(folder: Path, *values: dict[str, Any]) -> Path:
+    """Write records with an image and ``values`` each."""
+    return write_records(folder / "a.tfrecord", [example(image=picture(), **item) for item in values])
+
+
+def labels(found: Plan) -> list[list[str]]:
+    """The labels of each training image."""
+    names = found.target.names
+    return [
+        [name for name, value in zip(names, target, strict=True) if value]
+        for target in found.splits["train"].targets
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "features", "settings", "expected"),
+    [
+        # A list of class numbers, or of texts; a feature with a usual name is detected.
+        ([{"labels": [10, 2]}, {"labels": []}, {"labels": 2}], (), {}, [["2", "10"], [], ["2"]]),
+        ([{"labels": [b"sky", b"sea"], "id": 1}, {"labels": b"sky"}], (), {}, [["sea", "sky"], ["sky"]]),
+        (
+            [{"found": [1, 2]}, {"found": [0]}],
+            ("found",),
+            {"labels": "names.txt"},
+            [["sea", "sky"], ["land"]],
+        ),
+        # 0 or 1 for each label, in features of their own or in one.
+        (
+            [{"sea": 1, "sky": 0, "width": 8}, {"sea": 1, "sky": 1, "width": 8}],
+            (),
+            {},
+            [["sea"], ["sea", "sky"]],
+        ),
+        ([{"sea": 1.0, "sky": 0.0}, {"sea": -1.0, "sky": 1.0}], ("sky", "sea"), {}, [["sea"], ["sky"]]),
+        (
+            [{"labels": [0, 1, 1]}, {"labels": [1, 0, 0]}],
+            (),
+            {"labels": "names.txt"},
+            [["sea", "sky"], ["land"]],
+        ),
+        ([{"y": [0, 1]}, {"y": [1, 1]}], (), {"layout": "columns"}, [["y 1"], ["y 0", "y 1"]]),
+    ],
+)
+def test_the_labels_of_records(
+    tmp_path: Path,
+    values: list[dict[str, Any]],
+    features: tuple[str, ...],
+    settings: dict[str, Any],
+    expected: list[list[str]],
+) -> None:
+    (tmp_path / "names.txt").write_text("land\nsea\nsky\n")
+    if "labels" in settings:
+        settings = {**settings, "labels": str(tmp_path / settings["labels"])}
+    found = plan(records(tmp_path, *values), *features, **settings)
+    assert labels(found) == expected
+    assert found.splits["train"].images.read("a.tfrecord:0") == picture()
+
+
+def test_images_without_labels_and_their_groups_are_reported(tmp_path: Path) -> None:
+    found = plan(records(tmp_path, {"labels": [1, 2]}, {"labels": []}, {"labels": 1}, {"labels": 1}))
+    assert found.warnings == ["1 train image has no labels: a.tfrecord:1."]
+    groups = [found.groups[group] for group in found.splits["train"].groups]
+    assert groups == ["2", "no label", "1", "1"]
+    assert found.target.mean == [0.75, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("values", "features", "settings", "message"),
+    [
+        (
+            [{"sea": 1, "sky": 0}, {"sea": 2, "sky": 0}],
+            (),
+            {},
+            "record 1: “sea” has the value 2, which is not 0 or 1",
+        ),
+        ([{"sea": 1, "sky": 0}, {"sea": 1}], (), {}, "record 1: it has no feature “sky”"),
+        (
+            [{"sea": 1}, {"sea": [1, 0]}],
+            ("sea",),
+            {"layout": "columns"},
+            "“sea” has 2 numbers, but 1 in the first",
+        ),
+        ([{"labels": 1}, {"labels": b"sea"}], (), {}, "“labels” is bytes, but int64 in earlier records"),
+        (
+            [{"labels": [0.5, 1.0]}],
+            (),
+            {"layout": "list"},
+            "“labels” is float32 instead of integers or strings",
+        ),
+        ([{"labels": 3}], (), {"labels": "names.txt"}, "the class 3 is not one of 0 to 1"),
+        (
+            [{"labels": [1, 0, 0]}],
+            (),
+            {"labels": "names.txt"},
+            "“labels” has 3 numbers, but there are 2 names",
+        ),
+        ([{"sea": 1}], ("tilt",), {}, "The first record has no feature “tilt”"),
+        ([{"text_length": 7}], (), {}, "None of the features looks like labels"),
+        ([{"labels": []}], (), {}, "The records have no labels"),
+        ([{"sea": 1, "sky": 0}], ("sea", "sky"), {"layout": "list"}, "Several features may list the labels"),
+    ],
+)
+def test_records_without_usable_labels_are_named(
+    tmp_path: Path,
+    values: list[dict[str, Any]],
+    features: tuple[str, ...],
+    settings: dict[str, Any],
+    message: str,
+) -> None:
+    (tmp_path / "names.txt").write_text("sea\nsky\n")
+    if "labels" in settings:
+        settings = {**settings, "labels": str(tmp_path / "names.txt")}
+    with pytest.raises(UnusableSource, match=message):
+        plan(records(tmp_path, *values), *features, **settings)
+
+
+@pytest.mark.integration
+def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
+    names = site.data / "names.txt"
+    names.write_text("land\nsea\nsky\n")
+    values = [{"found": [number % 3, 1], "size": number} for number in range(12)]
+    path = records(site.data, *values, {"found": [], "size": 0})
+    fields = {"method": "tfrecord", "record_train": str(path), "label_columns": "found"}
+    fields |= {"record_labels": str(names), "layout": "list"}
+    found = json.loads(site.post(f"{ROUTE}/scan", **fields).text.splitlines()[-1])
+    assert [row[0] for row in found["table"]] == ["found (label)", "image (image)", "size"]
+    assert found["facts"][2:] == ["A feature lists the labels.", "3 labels, on average 1.5 per image."]
+    assert found["problems"] == ["1 image without labels."]
+    assert found["bars"] == [["land", 4], ["sea", 12], ["sky", 4]]
+    fields |= {"dataset_name": "a", "resize_width": 8, "resize_height": 6, "seed": 1}
+    refused = site.post(f"{ROUTE}.json", **{**fields, "label_columns": "tilt"}).get_json()
+    assert "no feature “tilt”" in refused["errors"]["record_train"][0]
+
+    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
+    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
+    twin = site.post(f"{ROUTE}.json", clone=dataset).get_json()["id"]
+    assert site.wait_for_end(twin) == "Done"
+    assert site.json(f"/datasets/{twin}.json")["labels"] == ["land", "sea", "sky"]
+    page = site.get(f"/clone/{dataset}", follow_redirects=True).text
+    assert str(path) in page and str(names) in page
