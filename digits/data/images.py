@@ -19,7 +19,7 @@ import os
 import stat
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,6 +41,8 @@ THUMBNAIL_QUALITY = 80
 SCALED_DECODING_MARGIN = 2
 
 Pixels = NDArray[np.uint8]
+# Width and height.
+Size = tuple[int, int]
 Source = str | bytes | os.PathLike[str] | BinaryIO
 
 _ORIENTATION = 0x0112
@@ -83,6 +85,11 @@ class Picture:
     def pixels(self) -> Pixels:
         return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
 
+    def pad(self, width: int, height: int) -> Picture:
+        """Add black pixels at the right and at the bottom up to this size; see `pad`. Not for reduced images."""
+        padded = pad(self.image, width, height)
+        return self if padded is self.image else replace(self, decoded=padded, plain=False, size=padded.size)
+
     def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
         """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1, rarely 2."""
         if self.size == (width, height):
@@ -105,13 +112,15 @@ class Geometry:
     """How an image of ``size`` (width, height) is resized to ``width`` × ``height``; for the modes, see `resize`.
 
     The part ``cut`` of the image (left, top, right, bottom) is scaled to ``inner`` (width, height) and placed at
-    ``offset`` (x, y); the rest is padding.
+    ``offset`` (x, y); the rest is padding. ``padded`` is the size of the image after `pad`, if it is padded before it
+    is resized.
     """
 
     size: tuple[int, int]
     width: int
     height: int
     mode: str
+    padded: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown mode or an invalid size."""
@@ -123,13 +132,14 @@ class Geometry:
     @property
     def cut(self) -> tuple[float, float, float, float]:
         scaled_width, scaled_height = self._scaled
-        left, right = _cut(self.size[0], scaled_width, self.width)
-        top, bottom = _cut(self.size[1], scaled_height, self.height)
+        width, height = self._source
+        left, right = _cut(width, scaled_width, self.width)
+        top, bottom = _cut(height, scaled_height, self.height)
         return left, top, right, bottom
 
     def cut_of(self, reduced: tuple[int, int]) -> tuple[float, float, float, float]:
         """Return the ``cut`` of an image that was decoded at a reduced size (width, height)."""
-        across, down = reduced[0] / self.size[0], reduced[1] / self.size[1]
+        across, down = reduced[0] / self._source[0], reduced[1] / self._source[1]
         left, top, right, bottom = self.cut
         return left * across, top * down, min(right * across, reduced[0]), min(bottom * down, reduced[1])
 
@@ -144,7 +154,11 @@ class Geometry:
 
     @property
     def _scaled(self) -> tuple[int, int]:
-        return scaled_size(self.size, self.width, self.height, self.mode)
+        return scaled_size(self._source, self.width, self.height, self.mode)
+
+    @property
+    def _source(self) -> tuple[int, int]:
+        return self.padded or self.size
 
     def resize_mask(self, mask: Image.Image, padding: int) -> Image.Image:
         """Resize the class indexes of an image's pixels, without interpolation. ``mask`` has the mode L."""
@@ -322,6 +336,20 @@ def resize_image(image: Image.Image, width: int, height: int, mode: str, *, seed
         return image
     scaled = _scaled(image, geometry)
     return scaled if scaled.size == (width, height) else as_image(_padded(as_pixels(scaled), geometry, seed))
+
+
+def pad(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Add black pixels at the right and at the bottom of a Pillow image of mode L or RGB, up to this size.
+
+    Sides that are longer are unchanged.
+    """
+    size = padded_size(image.size, (width, height))
+    return image if size == image.size else image.crop((0, 0, *size))
+
+
+def padded_size(size: Size, least: Size) -> Size:
+    """Return the width and height of an image of this ``size`` after `pad` to at least the size ``least``."""
+    return max(size[0], least[0]), max(size[1], least[1])
 
 
 def encode(pixels: Pixels, encoding: str) -> bytes:

@@ -61,7 +61,8 @@ class Manifest(Struct, kw_only=True):
     listed and balanced: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value per
     channel, 0 to 255; the two images of a pair are stacked along the channels. ``mean.npy`` contains the mean image,
     float32 [height, width, channels]; ``mean.png`` is a picture of it. ``source`` contains one line of text per split.
-    With the ``dtype`` float32, the records are arrays of any numbers instead of images.
+    With the ``dtype`` float32, the records are arrays of any numbers instead of images. ``padding`` is the width and
+    height to which images were padded before they were resized, if they were; see `digits.data.images.pad`.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Manifest(Struct, kw_only=True):
     dtype: Literal["uint8", "float32"] = "uint8"
     encoding: str
     resize_mode: str
+    padding: tuple[Pixels, Pixels] | None = None
     target: TargetSpec
     groups: list[str] = field(default_factory=list)
     splits: dict[str, Split]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,31 @@ class ParquetImages:
             raise UnusableImage(str(error)) from error
 
 
+def find_objects(path: Path, boxes: str, names: Sequence[str], known: Columns | None = None) -> Columns:
+    """Return the columns of images and of objects of the file ``path``; raises UnusableSource.
+
+    Objects are structures, or lists of structures, with a field ``boxes`` and one of ``names`` with the classes. By
+    default, the first such column is used; in further files of a source, the columns ``known``.
+    """
+    with _open(path) as file:
+        schema = file.schema_arrow
+    images = [name for name in schema.names if _is_image(schema.field(name).type)]
+    objects = [name for name in schema.names if boxes in _fields_of(schema.field(name).type)]
+    place, columns = show(path.name), f"Its columns are {listed(schema.names)}."
+    for found, column, what in (
+        (images, known and known.image, "images"),
+        (objects, known and known.label, f"objects, which have the field “{boxes}”"),
+    ):
+        if column and column not in found:
+            raise UnusableSource(f"{place} has no column “{show(column)}” of {what}.", columns)
+        if not found:
+            raise UnusableSource(f"{place} has no column of {what}.", columns)
+    label = known.label if known else objects[0]
+    key = next((name for name in names if name in _fields_of(schema.field(label).type)), "")
+    classes = _names_of_field(_features(schema.metadata or {}).get(label), key)
+    return Columns(known.image if known else images[0], label, classes)
+
+
 def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
     """Return the columns of the file ``path``; empty names are detected. Raises UnusableSource."""
     with _open(path) as file:
@@ -189,6 +214,21 @@ def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
                         yield None, str(error)
         except ValueError as error:
             raise UnusableSource(f"{show(path.name)}, row {row:,}: {_first_line(error)}.") from error
+
+
+def values(path: Path, column: str) -> Iterator[Any]:
+    """Yield the value of a column in each row as Python objects; raises UnusableSource."""
+    row = 0
+    with _open(path) as file:
+        try:
+            for batch in file.iter_batches(
+                batch_size=_rows_of_a_batch(file, column), columns=[column], use_threads=False
+            ):
+                for value in batch.column(0).to_pylist():
+                    row += 1
+                    yield value
+        except Exception as error:  # pyarrow raises various errors for damaged files
+            raise UnusableSource(f"{show(path.name)}, after row {row:,}: {_first_line(error)}.") from error
 
 
 def read_table(path: Path, root: Path, max_rows: int) -> ParquetTable:
@@ -246,6 +286,17 @@ def _class_names(feature: Any) -> tuple[str, ...]:
         return ()
     names = feature.get("names")
     return tuple(map(str, names)) if isinstance(names, list) else _class_names(feature.get("feature"))
+
+
+def _names_of_field(feature: Any, field: str) -> tuple[str, ...]:
+    """The names of the class indexes in a field of a structure, or of a list of structures."""
+    if isinstance(feature, list):
+        return _names_of_field(feature[0], field) if feature else ()
+    if not isinstance(feature, dict):
+        return ()
+    return (
+        _class_names(feature[field]) if field in feature else _names_of_field(feature.get("feature"), field)
+    )
 
 
 def _as_text(value: Any, classes: tuple[str, ...]) -> str:
@@ -306,6 +357,12 @@ def _rows_of_a_batch(file: Any, column: str) -> int:
 
 def _is_struct(kind: Any) -> bool:
     return bool(importlib.import_module("pyarrow.types").is_struct(kind))
+
+
+def _fields_of(kind: Any) -> list[str]:
+    """Return the names of the fields of a structure, or of the structures in a list."""
+    kind = kind.value_type if _is_list(kind) else kind
+    return list(kind.names) if _is_struct(kind) else []
 
 
 def _is_list(kind: Any) -> bool:

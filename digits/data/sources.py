@@ -127,7 +127,8 @@ class Plan:
     number of groups that must have usable images in the train split. A record can consist of several images, which are
     ``stacked`` along the channels; `read` then returns as many. With the ``dtype`` float32, records are arrays of
     numbers, which `array` returns, instead of images. ``known_mean`` is the mean image of the train split,
-    [height, width, channels], if the source contains it.
+    [height, width, channels], if the source contains it. Images are padded to the width and height ``padding`` before
+    they are resized, if it is given; see `images.pad`.
     """
 
     target: TargetSpec
@@ -139,6 +140,7 @@ class Plan:
     stacked: int = 1
     dtype: Literal["uint8", "float32"] = "uint8"
     known_mean: NDArray[np.float32] | None = None
+    padding: tuple[int, int] | None = None
 
     @property
     def counted(self) -> list[str]:
@@ -176,6 +178,10 @@ class Plan:
     def read(self, split: SplitPlan, place: int) -> Iterable[bytes]:
         """Read the encoded images of a record, one by one; raises UnusableImage and OSError, also on iteration."""
         return map(split.images.read, self.names(split, place))
+
+    def pad(self, picture: images.Picture) -> images.Picture:
+        """Pad an image that `read` returned to the `padding`."""
+        return picture.pad(*self.padding) if self.padding else picture
 
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
         """Read the array of a record, float32 [height, width, channels]; raises UnusableImage and OSError."""

@@ -134,6 +134,9 @@ class VersionPlan(Plan):
         pixels = cast(RecordImages, split.images).record(split.files[place]).as_array()
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
+    def pad(self, picture: Picture) -> Picture:
+        return picture  # the images of the other dataset are padded
+
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
         return cast(RecordImages, split.images).record(split.files[place]).as_array()
 
@@ -208,7 +211,15 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     target = _resized(manifest.target, recipe.width, recipe.height)
     stacked = manifest.channels // recipe.channels
     remarks = _remarks(manifest, splits)
-    return VersionPlan(target, splits, manifest.groups, remarks, stacked=stacked, dtype=manifest.dtype)
+    return VersionPlan(
+        target,
+        splits,
+        manifest.groups,
+        remarks,
+        stacked=stacked,
+        dtype=manifest.dtype,
+        padding=manifest.padding,
+    )
 
 
 @dataclass

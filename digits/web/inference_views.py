@@ -318,7 +318,14 @@ def _array(output: Mapping[str, Any]) -> NDArray[Any]:
 def _geometry(found: Mapping[str, Any] | None) -> images.Geometry | None:
     if not found:
         return None
-    return images.Geometry(tuple(found["size"]), found["width"], found["height"], found["mode"])
+    padded = found.get("padded")
+    return images.Geometry(
+        tuple(found["size"]),
+        found["width"],
+        found["height"],
+        found["mode"],
+        tuple(padded) if padded else None,
+    )
 
 
 def generated_values(job: ModelJob) -> list[Any]:

@@ -172,6 +172,7 @@ def dataset(job: DatasetJob) -> dict[str, Any] | None:
         "channels": manifest.channels,
         "dtype": manifest.dtype,
         "encoding": manifest.encoding,
+        "padding": manifest.padding,
         "resize_mode": manifest.resize_mode,
         "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
         "kind": job.data_kind.name,

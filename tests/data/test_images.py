@@ -573,6 +573,23 @@ def test_masks_and_boxes_are_resized_like_their_image(mode: str, size: tuple[int
     assert (restored == pixels)[kept].mean() > 0.8
 
 
+@pytest.mark.parametrize("mode", images.RESIZE_MODES)
+def test_padded_images_and_their_boxes_are_resized_alike(mode: str) -> None:
+    gray = Image.new("L", (30, 20), 200)
+    picture = images.open_picture(saved(gray, "PNG"), 1)
+    assert picture.pad(30, 10) is picture
+    padded = picture.pad(50, 40)
+    assert padded.size == (50, 40) and padded.image.getbbox() == (0, 0, 30, 20)
+    assert images.pad(gray, 50, 10).size == (50, 20)
+    geometry = images.Geometry((30, 20), 25, 25, mode, padded.size)
+    same = images.Geometry(padded.size, 25, 25, mode)
+    box = np.array([[0, 0, 30, 20]], np.float32)
+    np.testing.assert_array_equal(geometry.move_boxes(box), same.move_boxes(box))
+    np.testing.assert_allclose(geometry.restore_boxes(geometry.move_boxes(box)), box, atol=1e-4)
+    if mode == "squash":
+        assert geometry.move_boxes(box).tolist() == [[0, 0, 15, 12.5]]
+
+
 def test_a_picture_knows_the_size_of_its_file() -> None:
     photo = Image.new("L", (801, 400))
     file = io.BytesIO()

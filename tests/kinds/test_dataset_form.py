@@ -58,11 +58,13 @@ def test_fields_of_digits_set_those_with_other_names(tmp_path: Path, boxes: dict
     assert form.validate(), form.errors
     recipe = form.recipe()
     assert (recipe.width, recipe.height, recipe.channels) == (96, 48, 1)
-    assert "not padded but resized to 96×48 pixels with resize_mode=squash" in form.warnings()[0]
-    form = form_of(
-        "image-object-detection", tmp_path, **boxes, **size, resize_image_width="32", resize_image_height="16"
-    )
-    assert form.validate() and (form.recipe().width, form.recipe().height) == (32, 16)
+    assert recipe.padding == (96, 48) and not form.warnings()
+    for names in (("resize_image_width", "resize_image_height"), ("resize_width", "resize_height")):
+        resized = dict(zip(names, ("32", "16"), strict=True))
+        form = form_of("image-object-detection", tmp_path, **boxes, **size, **resized)
+        assert form.validate(), form.errors
+        recipe = form.recipe()
+        assert (recipe.width, recipe.height, recipe.padding) == (32, 16, (96, 48))
 
     path = write_records(tmp_path / "a.tfrecord", [example(x=[0.5] * 4, y=1.0)] * 4)
     form = form_of("generic", tmp_path, record_train=str(path), dsopts_force_same_shape="0")
@@ -113,5 +115,13 @@ def test_an_encoding_that_the_kind_cannot_store_is_refused(tmp_path: Path, boxes
     form = form_of("text-classification", tmp_path, **texts, dsopts_feature_encoding="jpg")
     assert not form.validate()
     assert form.errors == {"dsopts_feature_encoding": ["Records of this kind are stored as png or none."]}
-    form = form_of("image-object-detection", tmp_path, **boxes, padding_image_width="96")
-    assert not form.validate() and list(form.errors) == ["padding_image_width"]
+
+
+@pytest.mark.parametrize("side", ["padding_image_width", "padding_image_height", "resize_image_width"])
+@pytest.mark.parametrize("value", ["96", "0", "abc", "100000"])
+def test_invalid_sizes_of_objects_name_the_field(
+    tmp_path: Path, boxes: dict[str, str], side: str, value: str
+) -> None:
+    """A side alone is invalid, too."""
+    form = form_of("image-object-detection", tmp_path, **boxes, **{side: value})
+    assert not form.validate() and list(form.errors) == [side]

@@ -101,7 +101,12 @@ def labels(found: dict[str, Record]) -> dict[str, int]:
 
 
 def test_an_unchanged_version_has_the_same_records(tmp_path: Path, animals: Path) -> None:
-    assert contents(make(tmp_path, animals)) == contents(animals)
+    manifest = load(animals)
+    manifest.padding = (20, 30)  # of the source images
+    manifest.save(animals)
+    version = make(tmp_path, animals)
+    assert contents(version) == contents(animals)
+    assert load(version).padding == (20, 30)
 
 
 def test_edits_change_single_records(tmp_path: Path, animals: Path) -> None:

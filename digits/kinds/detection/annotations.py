@@ -6,8 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from digits.data.sources import UnusableSource, count_of, listed, show
+from digits.data.images import Size, UnusableImage, upright_size, upright_size_of
+from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
 from digits.data.tables import first_lines
 
 # The name of regions without annotations, as in KITTI.
@@ -61,7 +63,7 @@ class Box:
 
 @dataclass(slots=True)
 class AnnotatedImage:
-    """An image, relative to the image folder, and its objects."""
+    """An image, by its path relative to the image folder or by its name in `Annotations.stored`, and its objects."""
 
     file: str
     boxes: list[Box]
@@ -71,7 +73,8 @@ class AnnotatedImage:
 class Annotations:
     """The annotated images of a source, which are read during iteration; this raises UnusableSource.
 
-    ``title`` is the name of the format. ``classes`` are those that the source declares, in their order, and
+    ``title`` is the name of the format. ``stored`` are the images that the source itself contains; by default, they are
+    files below the image folder. ``classes`` are those that the source declares, in their order, and
     ``remarks`` sentences about files that are not used; both may grow during iteration.
     """
 
@@ -79,6 +82,19 @@ class Annotations:
     images: Iterator[AnnotatedImage]
     classes: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    stored: ImageSource | None = None
+
+    def size_of(self, root: Path, file: str) -> Size | None:
+        """Return the width and height of an image, which may be a file below ``root``.
+
+        Return None if it cannot be read; it is then skipped later.
+        """
+        try:
+            if self.stored is not None:
+                return upright_size_of(self.stored.read(file))
+            return upright_size(root / file)
+        except (UnusableImage, OSError):
+            return None
 
 
 # Corrections of this size, in pixels, are not reported: rounding, and pixels that are counted from 1.

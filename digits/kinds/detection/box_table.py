@@ -1,4 +1,7 @@
-"""CSV files with one box per line: the path of the image, the edges in pixels, and the class."""
+"""CSV files with one box per line: the path of the image, the box in pixels, and the class.
+
+A box has a left and a top edge, and a right and a bottom edge or a width and a height.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +11,118 @@ from pathlib import Path
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import MAX_TABLE_BYTES, Cells, TableFile, first_lines, is_image, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.recipe import BoxTable
 
-# Accepted names of the columns, in lowercase. Without a header, the columns are in this order.
+# Accepted names of the columns, in lowercase, by the field of the form and of `BoxTable`.
 COLUMNS = {
-    "image": ("image", "filename", "file_name", "file", "image_path", "path", "img", "image_id"),
-    "left": ("left", "xmin", "x_min", "x1", "x0"),
-    "top": ("top", "ymin", "y_min", "y1", "y0"),
-    "right": ("right", "xmax", "x_max", "x2"),
-    "bottom": ("bottom", "ymax", "y_max", "y2"),
-    "class": ("class", "label", "name", "class_name", "category", "classname"),
+    "image_column": ("image", "filename", "file_name", "file", "image_path", "path", "img", "image_id"),
+    "left_column": ("left", "xmin", "x_min", "x1", "x0", "x"),
+    "top_column": ("top", "ymin", "y_min", "y1", "y0", "y"),
+    "right_column": ("right", "xmax", "x_max", "x2"),
+    "bottom_column": ("bottom", "ymax", "y_max", "y2"),
+    "width_column": ("width", "w"),
+    "height_column": ("height", "h"),
+    "class_column": ("class", "label", "name", "class_name", "category", "classname"),
 }
+# The columns that can replace others.
+_SIDES = {"right_column": "width_column", "bottom_column": "height_column"}
+# Those of a file without a header, in their order.
+_ORDER = ("image_column", "left_column", "top_column", "right_column", "bottom_column", "class_column")
+Places = dict[str, int]
 _Cells = tuple[float, float, float, float, str] | tuple[()]
 
 
-def read(path: Path, root: Path) -> Annotations:
+def read(path: Path, root: Path, settings: BoxTable) -> Annotations:
     """Read a table whose images are below ``root``, a real path; raises UnusableSource."""
-    table = open_table(path, _is_header, MAX_TABLE_BYTES)
-    places = _places(table)
-    table.need_paths(places[0])
-    return Annotations("CSV", _images(table, root, places[0], _parser(places[1:])))
+    table = open_boxes(path, settings)
+    places = find_columns(table, settings)
+    table.need_paths(places["image_column"])
+    return Annotations("CSV", _images(table, root, places))
+
+
+def open_boxes(path: Path, settings: BoxTable, max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
+    """Open the first ``max_bytes`` of a table, whose columns may be unknown; raises UnusableSource."""
+    return open_table(path, _is_header, max_bytes, settings.dialect)
 
 
 def _is_header(cells: Cells) -> bool:
     return not any(map(is_image, cells))
 
 
-def _places(table: TableFile) -> list[int]:
-    if table.columns[0] == "column 1":
-        if len(table.columns) != len(COLUMNS):
-            raise UnusableSource(
-                f"{show(table.path.name)} has {count_of(len(table.columns), 'column')} and no header.",
-                f"Add a header with the columns {', '.join(COLUMNS)}.",
-            )
-        return list(range(len(COLUMNS)))
-    columns = [name.lower() for name in table.columns]
-    places = []
-    for name, usual in COLUMNS.items():
-        found = [columns.index(word) for word in usual if word in columns]
-        if not found:
-            raise UnusableSource(
-                f"{show(table.path.name)} has no column “{name}”, which can also be called {', '.join(usual[1:])}.",
-                f"Its columns are {listed(table.columns)}.",
-            )
-        places.append(found[0])
-    return places
+def role_of(field: str) -> str:
+    """Return the value in the column of ``field``, such as ``left``."""
+    return field.removesuffix("_column")
 
 
-def _parser(places: list[int]) -> Callable[[Cells], _Cells]:
+def find_columns(table: TableFile, settings: BoxTable) -> Places:
+    """Return the places of the columns by field: those that are chosen, or else those with usual names.
+
+    Boxes have a right edge or a width, and a bottom edge or a height. Raises UnusableSource.
+    """
+    chosen = {field: name for field in COLUMNS if (name := getattr(settings, field))}
+    found = _usual(table) | {field: table.place(name) for field, name in chosen.items()}
+    for edge, side in _SIDES.items():
+        if edge in found and side in found:
+            # Without a choice, sides beside edges are those of the image.
+            del found[edge if side in chosen and edge not in chosen else side]
+    for field in _ORDER:
+        if field not in found and _SIDES.get(field) not in found:
+            raise _missing(table, field)
+    places = list(found.values())
+    repeated = next((place for place in places if places.count(place) > 1), None)
+    if repeated is not None:
+        fields = [role_of(field) for field, place in found.items() if place == repeated]
+        raise UnusableSource(
+            f"The column “{show(table.columns[repeated])}” is used for {' and '.join(fields)}.",
+            "Choose another column for one of them.",
+        )
+    return found
+
+
+def _usual(table: TableFile) -> Places:
+    if _has_header(table):
+        columns = [name.lower() for name in table.columns]
+        found = {
+            field: next((columns.index(name) for name in names if name in columns), None)
+            for field, names in COLUMNS.items()
+        }
+        return {field: place for field, place in found.items() if place is not None}
+    return {field: place for place, field in enumerate(_ORDER)} if len(table.columns) == len(_ORDER) else {}
+
+
+def _has_header(table: TableFile) -> bool:
+    return table.columns[0] != "column 1"
+
+
+def _missing(table: TableFile, field: str) -> UnusableSource:
+    name = show(table.path.name)
+    if not _has_header(table):
+        return UnusableSource(
+            f"{name} has {count_of(len(table.columns), 'column')} and no header.",
+            f"Choose “CSV columns”, or add a header with {', '.join(map(role_of, _ORDER))}.",
+        )
+    role, *others = COLUMNS[field]
+    side = f", and no column “{role_of(_SIDES[field])}”" if field in _SIDES else ""
+    return UnusableSource(
+        f"{name} has no column “{role}”, which can also be called {', '.join(others)}{side}.",
+        f"Choose one of {listed(table.columns)} under “CSV columns”.",
+    )
+
+
+def _parser(places: Places) -> Callable[[Cells], _Cells]:
     def parse(cells: Cells) -> _Cells:
-        texts = [cells[place] if place < len(cells) else "" for place in places]
-        if not any(texts[:4]):
+        texts = {field: cells[place] if place < len(cells) else "" for field, place in places.items()}
+        name = texts["class_column"]
+        edges = [field for field in places if field not in ("image_column", "class_column")]
+        if not any(texts[field] for field in edges):
             return ()  # an image without objects
-        left, top, right, bottom = map(_number, texts[:4])
-        if not texts[4]:
+        numbers = {field: _number(texts[field]) for field in edges}
+        if not name:
             raise ValueError("no class")
-        return left, top, right, bottom, texts[4]
+        left, top = numbers["left_column"], numbers["top_column"]
+        right = numbers["right_column"] if "right_column" in numbers else left + numbers["width_column"]
+        bottom = numbers["bottom_column"] if "bottom_column" in numbers else top + numbers["height_column"]
+        return left, top, right, bottom, name
 
     return parse
 
@@ -74,12 +134,10 @@ def _number(text: str) -> float:
         raise ValueError(f"“{show(text[:40])}” is not a number") from None
 
 
-def _images(
-    table: TableFile, root: Path, image: int, parse: Callable[[Cells], _Cells]
-) -> Iterator[AnnotatedImage]:
+def _images(table: TableFile, root: Path, places: Places) -> Iterator[AnnotatedImage]:
     found: dict[str, AnnotatedImage] = {}
     faults = []
-    for row in table.parse(root, image, parse):
+    for row in table.parse(root, places["image_column"], _parser(places)):
         if row.value is None:
             faults.append(f"line {row.line}: {row.fault}")
             continue

@@ -16,9 +16,10 @@ from digits.core.remote import is_address
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import check_shares, required_integer
+from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
 from digits.kinds.detection.formats import detect, find_sources, is_detected
-from digits.kinds.detection.overview import Overview, RecordOverview, suggest_annotations
-from digits.kinds.detection.recipe import BoxRecords, CreateDetection, Format
+from digits.kinds.detection.overview import Overview, RecordOverview, source_fields, suggest_annotations
+from digits.kinds.detection.recipe import BoxRecords, BoxTable, CreateDetection, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
 from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select, whole
 from digits.kinds.record_form import METHOD as RECORDS
@@ -26,6 +27,8 @@ from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_form import DialectFields
+from digits.kinds.table_summary import MAX_BYTES
 
 FORMATS = choices(
     ("auto", "Detect automatically"),
@@ -36,33 +39,38 @@ FORMATS = choices(
     ("yolo", "YOLO"),
     ("csv", "CSV"),
     ("jsonl", "JSON Lines (Hugging Face)"),
+    ("parquet", "Parquet (Hugging Face)"),
+    ("detectnet", "DetectNet database (DIGITS)"),
 )
 BOX_ORDERS = choices(
     ("auto", "Automatic"), *((order, words.capitalize()) for order, words in ORDER_WORDS.items())
 )
 BOX_UNITS = choices(("auto", "Automatic"), ("relative", "Fractions of the image"), ("pixels", "Pixels"))
 MAX_BOX_SIZE = 10_000
-# The fields of DIGITS with the width and the height of records: the first two that are set.
-SIZES = (("resize_image_width", "resize_image_height"), ("padding_image_width", "padding_image_height"))
 
 
 def _folder(label: str) -> StringField:
     return StringField(label, validators=[Optional(), AllowedPath("folder")])
 
 
-class DatasetForm(RecordForm[CreateDetection]):
+def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
+    return (width.data, height.data) if width.data and height.data else None
+
+
+class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
     RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
     SCANNED = (
         *("train_image_folder", "train_label_folder", "format", "custom_classes", "method"),
         *(*RECORD_FIELDS, "image_feature", "record_shape", BOX_FIELD, *EDGES),
-        *("box_order", "box_units", "class_feature"),
+        *("box_order", "box_units", "class_feature", *COLUMNS, *DialectFields.DIALECT),
     )
     SCANNED_PATHS = ("train_image_folder", "record_train")
     FILE_FIELDS = (
         *("train_image_folder", "train_label_folder", "val_image_folder"),
         *("val_label_folder", "test_image_folder", "test_label_folder"),
+        *(*COLUMNS, *DialectFields.DIALECT),
     )
 
     method = SelectField(
@@ -74,6 +82,14 @@ class DatasetForm(RecordForm[CreateDetection]):
     )
     train_label_folder = StringField("Annotations")
     format = select("Format", FORMATS, CreateDetection, "format")
+    image_column = FeatureField("Image column")
+    left_column = FeatureField("Left column")
+    top_column = FeatureField("Top column")
+    right_column = FeatureField("Right column")
+    bottom_column = FeatureField("Bottom column")
+    width_column = FeatureField("Width column")
+    height_column = FeatureField("Height column")
+    class_column = FeatureField("Class column")
     custom_classes = StringField("Classes", default="", validators=[Optional(), Length(max=4096)])
     pct_val = required_integer("Validation split (%)", CreateDetection, "pct_val")
     pct_test = required_integer("Test split (%)", CreateDetection, "pct_test")
@@ -90,11 +106,11 @@ class DatasetForm(RecordForm[CreateDetection]):
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = FeatureField("Classes of objects")
     record_labels = StringField("Label map", default="", validators=[Optional(), AllowedPath("file")])
-    # Accepted for scripts written for DIGITS; see `SIZES`.
-    resize_image_width = whole("Resized width", CreateDetection, "width")
-    resize_image_height = whole("Resized height", CreateDetection, "height")
-    padding_image_width = whole("Padded width", CreateDetection, "width")
-    padding_image_height = whole("Padded height", CreateDetection, "height")
+    padding_image_width = whole("Padding width", CreateDetection, "width")
+    padding_image_height = whole("Padding height", CreateDetection, "height")
+    # Accepted for scripts written for DIGITS; by default, resize_width and resize_height decide.
+    resize_image_width = whole("Image width", CreateDetection, "width")
+    resize_image_height = whole("Image height", CreateDetection, "height")
     val_min_box_size = IntegerField(
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )
@@ -103,17 +119,26 @@ class DatasetForm(RecordForm[CreateDetection]):
         super().__init__(*arguments, **keywords)
         self._layout: BoxLayout | None = None
 
+    def process(self, formdata: Any = None, *arguments: Any, **keywords: Any) -> None:
+        super().process(formdata, *arguments, **keywords)
+        sent = self.meta.wrap_formdata(self, formdata) or {}
+        # As in DIGITS, padded images are only resized if a request has a size.
+        self._is_resized = "resize_width" in sent or "resize_height" in sent
+
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
         if self.reads_records:
             return
         if not field.data and not images.errors:
-            found = self._find_sources(Path(images.data))
+            try:
+                found = {} if is_address(images.data) else self._find_sources(Path(images.data))
+            except UnusableSource as error:
+                raise ValidationError(error.sentences) from None
             if not found:
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
-            images.data, field.data = map(str, found)
+            self.set(**source_fields(found))
         self._check_labels(field)
 
     def validate_val_label_folder(self, field: StringField) -> None:
@@ -145,25 +170,16 @@ class DatasetForm(RecordForm[CreateDetection]):
         self._need_other(field, self.padding_image_width)
 
     def _need_other(self, field: IntegerField, other: IntegerField) -> None:
-        if other.data is None and not other.errors:
+        if field.data is not None and other.data is None and not other.process_errors:
             raise ValidationError("Enter both the width and the height, or neither.")
 
     def image_settings(self) -> dict[str, Any]:
         settings = super().image_settings()
-        for width, height in SIZES:
-            if self[width].data:
-                return {**settings, "width": self[width].data, "height": self[height].data}
-        return settings
-
-    def warnings(self) -> list[str]:
-        found = super().warnings()
-        if self.padding_image_width.data:
-            size = self.image_settings()
-            found.append(
-                "padding_image_width and padding_image_height: images are not padded but resized to "
-                f"{size['width']}×{size['height']} pixels with resize_mode={size['resize_mode']}."
-            )
-        return found
+        padding = _size(self.padding_image_width, self.padding_image_height)
+        size = _size(self.resize_image_width, self.resize_image_height)
+        if chosen := size or (None if self._is_resized else padding):
+            settings["width"], settings["height"] = chosen
+        return {**settings, "padding": padding}
 
     def check_records(self) -> None:
         edges = [bool(self.entered(name)) for name in EDGES]
@@ -214,17 +230,22 @@ class DatasetForm(RecordForm[CreateDetection]):
         format_name: Format = self.format.data or "auto"
         classes = self._classes()
         if (self.train_label_folder.data or "").strip():
-            return Overview(images, self._labels_path("train_label_folder"), format_name, classes).summaries()
+            labels = self._labels_path("train_label_folder")
+            return Overview(images, labels, format_name, classes, table=self._table()).summaries()
         return self._scan_folder(images, format_name, classes)
 
     def _scan_folder(self, root: Path, format_name: Format, classes: list[str]) -> Iterator[SourceSummary]:
         """Summarize the annotations that are found in ``root``."""
-        found = self._find_sources(root)
+        try:
+            found = self._find_sources(root)
+        except UnusableSource as error:
+            yield SourceSummary.unusable(error)
+            return
         if not found:
             yield SourceSummary(problems=["Enter the annotations for these images."])
             return
-        suggestion = suggest_annotations(root, *found)
-        yield from Overview(*found, format_name, classes, suggestion).summaries()
+        suggestion = suggest_annotations(root, found)
+        yield from Overview(*found["train"], format_name, classes, suggestion, self._table()).summaries()
 
     def recipe(self) -> CreateDetection:
         if self.reads_records:
@@ -240,6 +261,7 @@ class DatasetForm(RecordForm[CreateDetection]):
             images=self.train_image_folder.data,
             labels=self.train_label_folder.data,
             format=self.format.data,
+            table=self._table(),
             val_images=self.val_image_folder.data or None,
             val_labels=self.val_label_folder.data or None,
             test_images=self.test_image_folder.data or None,
@@ -260,10 +282,16 @@ class DatasetForm(RecordForm[CreateDetection]):
             val_label_folder=recipe.val_labels or "",
             test_image_folder=recipe.test_images or "",
             test_label_folder=recipe.test_labels or "",
+            **{field: getattr(recipe.table, field) for field in COLUMNS},
             custom_classes=", ".join(recipe.classes),
             val_min_box_size=recipe.val_min_box_size,
-            **{name: None for names in SIZES for name in names},
+            resize_image_width=None,
+            resize_image_height=None,
+            padding_image_width=recipe.padding and recipe.padding[0],
+            padding_image_height=recipe.padding and recipe.padding[1],
         )
+        self.fill_dialect(recipe.table.dialect)
+        self._is_resized = True
         records = recipe.records
         if records is not None:
             self.fill_records(records)
@@ -286,8 +314,9 @@ class DatasetForm(RecordForm[CreateDetection]):
                 return
             path = self._labels_path(field.name)
             field.data = str(path)
-            if self.format.data == "auto":
-                detect(path)
+            found = detect(path) if self.format.data == "auto" else self.format.data
+            if found == "csv" and path.is_file():
+                find_columns(open_boxes(path, self._table(), MAX_BYTES), self._table())
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
         except DigitsError as error:
@@ -295,15 +324,29 @@ class DatasetForm(RecordForm[CreateDetection]):
 
     def _labels_path(self, name: str) -> Path:
         """Return the real path of annotations, that of a COCO file for its folder; raises DigitsError."""
-        path = self.path_of(name, "any")
+        path = Path(self.resolved_files(name))
         if path.is_dir() and self.format.data in ("auto", "coco") and not is_detected(path):
             file = find_file(path)
             return file if file and self.meta.data_roots.contain(file) else path
         return path
 
-    def _find_sources(self, root: Path) -> tuple[Path, Path] | None:
-        found = find_sources(root)
-        return found if found and all(map(self.meta.data_roots.contain, found)) else None
+    def _table(self) -> BoxTable:
+        dialect = self.dialect()
+        return BoxTable(
+            **{field: self.entered(field) for field in COLUMNS},
+            delimiter=dialect.delimiter,
+            header=dialect.header,
+        )
+
+    def _find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
+        """Return the allowed sources in ``root``, without those of splits that have annotations in the fields."""
+        found = {
+            split: paths
+            for split, paths in find_sources(root).items()
+            if all(map(self.meta.data_roots.contain, paths))
+            and (split == "train" or not self.entered(f"{split}_label_folder"))
+        }
+        return found if "train" in found else {}
 
     def _classes(self) -> list[str]:
         names = (name.strip() for name in (self.custom_classes.data or "").split(","))

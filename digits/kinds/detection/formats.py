@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from digits.data import dataset_folder
+from digits.data.databases import is_database
+from digits.data.hdf5_images import HDF5_ENDINGS
+from digits.data.lmdb_images import LMDB_ENDINGS
 from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
-from digits.kinds.detection import box_table, coco, cvat, json_lines, kitti, voc, yolo
+from digits.kinds.detection import (
+    box_table,
+    coco,
+    cvat,
+    detectnet,
+    json_lines,
+    kitti,
+    parquet_files,
+    voc,
+    yolo,
+)
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.label_files import LabelFolder
-from digits.kinds.detection.recipe import Format
+from digits.kinds.detection.recipe import BoxTable, Format
 
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
-_FILES: dict[str, Format] = {".json": "coco", ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "jsonl"}
+_FILES: dict[str, Format] = {
+    ".json": "coco",
+    ".jsonl": "jsonl",
+    dataset_folder.PARQUET: "parquet",
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((*LMDB_ENDINGS, *HDF5_ENDINGS), "detectnet"),
+}
+AUTOMATIC = BoxTable()
+_FILES_OR_FOLDERS = ("detectnet", "parquet")
 _NOT_LABELS = (
     *yolo.NAME_FILES,
     "readme.txt",
@@ -32,41 +54,60 @@ LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
 
 
 def open_annotations(
-    labels: Path, images: Path, format_name: Format, keeps_all_types: bool = False
+    labels: Path,
+    images: Path,
+    format_name: Format,
+    classes: Sequence[str] = (),
+    table: BoxTable = AUTOMATIC,
 ) -> Annotations:
     """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
 
-    ``labels`` must be a folder or a file, depending on the format. ``keeps_all_types``: including those types of
-    KITTI files that are not among the default classes.
+    ``labels`` must be a folder or a file, depending on the format. ``classes`` are those that are chosen: KITTI files
+    then contain all types, and not only the default classes, and these are the names of numbers in databases. ``table``
+    describes CSV files.
     """
     labels, images = Path(os.path.realpath(labels)), Path(os.path.realpath(images))
     if format_name == "auto":
         format_name = detect(labels)
     is_folder = format_name in ("kitti", "voc", "yolo")
-    if is_folder != labels.is_dir():
+    if is_folder != labels.is_dir() and format_name not in _FILES_OR_FOLDERS:
         expected = "a folder" if is_folder else "a file"
         raise UnusableSource(
             f"{show(str(labels))} is not {expected} of annotations in the format {format_name.upper()}.",
             f"Enter {expected}, or choose another format.",
         )
     if format_name == "kitti":
-        return _open_kitti(labels, images, keeps_all_types)
+        return _open_kitti(labels, images, bool(classes))
+    if format_name == "csv":
+        return box_table.read(labels, images, table)
+    if format_name == "detectnet":
+        return detectnet.read(labels, images, classes)
     return _OPENERS[format_name](labels, images)
 
 
-def find_sources(root: Path) -> tuple[Path, Path] | None:
-    """Return the folder of the images and the annotations in ``root``, a folder that contains both, or None.
+def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the folder of the images and the annotations of each split in ``root``, a folder that contains both.
 
-    These are the layouts of annotation tools and of the Hugging Face Hub: a COCO, CVAT or metadata file, folders with
-    usual names, or images beside their annotations.
+    These are the layouts of annotation tools, of the Hugging Face Hub and of DIGITS: a COCO, CVAT or metadata file,
+    folders with usual names, or images beside their annotations; metadata files in a folder for each split; Parquet
+    files; and the databases of a dataset job. Without folders or files for splits, all images are for training. The
+    result is empty if there are no annotations. Raises UnusableSource.
     """
+    databases = detectnet.find_databases(root)
+    if databases:
+        return databases
     folders = find_folders(root, LABEL_FOLDERS)
     if folders and is_detected(folders[1]):
-        return folders
+        return {"train": folders}
     for file in (root / cvat.FILE_NAME, root / json_lines.FILE_NAME, find_file(root)):
         if file and file.is_file():
-            return root, file
-    return (root, root) if is_detected(root) else None
+            return {"train": (root, file)}
+    contents = dataset_folder.find(root)
+    if contents.is_parquet:
+        return parquet_files.find_splits(contents)
+    if contents.tables:
+        return {split: (path.parent, path) for split, (path, *_) in contents.tables.items()}
+    return {"train": (root, root)} if is_detected(root) else {}
 
 
 def is_detected(labels: Path) -> bool:
@@ -90,6 +131,10 @@ def detect(labels: Path) -> Format:
             f"The format of {show(labels.name)} is unknown.",
             "Choose a folder of annotations, a COCO file (.json), a CVAT file (.xml), or a .csv or .jsonl file.",
         )
+    if is_database(labels):
+        return "detectnet"
+    if parquet_files.is_source(labels):
+        return "parquet"
     texts = False
     for name in _first_names(labels):
         if name.lower().endswith(".xml"):
@@ -168,6 +213,6 @@ _OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {
     "coco": coco.read,
     "cvat": _open_cvat,
     "yolo": _open_yolo,
-    "csv": box_table.read,
     "jsonl": _open_json_lines,
+    "parquet": parquet_files.read,
 }

@@ -5,7 +5,7 @@ See https://huggingface.co/docs/datasets/image_dataset#object-detection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from digits.kinds.detection.annotations import AnnotatedImage, Box
 from digits.kinds.detection.label_files import InvalidAnnotation
 
 FILE_NAME = "metadata.jsonl"
-_CLASS_KEYS = ("categories", "category", "label", "labels")
+CLASS_KEYS = ("categories", "category", "label", "labels")
 
 
 def read(path: Path, root: Path) -> Iterator[AnnotatedImage]:
@@ -28,7 +28,7 @@ def read(path: Path, root: Path) -> Iterator[AnnotatedImage]:
         try:
             file = path_below(str(root), name)
             file = file if (root / file).exists() else finder.find(name) or file
-            yield AnnotatedImage(file, _boxes(item.get("objects"), f"line {line}"))
+            yield AnnotatedImage(file, read_boxes(item.get("objects"), f"line {line}"))
         except (InvalidAnnotation, ValueError) as error:
             faults.append(f"line {line}: {error}")
     if faults:
@@ -38,21 +38,31 @@ def read(path: Path, root: Path) -> Iterator[AnnotatedImage]:
         )
 
 
-def _boxes(objects: Any, where: str) -> list[Box]:
-    """Return the boxes of an image, from lists of boxes and of classes, or from a list of objects."""
+def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Box]:
+    """Return the boxes of an image, from lists of boxes and of classes, or from a list of objects.
+
+    ``classes`` are the names of classes that are numbers. Raises InvalidAnnotation.
+    """
     if isinstance(objects, list) and all(isinstance(item, dict) for item in objects):
         keys = dict.fromkeys(key for item in objects for key in item)
         objects = {key: [item.get(key) for item in objects] for key in keys}
     if objects is None or objects == {}:
         return []
     edges = objects.get("bbox") if isinstance(objects, dict) else None
-    names = next((objects[key] for key in _CLASS_KEYS if key in objects), None) if edges is not None else None
+    names = next((objects[key] for key in CLASS_KEYS if key in objects), None) if edges is not None else None
     if not isinstance(edges, list) or not isinstance(names, list) or len(edges) != len(names):
         raise InvalidAnnotation("“objects” must have a list “bbox” and one of the same length “categories”")
     return [
-        _box(box, name, f"{where}, object {number}")
+        _box(box, _name_of(name, classes), f"{where}, object {number}")
         for number, (box, name) in enumerate(zip(edges, names, strict=True), 1)
     ]
+
+
+def _name_of(name: Any, classes: Sequence[str]) -> Any:
+    """Return the name of the class ``name``, which may be its number; None if there is no such class."""
+    if not classes or isinstance(name, bool) or not isinstance(name, int):
+        return name
+    return classes[name] if 0 <= name < len(classes) else None
 
 
 def _box(edges: Any, name: Any, where: str) -> Box:

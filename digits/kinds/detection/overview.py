@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from digits.data.record_features import Features
@@ -13,21 +13,55 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
-from digits.kinds.detection.formats import open_annotations
-from digits.kinds.detection.reader import ClassChoice, size_of
-from digits.kinds.detection.recipe import BoxRecords, Format
+from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
+from digits.kinds.detection.formats import AUTOMATIC, detect, open_annotations
+from digits.kinds.detection.reader import ClassChoice
+from digits.kinds.detection.recipe import BoxRecords, BoxTable, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
+from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
+from digits.kinds.table_summary import MAX_BYTES, Preview
 
 
-def suggest_annotations(root: Path, images: Path, labels: Path) -> Suggestion:
-    """Suggest the paths of the images and the annotations that were found in ``root``."""
-    place = f"in {show(os.path.relpath(labels, root))}" if labels != root else "beside the images"
+def source_fields(found: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the images and the annotations of each split."""
+    fields: dict[str, str | bool] = {}
+    for split, (images, labels) in found.items():
+        fields |= {f"{split}_image_folder": str(images), f"{split}_label_folder": str(labels)}
+    return fields
+
+
+def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]]) -> Suggestion:
+    """Suggest the paths of the images and the annotations that were ``found`` in ``root``."""
+    places = [show(os.path.relpath(labels, root)) for _, labels in found.values() if labels != root]
+    place = f"in {joined(places)}" if places else "beside the images"
     return Suggestion(
-        f"This folder contains annotations {place}. Use them?",
-        "Use them",
-        {"train_image_folder": str(images), "train_label_folder": str(labels)},
+        f"This folder contains annotations {place}. Use them?", "Use them", source_fields(found)
     )
+
+
+@dataclass(frozen=True)
+class _TablePreview:
+    """The first rows of a CSV file with the values in their columns, and the columns that can be chosen."""
+
+    rows: Preview
+    columns: list[str]
+
+    @classmethod
+    def of(cls, path: Path, settings: BoxTable) -> _TablePreview:
+        """Return the preview of a file, whose columns may be unknown; raises UnusableSource."""
+        table = open_boxes(path, settings, MAX_BYTES)
+        try:
+            places = find_columns(table, settings)
+        except UnusableSource:
+            places = {}
+        roles = {place: role_of(field) for field, place in places.items()}
+        return cls(Preview.of(table, roles), table.columns)
+
+    def add_to(self, summary: SourceSummary) -> None:
+        """Show the rows in ``summary``, and offer the columns."""
+        self.rows.add_to(summary)
+        choices = [("", "Automatic"), *((name, show(name)) for name in self.columns)]
+        summary.options |= dict.fromkeys(COLUMNS, choices)
 
 
 class Overview:
@@ -40,9 +74,12 @@ class Overview:
         format_name: Format,
         classes: list[str],
         suggestion: Suggestion | None = None,
+        table: BoxTable = AUTOMATIC,
     ) -> None:
         self._root, self._labels, self._format = images, labels, format_name
         self._suggestion = suggestion
+        self._table = table
+        self._preview: _TablePreview | None = None
         self._choice = ClassChoice(classes)
         self._checks = BoxChecks()
         self._objects: Counter[str] = Counter()
@@ -54,9 +91,13 @@ class Overview:
         """Yield increasingly complete summaries; the last one is finished."""
         pace = Pace()
         try:
-            annotations = open_annotations(self._labels, self._root, self._format, bool(self._choice.chosen))
+            if (detect(self._labels) if self._format == "auto" else self._format) == "csv":
+                self._preview = _TablePreview.of(self._labels, self._table)
+            annotations = open_annotations(
+                self._labels, self._root, self._format, self._choice.chosen, self._table
+            )
             for number, image in enumerate(annotations.images, 1):
-                size = size_of(self._root / image.file)
+                size = annotations.size_of(self._root, image.file)
                 if size is None:
                     self._missing.append(image.file)
                 else:
@@ -73,9 +114,13 @@ class Overview:
             else:
                 self._complete = True
         except UnusableSource as error:
-            yield SourceSummary.unusable(error)
+            summary = SourceSummary.unusable(error)
+            if self._preview:
+                self._preview.add_to(summary)
+            yield summary
             return
-        yield from with_sample(str(self._root), self._files, lambda: self._summary(annotations))
+        files = [] if annotations.stored else self._files
+        yield from with_sample(str(self._root), files, lambda: self._summary(annotations))
 
     def _summary(self, annotations: Annotations) -> SourceSummary:
         at_least = "" if self._complete else "at least "
@@ -88,6 +133,8 @@ class Overview:
             ],
             suggestion=self._suggestion,
         )
+        if self._preview:
+            self._preview.add_to(summary)
         if self._missing:
             summary.problems.append(
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."

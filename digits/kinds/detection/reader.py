@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data import images, target
-from digits.data.images import Geometry, UnusableImage
+from digits.data.images import Geometry, Size
 from digits.data.records import Features
 from digits.data.sources import (
     ImageFolder,
@@ -106,7 +106,9 @@ def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
 class _Objects:
     """The images of a source with their checked boxes, and the classes that it declares.
 
-    ``names`` are those of the objects of each image, without regions to ignore. ``source`` is what pages show.
+    ``names`` are those of the objects of each image, without regions to ignore. ``sizes`` are the width and height of
+    each image, None if it cannot be read. With ``keeps_order``, the images are read fastest in their order.
+    ``source`` is what pages show.
     """
 
     images: ImageSource
@@ -115,7 +117,9 @@ class _Objects:
     boxes: list[Boxes] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
+    sizes: list[Size | None] = field(default_factory=list)
     checks: BoxChecks = field(default_factory=BoxChecks)
+    keeps_order: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
         found[name] = _read_source(recipe, Path(folder), Path(labels), progress, warnings)
+    if recipe.padding:
+        _need_padding(found, recipe.padding)
     parts = _divide(found, recipe)
     if "val" in parts:
         _ignore_small(parts["val"], min_box_size(recipe), warnings)
@@ -159,7 +165,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise UnusableSource(
             f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
         )
-    return DetectionPlan(target.boxes(classes, most), splits, groups, warnings)
+    return DetectionPlan(target.boxes(classes, most), splits, groups, warnings, padding=recipe.padding)
 
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
@@ -184,23 +190,18 @@ def format_of(recipe: CreateDetection) -> Format:
     return detect(Path(recipe.labels)) if recipe.format == "auto" else recipe.format
 
 
-def size_of(path: Path) -> tuple[int, int] | None:
-    """Return the width and height of an image, or None if it cannot be read; it is then skipped later."""
-    try:
-        return images.upright_size(path)
-    except (UnusableImage, OSError):
-        return None
-
-
 def _read_source(
     recipe: CreateDetection, folder: Path, labels: Path, progress: Progress, warnings: list[str]
 ) -> _Objects:
-    annotations = open_annotations(labels, folder, recipe.format, bool(recipe.classes))
-    gathering = _Gathering(recipe, _Objects(ImageFolder(folder), str(labels), declared=annotations.classes))
-    found = gathering.found
+    annotations = open_annotations(labels, folder, recipe.format, recipe.classes, recipe.table)
+    source = annotations.stored or ImageFolder(folder)
+    found = _Objects(
+        source, str(labels), declared=annotations.classes, keeps_order=annotations.stored is not None
+    )
+    gathering = _Gathering(recipe, found)
     readable = False
     for image in annotations.images:
-        size = size_of(folder / image.file)
+        size = annotations.size_of(folder, image.file)
         gathering.add(image, size)
         readable |= size is not None
         if len(found.files) % _IMAGES_PER_REPORT == 0:
@@ -228,7 +229,9 @@ def _read_records(
     read = {split: records.collect(split, progress) for split in files.splits}
     found = {}
     for split, (names, values) in read.items():
-        objects = _Objects(records.images(split), records.describe(split), declared=mapping.classes)
+        objects = _Objects(
+            records.images(split), records.describe(split), declared=mapping.classes, keeps_order=True
+        )
         gathering = _Gathering(recipe, objects)
         for name, (size, boxes) in zip(names, values, strict=True):
             named = [replace(box, where=f"{show(name)}, {box.where}") for box in boxes]
@@ -259,6 +262,7 @@ class _Gathering:
             if name is not None and not box.is_ignored:
                 names.append(name)
         self.found.files.append(image.file)
+        self.found.sizes.append(size)
         self.found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
         self.found.names.append(names)
 
@@ -285,8 +289,8 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
             parts[name] = found[name]
         elif count:
             places = order[start : start + count]
-            if recipe.records is not None:
-                places.sort()  # because compressed files are read in order
+            if train.keeps_order:
+                places.sort()
             parts[name] = _Objects(
                 train.images,
                 train.source,
@@ -294,9 +298,29 @@ def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _O
                 [train.boxes[place] for place in places],
                 [train.names[place] for place in places],
                 train.declared,
+                keeps_order=train.keeps_order,
             )
         start += count
     return parts
+
+
+def _need_padding(found: dict[str, _Objects], padding: Size) -> None:
+    """Raise UnusableSource if an image is larger than the ``padding``, in width or height."""
+    larger = [
+        (file, size)
+        for part in found.values()
+        for file, size in zip(part.files, part.sizes, strict=True)
+        if size and images.padded_size(size, padding) != padding
+    ]
+    if larger:
+        width, height = (max(size[side] for _, size in larger) for side in range(2))
+        verb = "is" if len(larger) == 1 else "are"
+        named = listed(f"{file} ({size[0]}×{size[1]})" for file, size in larger)
+        raise UnusableSource(
+            f"{count_of(len(larger), 'image')} {verb} larger than the padding of {padding[0]}×{padding[1]} pixels: "
+            f"{named}.",
+            f"Pad to at least {max(width, padding[0])}×{max(height, padding[1])} pixels, or do not pad.",
+        )
 
 
 def _ignore_small(part: _Objects, side: int, warnings: list[str]) -> None:
@@ -349,7 +373,7 @@ def _plan_splits(
             boxes[boxes[:, 4] >= 0, 4] = [places[item] for item in names]
         of_images = [numbers[group_of(names)] for names in part.names]
         split = SplitPlan(part.images, part.files, list(part.boxes), of_images, part.source)
-        if recipe.records is None:
+        if not part.keeps_order:
             shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits, groups

@@ -19,7 +19,7 @@ class Views(views.Views[CreateDetection]):
     charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
     invitation = (
         "Locate objects in images by box and class. "
-        "From KITTI, VOC, COCO, YOLO, CVAT, CSV, JSON Lines or TFRecord files."
+        "From KITTI, VOC, COCO, YOLO, CVAT, CSV, JSON Lines, Parquet or TFRecord files."
     )
     infer = "Detect objects"
     infer_title = "Detect objects in an image"
@@ -42,4 +42,8 @@ class Views(views.Views[CreateDetection]):
         ]
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
-        return {"classes": manifest.target.names, "max_objects": manifest.target.shape[0]}
+        return {
+            "classes": manifest.target.names,
+            "max_objects": manifest.target.shape[0],
+            "padding": manifest.padding,
+        }

@@ -122,17 +122,20 @@ def _read_image(manifest: Manifest) -> list[str]:
     """Return the lines that read and resize an image like the dataset, up to rounding."""
     width, height, mode = manifest.width, manifest.height, manifest.resize_mode
     colors, shape = ("RGB", (height, width, 3)) if manifest.channels == 3 else ("L", (height, width))
-    read = f'image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert("{colors}")'
+    read = [f'image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert("{colors}")']
+    if manifest.padding:
+        across, down = manifest.padding
+        read.append(f"image = image.crop((0, 0, max(image.width, {across}), max(image.height, {down})))")
     size, how = f"({width}, {height})", "Image.Resampling.BILINEAR"
     if mode == "squash":
-        return [f"{read}.resize({size}, {how})"]
+        return [*read[:-1], f"{read[-1]}.resize({size}, {how})"]
     if mode == "crop":
-        return [read, f"image = ImageOps.fit(image, {size}, {how})"]
-    across, down = f"image.width / {width}", f"image.height / {height}"
-    ratio = f"max({across}, {down})" if mode == "fill" else f"(({across} + {down}) / 2)"
+        return [*read, f"image = ImageOps.fit(image, {size}, {how})"]
+    ratios = f"image.width / {width}", f"image.height / {height}"
+    ratio = f"max({', '.join(ratios)})" if mode == "fill" else f"(({' + '.join(ratios)}) / 2)"
     place = f"(({width} - image.width) // 2, ({height} - image.height) // 2)"
     return [
-        read,
+        *read,
         f"part = ImageOps.scale(image, 1 / {ratio}, {how})",
         f"image = Image.fromarray(np.random.default_rng(0).integers(0, 255, {shape}, np.uint8))",
         f"image.paste(part, {place.replace('image', 'part')})",

@@ -25,7 +25,10 @@ def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], i
         )
     try:
         picture = images.open_picture(image, channels).image
-        geometry = images.Geometry(picture.size, width, height, manifest.resize_mode)
+        padded = images.padded_size(picture.size, manifest.padding) if manifest.padding else None
+        geometry = images.Geometry(picture.size, width, height, manifest.resize_mode, padded)
+        if padded:
+            picture = images.pad(picture, *padded)
         return images.as_pixels(images.resize_image(picture, width, height, geometry.mode)), geometry
     except (images.UnusableImage, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -234,6 +234,7 @@ class Creation:
             dtype=plan.dtype,
             encoding="none" if plan.stacked > 1 or plan.dtype == "float32" else recipe.encoding,
             resize_mode=recipe.resize_mode,
+            padding=plan.padding,
             target=plan.target,
             groups=plan.groups,
             splits={name: _split(name, written[name], pieces) for name in SPLITS if name in plan.splits},
@@ -447,11 +448,13 @@ class ShardMaker:
 
     def _pictures(self, split: SplitPlan, place: int) -> list[images.Picture]:
         """Read the images of a record; raises UnusableImage, OSError and UnusablePart."""
-        recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
-        names, found = self._plan.names(split, place), []
+        plan, recipe = self._plan, self._recipe
+        # Images to pad are decoded at their full size.
+        enough = None if plan.padding else (recipe.width, recipe.height)
+        names, found = plan.names(split, place), []
         try:
-            for data in self._plan.read(split, place):
-                found.append(images.open_picture(data, recipe.channels, enough=size))  # noqa: PERF401
+            for data in plan.read(split, place):
+                found.append(images.open_picture(data, recipe.channels, enough=enough))  # noqa: PERF401
         except (images.UnusableImage, OSError) as error:
             if len(names) == 1:
                 raise
@@ -460,7 +463,8 @@ class ShardMaker:
 
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
         recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
-        pictures = self._pictures(split, place)
+        read = self._pictures(split, place)
+        pictures = [self._plan.pad(item) for item in read]
         first = pictures[0]
         features = self._plan.features(split, place, _geometry(first.size, *size, recipe.resize_mode))
         digest = _digest(b"".join([item.data for item in pictures]))
@@ -475,7 +479,7 @@ class ShardMaker:
         else:
             data = images.encode(pixels, recipe.encoding)
         name = os.fsencode(split.files[place])
-        source_size, source_mode = self._plan.source(split, place, first)
+        source_size, source_mode = self._plan.source(split, place, read[0])
         record = records.Record(
             data,
             self._format,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.data import manifest, records
 from tests.site import Site
 
 
@@ -114,8 +115,6 @@ def wide_copy(path: Path) -> Path:
 
 
 def test_records_contain_the_features_of_other_programs(site: Site, table: Path) -> None:
-    from digits.data import manifest, records
-
     dataset = create(site, table, resize_width=16, encoding="png")
     assert site.wait_for_end(dataset) == "Done"
     folder = site.services.store.folder / dataset
@@ -128,6 +127,34 @@ def test_records_contain_the_features_of_other_programs(site: Site, table: Path)
     assert record.features["image/object/bbox/ymax"][0] == pytest.approx(bottom / 32)
     assert record.features["image/object/class/text"][0].decode() == line.split(",")[5]
     assert record.target(about.target)[0, :4] == pytest.approx([left / 2, top, right / 2, bottom])
+
+
+def test_images_are_padded_before_they_are_resized(site: Site, table: Path) -> None:
+    padding = {"padding_image_width": 64, "padding_image_height": 48}
+    size = {"resize_image_width": 32, "resize_image_height": 24, "channel_conversion": "RGB"}
+    dataset = create(site, table, **padding, **size)
+    assert site.wait_for_end(dataset) == "Done"
+    folder = site.services.store.folder / dataset
+    about = manifest.load(folder)
+    assert (about.shape, about.padding) == ((24, 32, 3), (64, 48))
+    with records.SplitReader(folder, about.splits["train"]) as split:
+        record = split.read(0)
+    pixels = record.as_pixels()
+    assert pixels[:15, :15].min() > 0 and not pixels[17:].any() and not pixels[:, 17:].any()
+    assert record.source_size == (32, 32)
+    line = next(line for line in table.read_text().splitlines() if line.startswith(f"{record.filename},"))
+    edges = [float(edge) / 2 for edge in line.split(",")[1:5]]
+    assert record.target(about.target)[0, :4] == pytest.approx(edges)
+    assert site.json(f"/datasets/{dataset}.json")["padding"] == [64, 48]
+    assert "64×48, then resized" in site.get(f"/datasets/{dataset}").text
+    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
+    for name, value in padding.items():
+        assert re.search(rf'name="{name}"[^>]*value="{value}"', page), name
+
+    dataset = create(site, table, padding_image_width=64, padding_image_height=31)
+    assert site.wait_for_end(dataset) == "Error"
+    error = site.json(f"/datasets/{dataset}.json")["error"]
+    assert "64 images are larger than the padding of 64×31 pixels: 0.png (32×32)" in error
 
 
 def test_regions_to_ignore_are_drawn_but_not_counted(site: Site, table: Path) -> None:
@@ -187,6 +214,26 @@ def test_the_form_summarizes_the_source(site: Site, table: Path) -> None:
     assert "Objects per class" in answer.text
 
 
+def test_columns_of_a_csv_file_are_chosen_from_its_first_rows(site: Site, table: Path) -> None:
+    table.write_text(table.read_text().replace("left", "gx").replace(",", "#"))
+    fields = {"train_image_folder": str(site.data), "train_label_folder": str(table), "delimiter": "#"}
+    answer = site.client.post("/datasets/images/detection/scan", data=fields)
+    summary = json.loads(answer.text.splitlines()[-1])
+    assert "has no column “left”" in summary["problems"][0]
+    assert summary["table"][0][0] == "0.png" and ["gx", "gx"] in summary["options"]["left_column"]
+    refused = site.post("/datasets/images/detection.json", dataset_name="no", **fields).get_json()["errors"]
+    assert "has no column “left”" in refused["train_label_folder"][0]
+
+    chosen = {"delimiter": "#", "left_column": "gx"}
+    answer = site.client.post("/datasets/images/detection/scan", data=fields | chosen)
+    summary = json.loads(answer.text.splitlines()[-1])
+    assert summary["table_head"][:3] == ["image (image)", "gx (left)", "top (top)"]
+    dataset = create(site, table, **chosen)
+    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
+    assert '<option selected value="gx">' in page and re.search(r'name="delimiter"[^>]*value="#"', page)
+    assert site.wait_for_end(dataset) == "Done"
+
+
 def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
     chosen = {"format": "csv", "custom_classes": "square, bar", "pct_val": 10, "val_min_box_size": 3}
     dataset = create(site, table, **chosen)
@@ -198,3 +245,26 @@ def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
             assert re.search(rf'name="{name}"[^>]*value="{re.escape(str(value))}"', page), name
     assert site.wait_for_end(dataset) == "Done"
     assert site.json(f"/datasets/{dataset}.json")["classes"] == ["square", "bar"]
+
+
+def test_splits_of_a_hugging_face_folder_are_used(site: Site, table: Path) -> None:
+    for split, numbers in (("train", range(4)), ("validation", range(4, 6))):
+        (site.data / "hub" / split).mkdir(parents=True)
+        lines = []
+        for number in numbers:
+            (site.data / f"{number}.png").rename(site.data / "hub" / split / f"{number}.png")
+            objects = {"bbox": [[2, 3, 10, 12]], "categories": ["thing"]}
+            lines.append(json.dumps({"file_name": f"{number}.png", "objects": objects}))
+        (site.data / "hub" / split / "metadata.jsonl").write_text("\n".join(lines))
+    fields = {"train_image_folder": str(site.data / "hub"), "train_label_folder": ""}
+    answer = site.client.post("/datasets/images/detection/scan", data=fields)
+    summary = json.loads(answer.text.splitlines()[-1])
+    assert "train/metadata.jsonl and validation/metadata.jsonl" in summary["suggestion"]["text"]
+    assert summary["suggestion"]["fields"]["val_label_folder"] == str(
+        site.data / "hub" / "validation" / "metadata.jsonl"
+    )
+    answer = site.post("/datasets/images/detection.json", dataset_name="hub", pct_test=25, **fields)
+    dataset = answer.get_json()["id"]
+    assert site.wait_for_end(dataset) == "Done"
+    splits = manifest.load(site.services.store.folder / dataset).splits
+    assert {name: split.count for name, split in splits.items()} == {"train": 3, "val": 2, "test": 1}

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +20,10 @@ from digits.data.images import Geometry
 from digits.data.sources import Plan, UnusableSource
 from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import kitti, reader, voc, yolo
-from digits.kinds.detection.formats import detect, open_annotations
+from digits.kinds.detection.formats import detect, find_sources, open_annotations
 from digits.kinds.detection.label_files import InvalidAnnotation
-from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.detection.recipe import BoxTable, CreateDetection
+from tests import old_databases
 from tests.kinds.tables import Silent
 
 WIDTH, HEIGHT = 80, 40
@@ -109,6 +116,17 @@ def write_csv_without_header(folder: Path) -> Path:
     return folder / "boxes.csv"
 
 
+def write_csv_with_sizes(folder: Path) -> Path:
+    lines = ["x,y,w,h,label,file"]
+    for name, objects in OBJECTS.items():
+        boxes = [
+            (left, top, right - left, bottom - top, label) for label, left, top, right, bottom in objects
+        ]
+        lines += [f"{','.join(map(str, box))},{name}.png" for box in boxes or [("",) * 5]]
+    (folder / "boxes.csv").write_text("\n".join(lines))
+    return folder / "boxes.csv"
+
+
 def hub_line(name: str, objects: list[tuple[str, float, float, float, float]], is_listed: bool) -> str:
     """A line of ``metadata.jsonl``; with ``is_listed``, a list of objects instead of an object of lists."""
     boxes = [[left, top, right - left, bottom - top] for _, left, top, right, bottom in objects]
@@ -137,14 +155,14 @@ WRITERS = {
     "jsonl": write_json_lines,
     "csv": write_csv,
     "csv without header": write_csv_without_header,
+    "csv with sizes": write_csv_with_sizes,
 }
 
 
 def plan(folder: Path, labels: Path, **options: object) -> Plan:
     recipe = CreateDetection(
-        images=str(folder / "images"),
         labels=str(labels),
-        **{"pct_val": 0, **options},  # type: ignore[arg-type]
+        **{"images": str(folder / "images"), "pct_val": 0, **options},  # type: ignore[arg-type]
     )
     return reader.read(recipe, Silent())
 
@@ -178,6 +196,66 @@ def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name:
 
 
 @pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        (
+            "photo;gx;gy;ex;ey;sort\na.png;10;5;30;25;cat",
+            BoxTable(
+                image_column="photo",
+                left_column="gx",
+                top_column="gy",
+                right_column="ex",
+                bottom_column="ey",
+                class_column="sort",
+            ),
+        ),
+        # Chosen sides take precedence over edges; without a choice, they are those of the image.
+        (
+            "image,left,top,right,bottom,width,height,class\na.png,10,5,31,26,20,20,cat",
+            BoxTable(width_column="width", height_column="height"),
+        ),
+        ("image,left,top,right,bottom,width,height,class\na.png,10,5,30,25,80,40,cat", BoxTable()),
+        # The header, which resembles a path, is a choice, too.
+        (
+            "a.png,left,top,right,bottom,class\na.png,10,5,30,25,cat",
+            BoxTable(image_column="a.png", header="yes"),
+        ),
+        (
+            "cat|a.png|10|5|20|20|0,5",
+            BoxTable(
+                class_column="column 1",
+                image_column="column 2",
+                left_column="column 3",
+                top_column="column 4",
+                width_column="column 5",
+                height_column="column 6",
+                delimiter="|",
+                header="no",
+            ),
+        ),
+    ],
+)
+def test_columns_of_csv_files_can_be_chosen(folder: Path, text: str, table: BoxTable) -> None:
+    (folder / "boxes.csv").write_text(text)
+    found = plan(folder, folder / "boxes.csv", table=table)
+    assert boxes_of(found) == {"a.png": [[10, 5, 30, 25, 0]]} and found.target.names == ["cat"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (BoxTable(left_column="gx"), "has no column “gx”"),
+        (BoxTable(class_column="xmin"), "The column “xmin” is used for left and class"),
+        (BoxTable(delimiter=";"), "has no column “image”"),
+    ],
+)
+def test_columns_that_do_not_exist_or_repeat_are_refused(folder: Path, table: BoxTable, message: str) -> None:
+    (folder / "boxes.csv").write_text("image,xmin,ymin,w,h,class\na.png,1,1,5,5,cat")
+    with pytest.raises(UnusableSource, match=message):
+        plan(folder, folder / "boxes.csv", table=table)
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
         ('{"objects": {"bbox": [[0, 0, 1, 1]], "categories": ["a"]}}', "path of the image is missing"),
@@ -197,6 +275,149 @@ def test_faults_of_json_lines_name_the_line(folder: Path, line: str, message: st
     with pytest.raises(UnusableSource, match=message) as refusal:
         plan(folder, path)
     assert "line 6" in str(refusal.value)
+
+
+def test_metadata_in_a_folder_for_each_split_is_found(folder: Path) -> None:
+    for split in ("train", "validation"):
+        (folder / "hub" / split).mkdir(parents=True)
+        for name, objects in OBJECTS.items():
+            Image.new("L", (WIDTH, HEIGHT)).save(folder / "hub" / split / f"{name}.png")
+            with open(folder / "hub" / split / "metadata.jsonl", "a") as file:
+                file.write(f"{hub_line(name, objects, False)}\n")
+    found = find_sources(folder / "hub")
+    assert found == {
+        name: (folder / "hub" / split, folder / "hub" / split / "metadata.jsonl")
+        for name, split in (("train", "train"), ("val", "validation"))
+    }
+    planned = reader.read(from_sources(found), Silent())
+    assert boxes_of(planned) == boxes_of(planned, "val") == ALL
+
+
+def from_sources(found: dict[str, tuple[Path, Path]], **options: Any) -> CreateDetection:
+    """Return the recipe for annotations that were found in a folder."""
+    (images, labels), (val_images, val_labels) = found["train"], found.get("val", (None, None))
+    return CreateDetection(
+        images=str(images),
+        labels=str(labels),
+        val_images=val_images and str(val_images),
+        val_labels=val_labels and str(val_labels),
+        pct_val=0,
+        **options,
+    )
+
+
+def image_bytes() -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (WIDTH, HEIGHT)).save(file, "PNG")
+    return file.getvalue()
+
+
+def write_parquet(path: Path, names: Sequence[str], is_listed: bool = False, key: str = "category") -> Path:
+    """Write the images ``names``; ``is_listed`` as in `hub_line`, with names instead of numbers of classes."""
+    rows = []
+    for name in names:
+        objects = [
+            {
+                "id": number,
+                "area": 1,
+                "bbox": [float(left), float(top), float(right - left), float(bottom - top)],
+                key: label if is_listed else ["dog", "cat"].index(label),
+            }
+            for number, (label, left, top, right, bottom) in enumerate(OBJECTS[name])
+        ]
+        rows.append(objects if is_listed else {item: [each[item] for each in objects] for item in objects[0]})
+    images = [{"bytes": image_bytes(), "path": f"{name}.png"} for name in names]
+    table = pa.table({"width": [WIDTH] * len(names), "image": images, "objects": rows})
+    classes = {"names": ["dog", "cat"], "_type": "ClassLabel"}
+    features = {"objects": {"feature": {"bbox": {}, key: classes}, "_type": "Sequence"}}
+    about = {} if is_listed else {"huggingface": json.dumps({"info": {"features": features}})}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table.replace_schema_metadata(about), path)
+    return path
+
+
+def test_parquet_shards_contain_the_images_of_each_split(folder: Path) -> None:
+    for number, names in enumerate("ab"):
+        write_parquet(folder / "hub" / f"train-0000{number}-of-00002.parquet", names)
+    write_parquet(folder / "hub" / "validation-00000-of-00001.parquet", "ba")
+    found = find_sources(folder / "hub")
+    assert found["train"] == (folder / "hub", folder / "hub" / "train-00000-of-00002.parquet")
+    assert detect(found["val"][1]) == "parquet"
+    planned = reader.read(from_sources(found, padding=(WIDTH, HEIGHT)), Silent())
+    assert planned.target.names == ["dog", "cat"]
+    a, b = [[10, 5, 30, 25, 1], [40, 20, 80, 40, 0]], [[0, 0, 8, 4, 0]]
+    shards = [f"train-0000{number}-of-00002.parquet:0" for number in range(2)]
+    assert boxes_of(planned) == dict(zip(shards, (a, b), strict=True))
+    val = planned.splits["val"]
+    assert [boxes.tolist() for boxes in val.targets] == [b, a] and val.images.read(
+        val.files[0]
+    ) == image_bytes()
+    with pytest.raises(UnusableSource, match="several splits"):
+        open_annotations(folder / "hub", folder / "hub", "auto")
+    (folder / "hub" / shards[0][:-2]).unlink()
+    with pytest.raises(UnusableSource, match=r"1 of 2 shards are missing: train-00000-of-00002\.parquet"):
+        find_sources(folder / "hub")
+
+
+def test_parquet_files_with_lists_of_objects(folder: Path) -> None:
+    for name in "ab":
+        write_parquet(folder / "hub" / "train" / f"000{name}.parquet", name, is_listed=True, key="label")
+    planned = reader.read(from_sources(find_sources(folder / "hub")), Silent())
+    assert planned.target.names == ["cat", "dog"]
+    assert [len(boxes) for boxes in planned.splits["train"].targets] == [2, 1]
+    table = pq.read_table(folder / "hub" / "train" / "000a.parquet")
+    pq.write_table(table.rename_columns({"objects": "things"}), folder / "things.parquet")
+    assert boxes_of(plan(folder, folder / "things.parquet"))["things.parquet:0"] == ALL["a.png"]
+    for column, message in (("image", "no column of images"), ("objects", "no column of objects")):
+        pq.write_table(table.drop_columns([column]), folder / "faulty.parquet")
+        with pytest.raises(UnusableSource, match=f"faulty.parquet has {message}"):
+            plan(folder, folder / "faulty.parquet")
+
+
+def detectnet(objects: list[tuple[int, float, float, float, float]]) -> np.ndarray[Any, Any]:
+    """Encode objects as DIGITS did: float32 [1, objects + 2, 16], of which the last row is empty."""
+    array = np.zeros((1, len(objects) + 2, 16), np.float32)
+    array[0, 0, :2] = len(objects), 16
+    for row, (number, left, top, right, bottom) in zip(array[0, 1:], objects, strict=False):
+        row[:6] = left, top, right - left, bottom - top, 0, number
+    return array
+
+
+def write_detectnet_lmdb(folder: Path, arrays: list[np.ndarray[Any, Any]]) -> None:
+    pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    images = [old_databases.datum(pixels, 0, "PNG") for _ in arrays]
+    old_databases.write_lmdb(folder / "features", images)
+    old_databases.write_lmdb(folder / "labels", map(old_databases.numbers, arrays))
+
+
+def write_detectnet_hdf5(folder: Path, arrays: list[np.ndarray[Any, Any]]) -> None:
+    old_databases.write_arrays(folder / "features", [np.zeros((HEIGHT, WIDTH, 3), np.uint8)] * len(arrays))
+    rows = max(array.shape[1] for array in arrays)
+    padded = [np.pad(array, ((0, 0), (0, rows - array.shape[1]), (0, 0))) for array in arrays]
+    # It writes images, whose channels are last, with the channels first.
+    old_databases.write_arrays(folder / "labels", [array.transpose(1, 2, 0) for array in padded])
+
+
+@pytest.mark.parametrize("write", [write_detectnet_lmdb, write_detectnet_hdf5])
+def test_detectnet_databases_are_decoded(
+    tmp_path: Path, write: Callable[[Path, list[np.ndarray[Any, Any]]], None]
+) -> None:
+    first = [(1, 10, 5, 30, 25), (0, 0, 0, 9, 9), (8, 40, 20, 80, 40)]
+    write(tmp_path / "train_db", [detectnet(first), detectnet([])])
+    write(tmp_path / "val_db", [detectnet([(8, 0, 0, 8, 4)])])
+    found = find_sources(tmp_path)
+    planned = reader.read(from_sources(found, format="detectnet"), Silent())
+    assert planned.target.names == ["car", "person"]
+    boxes = [[10, 5, 30, 25, 0], [0, 0, 9, 9, IGNORED_BOX], [40, 20, 80, 40, 1]]
+    assert [each.tolist() for each in planned.splits["train"].targets] == [boxes, []]
+    assert [each.tolist() for each in planned.splits["val"].targets] == [[[0, 0, 8, 4, 1]]]
+    named = reader.read(from_sources(found, classes=["DontCare", "bus", *"abcdef", "tram"]), Silent())
+    assert named.target.names == ["bus", "tram"]
+    with pytest.raises(UnusableSource, match=r"object 3: the class 8 is not one of 0 to 1"):
+        reader.read(from_sources(found, classes=["dontcare", "bus"]), Silent())
+    with pytest.raises(UnusableSource, match="not an array of objects with 16 columns"):
+        old_databases.write_arrays(tmp_path / "numbers", [np.ones(16)])
+        plan(tmp_path, tmp_path / "numbers", images=str(found["train"][0]))
 
 
 def test_classes_are_chosen_and_ordered(folder: Path) -> None:

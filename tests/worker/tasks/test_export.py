@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -292,13 +293,14 @@ def run_example(program: str, image: str) -> str:
     return printed.getvalue()
 
 
-def scores_of(job_folder: Path, image: str) -> Any:
-    """Compute the output of a job's network for an image file. Call it with `in_child`."""
+def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
+    """Compute the output of a job's network for an image file, padded to this size. Call it with `in_child`."""
     import tensorflow as tf
 
     from digits.worker.training import trained
 
-    pixels = np.asarray(Image.open(image).resize((12, 12), Image.Resampling.BILINEAR))
+    padded = Image.open(image).crop((0, 0, *padding))
+    pixels = np.asarray(padded.resize((12, 12), Image.Resampling.BILINEAR))
     return (
         trained.load(job_folder, "snapshot_1.ckpt").outputs(tf.constant(pixels[None, :, :, None]))[0].numpy()
     )
@@ -306,10 +308,16 @@ def scores_of(job_folder: Path, image: str) -> Any:
 
 @pytest.mark.parametrize("format", ["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"])
 def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
-    trained: Any, export: Any, in_child: Any, tmp_path: Path, format: str
+    trained: Any, export: Any, in_child: Any, tmp_path: Path, gradients: Path, format: str
 ) -> None:
     training = trained(KERAS_ONLY, epochs=1)
-    outcome = export(training, format)
+    dataset, padding = gradients, (24, 30)
+    if format == "onnx":
+        padding = (40, 30)
+        dataset = Path(shutil.copytree(gradients, tmp_path / "padded"))
+        manifest = json.loads((dataset / "dataset.json").read_text()) | {"padding": padding}
+        (dataset / "dataset.json").write_text(json.dumps(manifest))
+    outcome = export(training, format, dataset=str(dataset))
     assert outcome.code == 0, outcome.output
     folder = tmp_path / "exported"
     result = json.loads((folder / "export.json").read_text())
@@ -341,7 +349,7 @@ def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
         printed = done.stdout
     best = re.match(r"\[\(([\d.e-]+), '(\w+)'\)", printed)
     assert best, printed
-    scores = np.exp(in_child(scores_of, training.job_folder, image))
+    scores = np.exp(in_child(scores_of, training.job_folder, image, padding))
     assert best[2] == ["right", "left", "down", "up"][scores.argmax()]
     assert float(best[1]) == pytest.approx(scores.max() / scores.sum(), rel=1e-3 if is_exact else 0.2)
 

@@ -1,0 +1,91 @@
+"""DetectNet databases of DIGITS 5 and 6: the labels of the images in another database.
+
+The labels of an image are an array [1, objects + 1, 16]. The first row contains the number of objects and the number of
+columns; the columns of the others are x, y, width, height, alpha, class, 0, rotation_y, truncated, occluded, length,
+width, height, x, y and z. The coordinates of boxes are in pixels, and further rows are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from digits.data.databases import Database, find_job, open_arrays
+from digits.data.sources import UnusableSource, count_of, show
+from digits.data.tables import first_lines
+from digits.kinds.detection import kitti
+from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, Annotations, Box
+from digits.kinds.detection.label_files import MAX_FAULTS, InvalidAnnotation
+
+COLUMNS = 16
+_CLASS_COLUMN = 5
+
+
+def find_databases(root: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the databases of images and of labels of each split in the folder of a dataset job; empty for others."""
+    job = find_job(root)
+    return {split: (job.images[split], labels) for split, labels in job.targets.items()} if job else {}
+
+
+def read(labels: Path, images: Path, classes: Sequence[str]) -> Annotations:
+    """Read the labels of the database ``images``; raises UnusableSource, also on iteration.
+
+    ``classes`` are the names of the classes by their numbers, from 0; by default those of KITTI in DIGITS.
+    """
+    names = list(classes) or [DONT_CARE, *kitti.CLASSES]
+    stored = open_arrays(images)
+    declared = [name for name in names if name.lower() != DONT_CARE]
+    return Annotations("DetectNet", _images(labels, names), declared, stored=stored)
+
+
+def _images(labels: Path, names: Sequence[str]) -> Iterator[AnnotatedImage]:
+    database = open_arrays(labels)
+    faults: list[str] = []
+    try:
+        for name, values in database.vectors():
+            try:
+                yield AnnotatedImage(name, parse(values, names, f"record {show(name)}"))
+            except InvalidAnnotation as error:
+                faults.append(str(error))
+                if len(faults) == MAX_FAULTS:
+                    break
+    finally:
+        database.close()
+    if faults:
+        raise _unusable(database, faults)
+
+
+def _unusable(database: Database, faults: list[str]) -> UnusableSource:
+    return UnusableSource(
+        f"{count_of(len(faults), 'record')} of {database.describe()} cannot be used: {first_lines(faults)}.",
+        "Choose the database with the labels of a DIGITS dataset for object detection, and the classes that were "
+        "entered for it.",
+    )
+
+
+def parse(values: Sequence[float], names: Sequence[str], where: str) -> list[Box]:
+    """Return the objects in the array of an image; raises InvalidAnnotation."""
+    count = int(values[0]) if len(values) >= COLUMNS and 0 <= values[0] < len(values) else -1
+    is_complete = values[1:2] == [COLUMNS] and not len(values) % COLUMNS
+    if not is_complete or count != values[0] or (count + 1) * COLUMNS > len(values):
+        raise InvalidAnnotation(f"{where}: not an array of objects with {COLUMNS} columns each")
+    rows = (values[start : start + COLUMNS] for start in range(COLUMNS, (count + 1) * COLUMNS, COLUMNS))
+    return [_box(row, names, f"{where}, object {number}") for number, row in enumerate(rows, 1)]
+
+
+def _box(row: Sequence[float], names: Sequence[str], where: str) -> Box:
+    left, top, width, height = row[:4]
+    number = row[_CLASS_COLUMN]
+    if number not in range(len(names)):
+        raise InvalidAnnotation(f"{where}: the class {number:g} is not one of 0 to {len(names) - 1}")
+    name = names[int(number)]
+    is_ignored = name.lower() == DONT_CARE
+    return Box(
+        left,
+        top,
+        left + width,
+        top + height,
+        DONT_CARE if is_ignored else name,
+        where,
+        is_ignored=is_ignored,
+    )

@@ -1,0 +1,93 @@
+"""Parquet files with an image and its objects in each row, such as those of the Hugging Face Hub.
+
+The objects are a structure of the lists ``bbox`` (left, top, width, height) and ``category``, or a list of structures.
+See https://huggingface.co/docs/datasets/object_detection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from digits.data import parquet
+from digits.data.dataset_folder import PARQUET, Contents
+from digits.data.shards import files_at, files_in, is_pattern, split_of
+from digits.data.sources import UnusableSource, count_of, listed, show
+from digits.data.tables import first_lines
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.detection.json_lines import CLASS_KEYS, read_boxes
+from digits.kinds.detection.label_files import MAX_FAULTS, InvalidAnnotation
+
+BOX_KEY = "bbox"
+
+
+def files_of(labels: Path) -> list[Path]:
+    """Return the files of a split: those in a folder, all shards of the set of a file, or those of a pattern.
+
+    Raises UnusableSource.
+    """
+    if not labels.is_dir():
+        return files_at(labels)
+    found = [path for path in files_in(labels) if path.suffix.lower() == PARQUET]
+    splits = sorted({split_of(path) for path in found})
+    if len(splits) > 1:
+        raise UnusableSource(
+            f"{show(str(labels))} contains the files of several splits: {listed(path.name for path in found)}.",
+            "Leave “Annotations” empty to use them all, or enter a file of each split.",
+        )
+    return found
+
+
+def is_source(labels: Path) -> bool:
+    """Return whether a path is that of Parquet files."""
+    if labels.is_dir():
+        return next(labels.glob(f"*{PARQUET}"), None) is not None
+    return labels.suffix.lower() == PARQUET and (labels.is_file() or is_pattern(str(labels)))
+
+
+def find_splits(contents: Contents) -> dict[str, tuple[Path, Path]]:
+    """Return the folder and the path for `files_of` of each split; raises UnusableSource if a split has none."""
+    return {split: (contents.root, _path_of(paths)) for split, paths in contents.tables.items()}
+
+
+def _path_of(paths: list[Path]) -> Path:
+    folder = paths[0].parent
+    word = re.split(r"[-_.]", paths[0].name)[0]
+    for path in (paths[0], folder / f"{word}*{PARQUET}", folder / f"*{PARQUET}"):
+        if files_of(path) == paths:
+            return path
+    raise UnusableSource(
+        f"The names of the files of a split have nothing in common: {listed(path.name for path in paths)}.",
+        "Call them, for example, train-00000-of-00002.parquet, or move the files of each split to a folder.",
+    )
+
+
+def read(labels: Path, images: Path) -> Annotations:
+    """Read the files at ``labels``; paths in them are relative to ``images``. Raises UnusableSource."""
+    files = files_of(labels)
+    folder = files[0].parent
+    root = images if folder.is_relative_to(images) else folder
+    columns = parquet.find_objects(files[0], BOX_KEY, CLASS_KEYS)
+    stored = parquet.ParquetImages(root, columns.image)
+    return Annotations("Parquet", _images(files, root, columns), list(columns.classes), stored=stored)
+
+
+def _images(files: list[Path], root: Path, first: parquet.Columns) -> Iterator[AnnotatedImage]:
+    faults: list[str] = []
+    for path in files:
+        columns = parquet.find_objects(path, BOX_KEY, CLASS_KEYS, first)
+        name = path.relative_to(root)
+        for row, objects in enumerate(parquet.values(path, columns.label)):
+            where = f"{show(str(name))}, row {row + 1}"
+            try:
+                yield AnnotatedImage(f"{name}:{row}", read_boxes(objects, where, columns.classes))
+            except InvalidAnnotation as error:
+                faults.append(str(error))
+                if len(faults) == MAX_FAULTS:
+                    break
+    if faults:
+        raise UnusableSource(
+            f"{count_of(len(faults), 'row')} cannot be used: {first_lines(faults)}.",
+            "Correct or remove them.",
+        )
