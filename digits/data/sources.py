@@ -108,6 +108,7 @@ class Unusable:
 
     ``path`` is printable and relative to the folder of its split, if it has one. ``split`` and ``group`` are empty if
     they are not known. ``file`` is the path of the image that cannot be used, of a record that consists of several.
+    ``is_image`` is False for a part of the annotations of an image, such as a box.
     """
 
     path: str
@@ -115,6 +116,7 @@ class Unusable:
     split: str = ""
     group: str = ""
     file: str = ""
+    is_image: bool = True
 
 
 @dataclass
@@ -175,9 +177,9 @@ class Plan:
         """Return the names of the images of a record."""
         return [split.files[place]]
 
-    def read(self, split: SplitPlan, place: int) -> Iterable[bytes]:
-        """Read the encoded images of a record, one by one; raises UnusableImage and OSError, also on iteration."""
-        return map(split.images.read, self.names(split, place))
+    def read(self, split: SplitPlan, place: int) -> list[bytes]:
+        """Read the encoded images of a record; raises UnusableImage and OSError."""
+        return [split.images.read(name) for name in self.names(split, place)]
 
     def pad(self, picture: images.Picture) -> images.Picture:
         """Pad an image that `read` returned to the `padding`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -128,7 +128,7 @@ class RecordImages:
 class VersionPlan(Plan):
     """A plan whose records are those of another dataset. The ``targets`` of its splits are new classes, or None."""
 
-    def read(self, split: SplitPlan, place: int) -> Iterable[bytes]:
+    def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
             return super().read(split, place)
         pixels = cast(RecordImages, split.images).record(split.files[place]).as_array()

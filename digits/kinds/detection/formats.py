@@ -12,6 +12,7 @@ from digits.data.hdf5_images import HDF5_ENDINGS
 from digits.data.lmdb_images import LMDB_ENDINGS
 from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
+from digits.data.tables import Faults
 from digits.kinds.coco import find_file
 from digits.kinds.detection import (
     box_table,
@@ -180,14 +181,14 @@ def _open_kitti(labels: Path, images: Path, keeps_all_types: bool) -> Annotation
     remarks: list[str] = []
     folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
     found = folder.read(lambda data: kitti.parse(data, keeps_all_types), remarks)
-    return Annotations("KITTI", found, list(kitti.CLASSES), remarks)
+    return Annotations("KITTI", found, list(kitti.CLASSES), remarks, faults=[folder.faults])
 
 
 def _open_voc(labels: Path, images: Path) -> Annotations:
     remarks: list[str] = []
-    return Annotations(
-        "Pascal VOC", LabelFolder(labels, images, ".xml").read(voc.parse, remarks), remarks=remarks
-    )
+    folder = LabelFolder(labels, images, ".xml")
+    found = folder.read(voc.parse, remarks)
+    return Annotations("Pascal VOC", found, remarks=remarks, faults=[folder.faults])
 
 
 def _open_yolo(labels: Path, images: Path) -> Annotations:
@@ -195,17 +196,20 @@ def _open_yolo(labels: Path, images: Path) -> Annotations:
     names = yolo.find_names(labels, images)
     folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
     found = folder.read(lambda data: yolo.parse(data, names), remarks, unlabeled_are_empty=True)
-    return Annotations("YOLO", found, names, remarks)
+    return Annotations("YOLO", found, names, remarks, faults=[folder.faults])
 
 
 def _open_json_lines(labels: Path, images: Path) -> Annotations:
-    return Annotations("JSON Lines", json_lines.read(labels, images))
+    faults = Faults(labels)
+    return Annotations("JSON Lines", json_lines.read(labels, images, faults), faults=[faults])
 
 
 def _open_cvat(labels: Path, images: Path) -> Annotations:
     remarks: list[str] = []
     classes: list[str] = []
-    return Annotations("CVAT", cvat.read(labels, images, classes, remarks), classes, remarks)
+    faults = Faults(labels, row="image")
+    found = cvat.read(labels, images, classes, remarks, faults)
+    return Annotations("CVAT", found, classes, remarks, faults=[faults])
 
 
 _OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {

@@ -143,7 +143,7 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
     if recipe.records:
-        splits, labels, warnings = _read_records(recipe, progress)
+        splits, labels, warnings = _read_records(recipe, progress, unusable)
     else:
         splits, labels, warnings = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
@@ -160,11 +160,11 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
 
 
 def _read_records(
-    recipe: CreateMultilabel, progress: Progress
+    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
     assert recipe.records is not None
     check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
-    splits, labels, warnings = records.read(recipe.records, progress)
+    splits, labels, warnings = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
     return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), labels, warnings
 
 

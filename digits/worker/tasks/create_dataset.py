@@ -264,7 +264,7 @@ class Creation:
         total = np.zeros((recipe.height, recipe.width, recipe.channels * plan.stacked), np.float64)
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
         planned = sum(len(split) for split in plan.splits.values())
-        self._images = plan.count_images() + len(plan.unusable) + len(self._skipped)
+        self._images = plan.count_images() + _count_images([*plan.unusable, *self._skipped])
         self._report.start_writing(planned)
         self._report.skipped(self._skipped)
         self._skip(plan.unusable)
@@ -451,14 +451,17 @@ class ShardMaker:
         plan, recipe = self._plan, self._recipe
         # Images to pad are decoded at their full size.
         enough = None if plan.padding else (recipe.width, recipe.height)
-        names, found = plan.names(split, place), []
-        try:
-            for data in plan.read(split, place):
-                found.append(images.open_picture(data, recipe.channels, enough=enough))  # noqa: PERF401
-        except (images.UnusableImage, OSError) as error:
-            if len(names) == 1:
-                raise
-            raise UnusablePart(names[len(found)], error) from error
+        names = plan.names(split, place)
+        if len(names) == 1:
+            return [
+                images.open_picture(data, recipe.channels, enough=enough) for data in plan.read(split, place)
+            ]
+        found = []
+        for name in names:
+            try:
+                found.append(images.open_picture(split.images.read(name), recipe.channels, enough=enough))
+            except (images.UnusableImage, OSError) as error:
+                raise UnusablePart(name, error) from error
         return found
 
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
@@ -664,8 +667,9 @@ def _reason(error: Exception, source: ImageSource) -> str:
 
 
 def _count_images(skipped: list[Unusable]) -> int:
-    """Return the number of unusable images and rows: records that share an image are skipped together."""
-    return sum(not item.file for item in skipped) + len({item.file for item in skipped if item.file})
+    """Return the number of unusable images: records that share one are skipped together."""
+    alone = sum(item.is_image and not item.file for item in skipped)
+    return alone + len({item.file for item in skipped if item.file})
 
 
 def _split_and_path(item: Unusable) -> tuple[int, str]:
