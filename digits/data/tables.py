@@ -109,6 +109,11 @@ class TableFile:
         self.rows = itertools.chain(first, self.rows)
         return [cells for _, cells in first]
 
+    def need_rows(self) -> None:
+        """Raise UnusableSource if there is no row."""
+        if not any(table.first_rows(1) for table in (self, *self.more)) and self.is_whole:
+            raise UnusableSource(f"{show(self.path.name)} has no rows.")
+
     def place(self, name: str) -> int:
         """Return the place of the column ``name``; raises UnusableSource.
 

@@ -39,7 +39,8 @@ _FILES: dict[str, Format] = {
     **dict.fromkeys((*LMDB_ENDINGS, *HDF5_ENDINGS), "detectnet"),
 }
 AUTOMATIC = BoxTable()
-_FILES_OR_FOLDERS = ("detectnet", "parquet")
+# The formats that contain the images themselves; their annotations can be files or folders.
+STORING = ("detectnet", "parquet")
 _NOT_LABELS = (
     *yolo.NAME_FILES,
     "readme.txt",
@@ -71,7 +72,7 @@ def open_annotations(
     if format_name == "auto":
         format_name = detect(labels)
     is_folder = format_name in ("kitti", "voc", "yolo")
-    if is_folder != labels.is_dir() and format_name not in _FILES_OR_FOLDERS:
+    if is_folder != labels.is_dir() and format_name not in STORING:
         expected = "a folder" if is_folder else "a file"
         raise UnusableSource(
             f"{show(str(labels))} is not {expected} of annotations in the format {format_name.upper()}.",

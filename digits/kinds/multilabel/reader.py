@@ -227,8 +227,10 @@ def open_labels(table: SplitTable, columns: Columns, max_bytes: int) -> LabelRow
 
 
 def check_columns(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table does not have the columns; reads its beginning only."""
-    open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
+    """Raise UnusableSource if the first file of a table does not have the columns, or the only one no rows."""
+    opened = open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
+    if len(table.paths) == 1:
+        opened.table.need_rows()
 
 
 def _is_header(cells: Cells) -> bool:

@@ -124,6 +124,7 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
             f"{show(path.name)} has {len(table.columns)} columns.", "Each line needs two images and a label."
         )
     table.need_paths(0)
+    table.need_rows()
     inside = os.path.realpath(root)
 
     def parse(cells: Cells) -> tuple[str, int]:

@@ -162,8 +162,11 @@ def read_rows(table: SplitTable, columns: Columns, max_bytes: int) -> NumberRows
 
 
 def check_header(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table has not the columns; reads its first row only."""
-    _places(open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect), columns)
+    """Raise UnusableSource if the first file of a table has not the columns, or the only one no rows."""
+    opened = open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect)
+    _places(opened, columns)
+    if len(table.paths) == 1:
+        opened.need_rows()
 
 
 def _is_header(cells: Cells) -> bool:

@@ -138,7 +138,7 @@ def test_a_record_without_a_label_is_skipped_and_listed(tmp_path: Path, compress
         files=LabeledRecords(train=str(path)), pct_val=0, max_unusable_percent=20, seed=1
     )
     made = reader.read(recipe, Silent())
-    reason = "it has no feature “image/class/text”"
+    reason = "it has no feature “image/class/text”; its features are image/encoded"
     assert made.unusable == [Unusable("a.tfrecord, record 2", reason, "train")]
     split = made.splits["train"]
     assert split.files == [f"a.tfrecord:{number}" for number in (0, 1, 3, 4)]
