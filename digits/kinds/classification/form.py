@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from flask_wtf.file import FileField
 from wtforms import BooleanField, HiddenField, IntegerField, SelectField, StringField, TextAreaField
@@ -18,7 +18,8 @@ from digits.core.files import open_plain, write_bytes
 from digits.core.remote import is_address
 from digits.data.dataset_folder import find
 from digits.data.image_lists import need_an_image
-from digits.data.sources import UnusableSource
+from digits.data.sources import UnusableSource, show
+from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.classification.database_form import METHOD as DATABASES
 from digits.kinds.classification.database_form import DatabaseFields
 from digits.kinds.classification.dataset_folder import need_images
@@ -265,6 +266,16 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
 
     def validate_textfile_train_images(self, field: FileField) -> None:
         self._need_upload(field)
+        if self.method.data == "textfile" and field.data and not self.textfile_use_local_files.data:
+            _need_text(field.data.stream, field.data.filename)
+            field.data.stream.seek(0)
+
+    def validate_textfile_local_train_images(self, field: StringField) -> None:
+        try:
+            with open(field.data, "rb") as file:
+                _need_text(file, os.path.basename(field.data))
+        except OSError as error:
+            raise ValidationError(f"It cannot be read: {error.strerror}.") from None
 
     def validate_textfile_val_images(self, field: FileField) -> None:
         if self.textfile_use_val.data:
@@ -645,6 +656,12 @@ _UPLOADED = {
 
 def _lines(text: str | None) -> list[str]:
     return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _need_text(file: IO[bytes], name: str) -> None:
+    """Raise ValidationError if the beginning of a file is blank."""
+    if not file.read(MAX_HEADER_BYTES).strip():
+        raise ValidationError(f"{show(name)} is empty.")
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:
