@@ -313,8 +313,13 @@ def against_bare(work: Work, scratch: Path, turns: int) -> None:
 
 def with_gradients(work: Work, scratch: Path, turns: int) -> None:
     measured = dataclasses.replace(work, settings={**work.settings, "gradient_metrics": True})
-    ratio = in_child(gradient_charts, measured, scratch / "gradients", turns).value
-    print(f"median ratio {ratio:.3f} by processor time   load {os.getloadavg()[0]:.1f}")
+    for interval in (32, 4):  # of long and of short trainings
+        folder = scratch / f"gradients-{interval}"
+        ratio = in_child(gradient_charts, measured, folder, turns, interval).value
+        print(
+            f"every {interval} steps: median ratio {ratio:.3f} by processor time   "
+            f"load {os.getloadavg()[0]:.1f}"
+        )
 
 
 def memory(work: Work, scratch: Path) -> None:
@@ -395,9 +400,9 @@ def bare(work: Work, job: Path) -> float:
     return steps * work.batch / (time.monotonic() - began)
 
 
-def gradient_charts(work: Work, job: Path, turns: int) -> float:
-    """Run steps on one constant batch in turn with and without a measured one, and return the median ratio of the
-    processor time of equally many steps.
+def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
+    """Run steps on one constant batch in turn with and without measuring every ``interval``-th, and return the median
+    ratio of the processor time of equally many steps.
     """
     import numpy as np
     import tensorflow as tf
@@ -405,7 +410,7 @@ def gradient_charts(work: Work, job: Path, turns: int) -> float:
     from digits.worker.training import device_config
     from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
-    from digits.worker.training.update_statistics import INTERVAL
+    from digits.worker.training.update_statistics import MAX_INTERVAL
 
     task = work.task(job)
     _silence(task)
@@ -422,11 +427,12 @@ def gradient_charts(work: Work, job: Path, turns: int) -> float:
         return tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
 
     def plain() -> None:
-        training.steps(chunk(INTERVAL), [rate] * INTERVAL, 0)
+        training.steps(chunk(MAX_INTERVAL), [rate] * MAX_INTERVAL, 0)
 
     def with_charts() -> None:
-        training.steps(chunk(INTERVAL - 1), [rate] * (INTERVAL - 1), 0)
-        training.extended_step(chunk(1), rate, INTERVAL - 1)
+        for last in range(interval - 1, MAX_INTERVAL, interval):
+            training.steps(chunk(interval - 1), [rate] * (interval - 1), last - interval + 1)
+            training.extended_step(chunk(1), rate, last)
 
     ratios = []
     for turn in range(turns + 1):

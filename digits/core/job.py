@@ -237,6 +237,18 @@ def load(folder: Path, types: dict[str, type[Job]]) -> Job:
         raise UnreadableFile(f"{FILE_NAME}: {error}") from error
 
 
+class _Named(Struct):
+    name: str = ""
+
+
+def name_of(folder: Path) -> str:
+    """Return the name of the job in ``folder``, or the name of the folder if the job cannot be read."""
+    try:
+        return read_json(folder / FILE_NAME, _Named, below=folder).name or folder.name
+    except UnreadableFile:
+        return folder.name
+
+
 def check_readable(job: Job) -> None:
     """Raise `schema.Malformed` if `load` would reject the saved ``job``."""
     _from_json(type(job), job.folder, job.as_json())

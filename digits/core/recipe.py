@@ -322,7 +322,8 @@ class Predict(Recipe, tag="predict"):
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``, and ``trained_on`` the folder of
     the dataset of the training. The folder ``target`` contains the list, and receives the predictions, with
-    ``keeps_values`` also their numbers; see `digits.data.predictions`.
+    ``keeps_values`` also the outputs of the network; see `digits.data.predictions`. Without ``resizes``, images of
+    other sizes than the network's input cannot be used.
     """
 
     model: str
@@ -330,6 +331,7 @@ class Predict(Recipe, tag="predict"):
     trained_on: str
     target: str
     keeps_values: bool = False
+    resizes: bool = True
 
 
 class Evaluate(Recipe, tag="evaluate"):

@@ -27,12 +27,13 @@ def class_colors(target: TargetSpec) -> list[Color]:
     if target.colors:
         return list(target.colors)
     return [
-        (0, 0, 0) if not place and name.lower() == BACKGROUND else _distinct(place)
+        (0, 0, 0) if not place and name.lower() == BACKGROUND else distinct_color(place)
         for place, name in enumerate(target.names)
     ]
 
 
-def _distinct(place: int) -> Color:
+def distinct_color(place: int) -> Color:
+    """Return the color of the class number ``place``, unlike those of other classes."""
     hue = (0.02 + place * _GOLDEN_ANGLE) % 1
     red, green, blue = colorsys.hsv_to_rgb(hue, 0.75 if place % 2 else 0.95, 0.95 if place % 3 else 0.8)
     return round(red * 255), round(green * 255), round(blue * 255)

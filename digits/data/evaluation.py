@@ -5,7 +5,8 @@ Each is a folder below `FOLDER` in the folder of its model, which appears comple
 - `FILE_NAME`: an `Evaluation`;
 - `PREDICTIONS_FILE`: the predictions, float32 [records, outputs], such as the probabilities of the classes, if they are
   numbers rather than images, masks or boxes;
-- `TARGETS_FILE`: the targets, int64 [records] for classes, else float32 [records, outputs], in the same case;
+- `TARGETS_FILE`: the targets, int64 [records] for classes (-1 for one that the model lacks), else float32 [records,
+  outputs], in the same case;
 - `ERRORS_FILE`: how wrong each prediction is, float32 [records]: the larger, the worse; NaN where this is unknown;
 - `WORST_FILE`: the predictions for the `WORST` records, by number as `digits.kinds.targets.Targets.describe` returns
   them, if they are images, masks or boxes.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, open_plain, read_json
@@ -45,6 +46,10 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     predictions, without loading and tracing the model, and ``seconds_per_record`` that for a record of the fastest
     batch, which other programs delayed the least; 0 if unknown. ``metrics`` are those of the kind, and ``details`` what
     its pages show.
+
+    ``classes`` are the names of the model's classes, labels or numbers if those of the dataset differ, else empty: all
+    arrays, metrics and details are by the model's. ``lacking`` are the names in the dataset that the model lacks, and
+    ``excluded`` is the number of records of these classes, which do not count.
     """
 
     name: FileName
@@ -60,6 +65,18 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     seconds_per_record: Annotated[float, Meta(ge=0)] = 0.0
     metrics: dict[MetricName, float]
     details: JsonObject
+    classes: list[str] = field(default_factory=list)
+    lacking: list[str] = field(default_factory=list)
+    excluded: Count = 0
+
+    def names(self, of_dataset: list[str]) -> list[str]:
+        """Return the names of the classes, labels or numbers; ``of_dataset`` are those of the dataset."""
+        return self.classes or of_dataset
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether it can be compared with one of another model: it is complete, and by the names of the dataset."""
+        return not self.is_partial and not self.classes
 
     @property
     def milliseconds(self) -> float:

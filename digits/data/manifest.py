@@ -25,6 +25,8 @@ FEATURES_FILE = "feature_spec.json"
 MEAN_IMAGE_FILE = "mean.png"
 MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
+# The changed records of a version of another dataset.
+CHANGES_FILE = "changes.csv"
 # Copies of remote files, which exist while a dataset is created.
 COPIES_FOLDER = "remote"
 HEALTH_FILE = "health.json"
@@ -135,7 +137,7 @@ def load(job_folder: Path) -> Manifest:
 
 def remove_products(job_folder: Path) -> None:
     """Remove a complete or partial dataset, the manifest first, except for the list of skipped images."""
-    names = [FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE]
+    names = [FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, CHANGES_FILE]
     names += [HEALTH_FILE, HEALTH_RECORDS_FILE, LABEL_CHECK_FILE, LABEL_ERRORS_FILE]
     names += [*map(health_statistics_file, SPLITS)]
     for name in names:

@@ -5,10 +5,10 @@ Each batch prediction is a subfolder of `FOLDER` in the folder of its model, whi
 - `FILE_NAME`: a `BatchPrediction`;
 - `LIST_FILE`: the images, one `ListedImage` per line;
 - `ROWS_FILE`: the results, one `Row` per line in list order, appended while the task runs;
-- `PROBABILITIES_FILE`: class probabilities, float32 [images, classes], NaN for images that cannot be read; written at
-  the end by classifiers;
-- `VALUES_FILE`: the numbers of the predictions, [images, …], 0 for images that cannot be read; written at the end if
-  they were asked for;
+- `PROBABILITIES_FILE`: class probabilities of classifiers, float32 [images, classes], NaN for images that cannot be
+  read; its header is that of all images, and the rows are appended while the task runs;
+- `VALUES_FOLDER`: a ``.npy`` file for each output of the network, [images, …], 0 for images that cannot be read;
+  written at the end if they were asked for. `PREDICTION` is the one from which the kind derives its predictions;
 - `IMAGES_FOLDER`: uploaded images, and those of records, or their arrays in files that end with `ARRAY_SUFFIX`.
 """
 
@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -36,7 +36,9 @@ FILE_NAME = "predictions.json"
 LIST_FILE = "images.jsonl"
 ROWS_FILE = "rows.jsonl"
 PROBABILITIES_FILE = "probabilities.npy"
-VALUES_FILE = "values.npy"
+VALUES_FOLDER = "values"
+PREDICTION = "output"
+PROBABILITY_DTYPE = "<f4"
 IMAGES_FOLDER = "images"
 ARRAY_SUFFIX = ".npy"
 MAX_IMAGES = 100_000
@@ -49,13 +51,19 @@ _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}\Z", re.ASCII)
 class ListedImage(Struct, frozen=True):
     """An image at ``path``, displayed as ``name``. ``truth`` is the index of its true class, if known.
 
-    ``error`` is the reason why it cannot be used, if that is known in advance.
+    ``error`` is the reason why it cannot be used, if that is known in advance. ``more`` are the paths of further images
+    that are stacked with it along the channels, such as the second image of a pair.
     """
 
     path: str
     name: str
     truth: Count | None = None
     error: str = ""
+    more: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path, *self.more]
 
 
 class Row(Struct, frozen=True):
@@ -93,6 +101,12 @@ class BatchPrediction(Struct, frozen=True, kw_only=True):
     total: Count
     problems: list[Problem] = field(default_factory=list)
     problem_count: Count = 0
+
+
+def with_outputs(prediction: Any, outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``prediction`` as `PREDICTION`, and the ``outputs`` of a network with several under their names."""
+    several = outputs if len(outputs) > 1 else {}
+    return {PREDICTION: prediction} | {name: each for name, each in several.items() if name != PREDICTION}
 
 
 def new_id() -> str:
@@ -146,22 +160,33 @@ def load_rows(folder: Path) -> list[Row]:
     return list(_lines(folder / ROWS_FILE, Row, folder))
 
 
+def write_probabilities_header(file: BinaryIO, count: int, classes: int) -> None:
+    """Begin a file of class probabilities, to which rows of float32 [classes] are appended. Raises OSError."""
+    header = {"descr": PROBABILITY_DTYPE, "fortran_order": False, "shape": (count, classes)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
 def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
-    """Load the class probabilities, float32 [images, classes], or None if they are not available."""
-    return _load_array(folder / PROBABILITIES_FILE)
-
-
-def load_values(folder: Path) -> NDArray[Any] | None:
-    """Load the numbers of the predictions, [images, …], or None if they are not available."""
-    return _load_array(folder / VALUES_FILE)
-
-
-def _load_array(path: Path) -> NDArray[Any] | None:
+    """Load the class probabilities so far, float32 [images, classes], or None if they are not available."""
     try:
-        with open_plain(path, below=path.parent) as file:
-            found: NDArray[Any] = np.load(file, allow_pickle=False)
+        with open_plain(folder / PROBABILITIES_FILE, below=folder) as file:
+            np.lib.format.read_magic(file)
+            (_, classes), _, dtype = np.lib.format.read_array_header_1_0(file)
+            found = np.fromfile(file, dtype)
     except (UnreadableFile, OSError, ValueError, EOFError):
         return None
+    return found[: len(found) // classes * classes].reshape(-1, classes)
+
+
+def load_values(folder: Path) -> dict[str, NDArray[Any]]:
+    """Load the outputs of the network by name, each [images, …]; empty if they are not available."""
+    found: dict[str, NDArray[Any]] = {}
+    try:
+        for path in sorted((folder / VALUES_FOLDER).iterdir()):
+            with open_plain(path, below=folder) as file:
+                found[path.stem] = np.load(file, allow_pickle=False)
+    except (UnreadableFile, OSError, ValueError, EOFError):
+        return {}
     return found
 
 

@@ -2,7 +2,7 @@
 
 Weights are looked for in the administrator's folders, then in the folder of downloads, then at the administrator's
 addresses and at Keras' own address. A downloaded file is used only if its checksum is right. A file in an
-administrator's folder may differ from that of Keras.
+administrator's folder may differ from that of Keras. Files without a published checksum are not downloaded.
 """
 
 from __future__ import annotations
@@ -108,11 +108,17 @@ def _intact(entry: Pretrained, folder: Path) -> Path | None:
 
 
 def _is_intact(path: Path, file: WeightsFile) -> bool:
-    return checksum_of(path, file.checksum) == file.checksum
+    return not file.checksum or checksum_of(path, file.checksum) == file.checksum
 
 
 def _download(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> Path:
     file, failures = entry.full, []
+    if entry.how_to_get:
+        raise WeightsMissing(
+            f"The ImageNet weights of {entry.title} are missing.",
+            f"{entry.how_to_get} Put the file {file.name} into {places.folder}, or name a folder that has it with "
+            "--weights-source.",
+        )
     path = places.folder / file.name
     if path.exists():
         failures.append(f"{path}: incomplete or damaged, its checksum is wrong")

@@ -1,7 +1,8 @@
-"""The networks of keras.applications whose ImageNet weights can be loaded, and Keras' files of these weights.
+"""The networks whose ImageNet weights can be loaded, and the files with these weights.
 
 The addresses and checksums are those in the source of Keras (https://github.com/keras-team/keras, folder
-``keras/src/applications``): MD5, or SHA-256 for ConvNeXt.
+``keras/src/applications``): MD5, or SHA-256 for ConvNeXt. KerasHub publishes no checksums, so its weights are not
+downloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications"
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A file of Keras. ``checksum`` is hexadecimal; ``tensors`` is the number of arrays in it."""
+    """A file of weights. ``checksum`` is hexadecimal, "" if none is published; ``tensors`` is the number of arrays."""
 
     name: str
     checksum: str
@@ -27,10 +28,13 @@ class WeightsFile:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A network of keras.applications with ImageNet weights.
+    """A network with ImageNet weights.
 
     ``application`` is the name of the function in keras.applications. The file ``full`` contains the classifier of
     ImageNet's 1000 classes as well, which ``without_top`` lacks. ``address`` is the folder that Keras downloads from.
+
+    With the ``package`` keras_hub, ``application`` is the name of the class in keras_hub.models, whose ``preset`` has
+    the weights. They are without a classifier, and ``address`` is empty: an administrator provides the file.
     """
 
     id: str
@@ -40,16 +44,35 @@ class Pretrained:
     full: WeightsFile
     without_top: WeightsFile
     license: str
+    package: str = "keras"
+    preset: str = ""
 
     @property
-    def files(self) -> tuple[WeightsFile, WeightsFile]:
-        return self.full, self.without_top
+    def files(self) -> tuple[WeightsFile, ...]:
+        return tuple(dict.fromkeys((self.full, self.without_top)))
+
+    @property
+    def how_to_get(self) -> str:
+        """What an administrator does to get the file, as sentences; "" if DIGITS can download it."""
+        if self.address:
+            return ""
+        code = (
+            f"import keras_hub; keras_hub.models.{self.application}.from_preset('{self.preset}')"
+            f".save_weights('{self.full.name}')"
+        )
+        return (
+            f"They are not downloaded, because KerasHub publishes no checksum. On a machine with KerasHub and internet "
+            f'access, run: python -c "{code}".'
+        )
 
     @property
     def own_names(self) -> tuple[str, ...]:
         """The names of files that an administrator can provide in place of those of Keras."""
         return tuple(f"{self.id}{ending}" for ending in (".weights.h5", ".keras", ".h5"))
 
+
+_VIT_PRESET = "vit_base_patch16_224_imagenet"
+_VIT = WeightsFile(f"{_VIT_PRESET}.weights.h5", "", 344, 198)
 
 _ENTRIES = (
     Pretrained(
@@ -109,13 +132,14 @@ _ENTRIES = (
         ),
         "MIT",
     ),
+    Pretrained("vit", "ViT-B/16", "ViTBackbone", "", _VIT, _VIT, "Apache-2.0", "keras_hub", _VIT_PRESET),
 )
 
 CATALOG: dict[str, Pretrained] = {entry.id: entry for entry in _ENTRIES}
 
 
 def with_files() -> Iterator[tuple[Pretrained, WeightsFile]]:
-    """Yield each file of Keras with its entry."""
+    """Yield each file with its entry."""
     for entry in _ENTRIES:
         for file in entry.files:
             yield entry, file

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, BinaryIO, Self, TypeVar
+from typing import IO, Any, BinaryIO, Self, TypeVar, cast
 
 import google_crc32c
 import numpy as np
@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from digits.core.files import sync_file
 from digits.data.example_pb2 import Example, Feature
+from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import Split
 from digits.data.record_classes import classes_path, pack_classes
 from digits.data.record_index import (
@@ -452,6 +453,7 @@ class SplitReader:
     def __init__(self, job_folder: Path, split: Split, index: SplitIndex | None = None) -> None:
         self.index = index or SplitIndex(job_folder, split)
         self._job_folder = job_folder
+        self._hashes = split.hashes
         self._files: dict[Path, BinaryIO] = {}
 
     def __len__(self) -> int:
@@ -483,6 +485,17 @@ class SplitReader:
         if frame[length:] != masked_checksum(payload):
             raise DamagedRecords(f"{shard.name}: record {number} does not match its checksum")
         return payload
+
+    def verify(self, shard: int) -> None:
+        """Compare a shard with its SHA-256 hash in the manifest, if there is one; raises DamagedRecords."""
+        if shard >= len(self._hashes):
+            return
+        path = self.index.shards[shard]
+        # Processes that were forked share the positions of open files.
+        with open_shard(path, self._job_folder) as file:
+            found = hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
+        if found != self._hashes[shard]:
+            raise DamagedRecords(f"{path.name} does not match its SHA-256 hash in {MANIFEST_FILE}")
 
     def close(self) -> None:
         for file in self._files.values():

@@ -124,6 +124,7 @@ class Plan:
     """The dataset to create: its target, the groups of its records, its splits, and warnings for the user.
 
     ``unusable`` are the parts of the source that the plan skips. They count toward the limit of unusable images.
+    ``files`` are further files of the dataset, by name.
 
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
@@ -138,6 +139,7 @@ class Plan:
     groups: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
     required_groups: int = 1
     stacked: int = 1
     dtype: Literal["uint8", "float32"] = "uint8"

@@ -65,6 +65,12 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
         return "uint8" if self.is_picture else self.dtype
 
     @property
+    def is_numbers(self) -> bool:
+        """Whether the target is one number for each of ``names``."""
+        is_vector = self.dtype == "float32" and self.shape == [len(self.names)]
+        return is_vector and bool(self.names) and not (self.multi_hot or self.spatial)
+
+    @property
     def outputs(self) -> int:
         """The number of outputs of a network for this target: ``Tower.nclasses``."""
         return len(self.names)

@@ -54,6 +54,7 @@ BUILT_IN = (
         "digits.kinds.image_to_image",
         metric="psnr",
     ),
+    Kind("image-gan", "Image generation", "images/gan", "digits.kinds.gan"),
     Kind("image-pairs", "Image pairs", "images/pairs", "digits.kinds.pairs", metric="auc"),
     Kind(
         "text-classification",

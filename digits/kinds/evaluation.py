@@ -30,6 +30,16 @@ class Found:
     statistics: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     values: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
+    def select(self, chosen: NDArray[np.bool_]) -> Found:
+        """Return the predictions for the ``chosen`` records, bool [records]; ``predicted`` must have been kept."""
+        return Found(
+            int(chosen.sum()),
+            self.predicted[chosen],
+            self.targets[chosen],
+            {name: values[chosen] for name, values in self.statistics.items()},
+            self.values[chosen],
+        )
+
 
 class Evaluation:
     """What the evaluation of a model shows, besides the kind's metrics.

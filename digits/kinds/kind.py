@@ -36,7 +36,8 @@ class Kind:
     module     used by     contents
     ========== =========== ==============================================================
     recipe     both        ``Recipe``: a subclass of `digits.core.recipe.CreateDataset`
-    reader     both        ``read(recipe, progress)``: the `digits.data.sources.Plan`
+    reader     both        ``read(recipe, progress)``: the `digits.data.sources.Plan`; optional:
+                           ``group_records(names, values)``: the groups of records with new labels or numbers
     form       the server  ``DatasetForm``: a subclass of `digits.kinds.dataset_form.ImageDatasetForm`
     views      the server  texts and data for pages and JSON; see `digits.kinds.views`
     targets    the worker  balancing, and predictions from a network's outputs; see `digits.kinds.targets`

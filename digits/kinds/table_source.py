@@ -121,14 +121,13 @@ def plan_splits(
     tables: dict[str, SplitTable],
     parts: dict[str, Table],
     targets: Callable[[Table], list[Any]],
-    groups: Callable[[Table], list[int]],
 ) -> dict[str, SplitPlan]:
-    """Plan the splits from their ``parts`` of the ``tables``, with the ``targets`` and ``groups`` of a part."""
+    """Plan the splits from their ``parts`` of the ``tables``, with the ``targets`` of a part."""
     splits = {}
     for name, part in parts.items():
         table = tables.get(name, tables["train"])
         images = part.images or ImageFolder(table.folder)
-        split = SplitPlan(images, part.files, targets(part), groups(part), table.name)
+        split = SplitPlan(images, part.files, targets(part), source=table.name)
         if part.images:
             split.reorder(in_row_order(split.files))
         else:

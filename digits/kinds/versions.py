@@ -5,25 +5,29 @@ A version stores its own records, so it does not depend on its parent once it is
 
 from __future__ import annotations
 
+import csv
 import functools
 import io
+import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.core.files import UnreadableFile, read_json
+from digits.core.files import UnreadableFile, open_plain, read_json
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Count, JsonObject, Percent
 from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.images import Geometry, Picture, UnusableImage
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import CHANGES_FILE, SPLITS, Manifest
+from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
 from digits.data.sources import (
     Plan,
@@ -36,6 +40,7 @@ from digits.data.sources import (
     split_counts,
 )
 from digits.data.target import IGNORED, NO_BOX, TargetSpec
+from digits.kinds import kind_named
 
 EDITS_FILE = "edits.json"
 MAX_EDITS = 1_000_000
@@ -45,22 +50,37 @@ SplitName = Literal["train", "val", "test"]
 RecordId = tuple[SplitName, Count]
 
 
+Relabeled = Annotated[list[tuple[SplitName, Count, Count]], Meta(max_length=MAX_EDITS)]
+
+
 class Edits(Struct, kw_only=True):
-    """Changes of single records: those to ``exclude``, new classes by index, and new splits."""
+    """Changes of single records: those to ``exclude``, new targets, and new splits.
+
+    The third item of ``relabel``, ``add_labels`` and ``remove_labels`` is the index of a class or label, that of
+    ``set_numbers`` the index of the number to set.
+    """
 
     exclude: Annotated[list[RecordId], Meta(max_length=MAX_EDITS)] = field(default_factory=list)
-    relabel: Annotated[list[tuple[SplitName, Count, Count]], Meta(max_length=MAX_EDITS)] = field(
+    relabel: Relabeled = field(default_factory=list)
+    add_labels: Relabeled = field(default_factory=list)
+    remove_labels: Relabeled = field(default_factory=list)
+    set_numbers: Annotated[list[tuple[SplitName, Count, Count, float]], Meta(max_length=MAX_EDITS)] = field(
         default_factory=list
     )
     move: Annotated[list[tuple[SplitName, Count, SplitName]], Meta(max_length=MAX_EDITS)] = field(
         default_factory=list
     )
 
+    @property
+    def new_targets(self) -> list[tuple[Any, ...]]:
+        """The changes of targets, each with its split and number first."""
+        return [*self.relabel, *self.add_labels, *self.remove_labels, *self.set_numbers]
+
     def describe(self) -> str:
         """Return the changes in words, such as ``3 images excluded, 1 image relabeled``."""
         counts = {
             "excluded": len(self.exclude),
-            "relabeled": len(self.relabel),
+            "relabeled": len({(split, number) for split, number, *_ in self.new_targets}),
             "moved": len(self.move),
         }
         return ", ".join(f"{count_of(count, 'image')} {what}" for what, count in counts.items() if count)
@@ -126,7 +146,7 @@ class RecordImages:
 
 @dataclass
 class VersionPlan(Plan):
-    """A plan whose records are those of another dataset. The ``targets`` of its splits are new classes, or None."""
+    """A plan whose records are those of another dataset. The ``targets`` of its splits are new ones, or None."""
 
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
@@ -143,12 +163,8 @@ class VersionPlan(Plan):
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         record = cast(RecordImages, split.images).record(split.files[place])
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
-        label = split.targets[place]
-        if label is not None:
-            features |= {
-                self.target.feature: [label],
-                "image/class/text": [self.target.names[label].encode()],
-            }
+        if split.targets[place] is not None:
+            features |= super().features(split, place, geometry)
         if self.target.spatial and geometry.size != (geometry.width, geometry.height):
             features[self.target.feature] = _resize_target(record, self.target, geometry)
         return features
@@ -169,7 +185,8 @@ class VersionPlan(Plan):
                 mask = record.target(_resized(self.target, record.width, record.height))
                 total += np.bincount(mask.ravel(), minlength=256)[: len(total)] > 0
             else:
-                total += np.asarray(record.features[self.target.feature]) != 0
+                changed = split.targets[place]
+                total += np.asarray(record.features[self.target.feature] if changed is None else changed) != 0
         source.close()
         return total
 
@@ -181,8 +198,10 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     try:
         manifest = manifests.load(folder)
         edits = read_json(Path(recipe.edits), Edits) if recipe.edits else Edits()
-        records = list(_edited(folder, manifest, edits))
-    except UnreadableFile as error:
+        changes = Changes()
+        records = list(_edited(folder, manifest, edits, changes))
+        groups = _regroup(folder, manifest, records) if edits.new_targets else manifest.groups
+    except (UnreadableFile, UnusableImage) as error:
         raise UnusableSource(
             f"The dataset {recipe.parent_name or folder.name} cannot be read: {error}.",
             "It may have been deleted. Choose another dataset.",
@@ -200,8 +219,8 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         split = SplitPlan(
             source,
             [record.name for record in members],
-            [record.label for record in members],
-            [record.group for record in members] if manifest.groups else [],
+            [record.target for record in members],
+            [record.group for record in members] if groups else [],
         )
         shuffle(split, recipe.seed, name)
         split.source = recipe.parent_name or str(folder)
@@ -210,42 +229,101 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         raise UnusableSource("No training image is left.", "Exclude fewer images.")
     target = _resized(manifest.target, recipe.width, recipe.height)
     stacked = manifest.channels // recipe.channels
-    remarks = _remarks(manifest, splits)
+    remarks = _remarks(manifest, splits) if groups == manifest.groups else []
+    files = {CHANGES_FILE: changes.as_csv()} if changes.rows else {}
     return VersionPlan(
         target,
         splits,
-        manifest.groups,
+        groups,
         remarks,
+        files=files,
         stacked=stacked,
         dtype=manifest.dtype,
         padding=manifest.padding,
     )
 
 
+class Change(NamedTuple):
+    """A changed record of the parent: a row of `CHANGES_FILE`.
+
+    ``change`` is ``excluded``, ``relabeled`` or ``moved``. ``before`` and ``after`` are the targets in words, or the
+    splits.
+    """
+
+    split: str
+    number: int
+    path: str
+    change: str
+    before: str
+    after: str
+
+
+class Changes:
+    """Collects the changes of a version."""
+
+    def __init__(self) -> None:
+        self.rows: list[Change] = []
+
+    def add(self, split: str, number: int, path: str, change: str, before: str, after: str) -> None:
+        self.rows.append(Change(split, number, path, change, before, after))
+
+    def as_csv(self) -> bytes:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(Change._fields)
+        writer.writerows(self.rows)
+        return text.getvalue().encode()
+
+
+def read_changes(job_folder: Path, maximum: int) -> list[Change]:
+    """Return the first ``maximum`` changes of the version in ``job_folder``; raises UnreadableFile."""
+    opened = open_plain(job_folder / CHANGES_FILE, below=job_folder)
+    with io.TextIOWrapper(opened, "utf-8", "replace", newline="") as file:
+        rows = csv.reader(file)
+        try:
+            next(rows, None)
+            return [
+                Change(split, int(number), *others)
+                for split, number, *others in itertools.islice(rows, maximum)
+            ]
+        except (csv.Error, ValueError, TypeError) as error:
+            raise UnreadableFile(f"{CHANGES_FILE} is damaged: {error}") from error
+
+
 @dataclass
 class _Planned:
-    """A record of the parent, by its ``name``; ``label`` is a new class, if it was relabeled."""
+    """A record of the parent, by its ``name``; ``target`` is a new one, if it was relabeled."""
 
     name: str
     split: str
     group: int
-    label: int | None = None
+    target: Any = None
 
 
 def check_edits(edits: Edits, manifest: Manifest) -> None:
     """Raise UnusableSource if an edit does not fit the dataset of ``manifest``."""
-    changed: list[tuple[str, int]] = [*edits.exclude]
-    changed += [(split, number) for split, number, _ in (*edits.relabel, *edits.move)]
-    for split, number in changed:
+    target = manifest.target
+    changed: list[tuple[Any, ...]] = [*edits.exclude, *edits.new_targets, *edits.move]
+    for split, number, *_ in changed:
         if split not in manifest.splits or number >= manifest.splits[split].count:
             raise UnusableSource(f"There is no record {number} in the split “{split}”.")
     if edits.relabel and not _has_classes(manifest):
         raise UnusableSource("Only images with one class each can be relabeled.")
-    for split, number, label in edits.relabel:
-        if label >= len(manifest.target.names):
+    if (edits.add_labels or edits.remove_labels) and not target.multi_hot:
+        raise UnusableSource("Labels can be added to and removed from images with any number of labels only.")
+    if edits.set_numbers and not target.is_numbers:
+        raise UnusableSource("Numbers can be set for images with numbers as targets only.")
+    what = "class" if target.classes else "number" if target.is_numbers else "label"
+    for split, number, index, *_ in edits.new_targets:
+        if index >= len(target.names):
             raise UnusableSource(
-                f"There is no class {label} for the image {number} of the split “{split}”.",
-                f"The classes are 0 to {len(manifest.target.names) - 1}.",
+                f"There is no {what} {index} for the image {number} of the split “{split}”.",
+                f"They are numbered from 0 to {len(target.names) - 1}.",
+            )
+    for split, number, _, value in edits.set_numbers:
+        if not abs(value) <= float(np.finfo(np.float32).max):
+            raise UnusableSource(
+                f"The number {value:g} for the image {number} of the split “{split}” is out of range."
             )
 
 
@@ -253,22 +331,79 @@ def _has_classes(manifest: Manifest) -> bool:
     return manifest.target.classes and manifest.groups == manifest.target.names
 
 
-def _edited(folder: Path, manifest: Manifest, edits: Edits) -> Iterator[_Planned]:
+def _edited(folder: Path, manifest: Manifest, edits: Edits, made: Changes) -> Iterator[_Planned]:
+    """Yield the records that are not excluded; the changes are added to ``made``."""
     check_edits(edits, manifest)
     excluded = set(edits.exclude)
-    labels = {(split, number): label for split, number, label in edits.relabel}
     splits = {(split, number): new for split, number, new in edits.move}
+    targets = {(split, number): label for split, number, label in edits.relabel}
+    changes = _changed_values(edits)
+    edited = excluded | splits.keys() | targets.keys() | changes.keys()
     for name, content in manifest.splits.items():
         with SplitReader(folder, content) as reader:
-            groups = reader.groups
-        for number, group in enumerate(groups.tolist()):
-            place = cast(RecordId, (name, number))
-            if place in excluded:
-                continue
-            label = labels.get(place)
-            yield _Planned(
-                f"{name}/{number}", splits.get(place, name), group if label is None else label, label
-            )
+            for number, group in enumerate(reader.groups.tolist()):
+                place = cast(RecordId, (name, number))
+                if place not in edited:
+                    yield _Planned(f"{name}/{number}", name, group)
+                    continue
+                path, before = _describe(reader, number, manifest.target)
+                add = functools.partial(made.add, name, number, path)
+                if place in excluded:
+                    add("excluded", before, "")
+                    continue
+                target: Any = targets.get(place)
+                if place in changes:
+                    values = reader.read(number).target(manifest.target).tolist()
+                    target = [changes[place].get(index, value) for index, value in enumerate(values)]
+                if target is not None:
+                    add("relabeled", before, manifest.target.describe(target))
+                if place in splits:
+                    add("moved", name, splits[place])
+                yield _Planned(f"{name}/{number}", splits.get(place, name), group, target)
+
+
+def _describe(reader: SplitReader, number: int, spec: TargetSpec) -> tuple[str, str]:
+    """Return the path of a record and its target in words; empty if the record is damaged, since it can be excluded."""
+    try:
+        record = reader.read(number)
+        return record.filename, spec.describe(record.target(spec))
+    except DamagedRecords:
+        return "", ""
+
+
+def _changed_values(edits: Edits) -> dict[RecordId, dict[int, float]]:
+    """Return the new values of each record with labels or numbers, by their index."""
+    changes: dict[RecordId, dict[int, float]] = {}
+    flags = [(*edit, 1.0) for edit in edits.add_labels] + [(*edit, 0.0) for edit in edits.remove_labels]
+    for split, number, index, value in (*flags, *edits.set_numbers):
+        changes.setdefault((split, number), {})[index] = value
+    return changes
+
+
+def _regroup(folder: Path, manifest: Manifest, records: list[_Planned]) -> list[str]:
+    """Assign records with new targets to groups, as the reader of their kind does, and return the groups' names."""
+    if manifest.target.classes:
+        for record in records:
+            record.group = record.group if record.target is None else record.target
+        return manifest.groups
+    group_records = getattr(kind_named(manifest.kind).load("reader"), "group_records", None)
+    if group_records is None or not any(record.split == "train" for record in records):
+        return manifest.groups
+    members: dict[str, list[_Planned]] = {}
+    values: dict[str, list[Any]] = {}
+    with closing(RecordImages(folder, manifest)) as source:
+        for record in records:
+            target = record.target
+            if target is None:
+                target = source.record(record.name).target(manifest.target)
+            members.setdefault(record.split, []).append(record)
+            values.setdefault(record.split, []).append(target)
+    arrays = {split: np.array(found, np.float32) for split, found in values.items()}
+    groups, places = group_records(manifest.target.names, arrays)
+    for split, found in members.items():
+        for record, place in zip(found, places[split], strict=True):
+            record.group = place
+    return cast(list[str], groups)
 
 
 def _by_group(records: list[_Planned]) -> Iterator[list[_Planned]]:

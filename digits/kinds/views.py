@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,10 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def _spell(metric: str) -> str:
+    return metric.replace("_", " ").replace("top5", "top-5")
+
+
 def describe_images(width: int, height: int, channels: int) -> str:
     """Return the size and color mode of images with one or three ``channels``, such as ``28×28 grayscale``."""
     return f"{width}×{height} {'grayscale' if channels == 1 else 'color'}"
@@ -73,6 +77,17 @@ class InputRequest:
     files: Mapping[str, bytes | Path] = field(default_factory=dict)
 
 
+class InputRecord(NamedTuple):
+    """One of several inputs of a request: its name on pages, and its pixels or the paths of its images.
+
+    Several images are stacked along the channels. ``label`` is the name of the true class, if the input has one.
+    """
+
+    name: str
+    content: NDArray[Any] | Sequence[Path]
+    label: str = ""
+
+
 class Views(Generic[AnyRecipe]):
     """Texts and data of one kind. The module ``views`` of a kind defines ``Views``, a subclass.
 
@@ -89,7 +104,8 @@ class Views(Generic[AnyRecipe]):
     ``record`` and ``records`` are the words for what is in the dataset. Without ``shows_images``, pages do not show the
     records as images, because they are not: `draw_record` shows them. If predictions can be made from something else
     than an image file, ``has_input`` includes the template ``input.html`` of the kind in the page of a model, and
-    `read_input` reads its fields; without ``takes_image``, it replaces the image file.
+    `read_input` reads its fields; without ``takes_image``, it replaces the image file. Likewise,
+    ``has_inputs`` includes ``inputs.html`` for several records, which `read_inputs` reads.
 
     Without ``checks_appearance``, health checks compare records but do not evaluate their appearance: they are not
     photos. Without ``checks_counts``, they do not evaluate the number of records per group, such as ranges of a number.
@@ -119,6 +135,7 @@ class Views(Generic[AnyRecipe]):
     checks_counts = True
     ranks_classes = True
     has_input = False
+    has_inputs = False
     takes_image = True
     annotation_format = ""
     annotation_tools = "Label Studio or CVAT"
@@ -129,8 +146,8 @@ class Views(Generic[AnyRecipe]):
             if name in chart.metrics:
                 return f"{chart.word(name)} {chart.format(value)}"
             if any(part in name.lower() for part in chart.metrics):
-                return f"{name.replace('_', ' ')} {chart.format(value)}"
-        return f"{name.replace('_', ' ')} {format_number(value)}"
+                return f"{_spell(name)} {chart.format(value)}"
+        return f"{_spell(name)} {format_number(value)}"
 
     def describe_metrics(self, metrics: Mapping[str, float]) -> str:
         """Format validation ``metrics`` for display: those in the charts, in the same order, and the loss."""
@@ -176,10 +193,11 @@ class Views(Generic[AnyRecipe]):
         """
         return None
 
-    def read_inputs(self, recipe: AnyRecipe, request: InputRequest) -> Iterable[NDArray[Any]] | None:
-        """Convert the fields for several records to their pixels, like `read_input`. None if those fields are empty.
+    def read_inputs(self, recipe: AnyRecipe, request: InputRequest) -> Iterable[InputRecord] | None:
+        """Convert the fields for several records, like `read_input`. None if those fields are empty.
 
-        Raises BadRequest or UnusableSource, also during iteration.
+        The paths of images may be outside of the data roots: they are checked later. Raises BadRequest or
+        UnusableSource, also during iteration.
         """
         return None
 

@@ -8,7 +8,7 @@
 # subtraction.
 #
 # settings: solver_type=ADAM beta_1=0.5 learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
-# kinds: image-classification image-processing generic
+# kinds: image-classification image-processing image-gan generic
 
 import keras
 from keras import layers

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core import events
@@ -17,13 +18,32 @@ from digits.core.files import make_folder
 from digits.core.job import Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
-from digits.runtime.task_runner import TaskRun, TaskRunner
+from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
 KEPT_FAILURES = 100
 
 
+@dataclass(eq=False)
+class BackgroundTask:
+    """A task that is waiting or running: the ``key`` under which it was started, its recipe, state and run."""
+
+    key: str
+    recipe: Recipe
+    state: TaskState
+    run: TaskRun = field(init=False)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not been started yet, because others run."""
+        return self.run.phase is Phase.QUEUED
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.run.stop_requested
+
+
 class BackgroundTasks:
-    """Runs tasks of one type, each in the folder ``task_folder`` of its job; a job has at most one at a time.
+    """Runs tasks of one type in the folder ``task_folder`` of their jobs: those of one job one after another.
 
     ``pool`` limits how many run at the same time, ``noun`` names a task in messages. ``report`` is called with the job
     when there is progress, and at the end.
@@ -39,40 +59,65 @@ class BackgroundTasks:
     ) -> None:
         self._runner, self._report = runner, report
         self._pool, self._task_folder, self._noun = pool, task_folder, noun
-        self._active: dict[str, tuple[TaskRun, TaskState]] = {}
-        self._failures: dict[str, Failure] = {}
+        self._tasks: dict[str, list[BackgroundTask]] = {}
+        # By job and key; without a key, the latest failure since the job had no tasks.
+        self._failures: dict[tuple[str, str | None], Failure] = {}
 
-    def start(self, job: Job, recipe: Recipe) -> None:
-        """Run ``recipe`` for ``job`` as soon as the pool permits, unless a task of the job has already been started."""
-        if job.id in self._active:
+    def start(self, job: Job, recipe: Recipe, key: str = "") -> None:
+        """Run ``recipe`` for ``job`` as soon as the pool permits, after the tasks of the job that were started before.
+
+        Does nothing if a task of the job with the same ``key`` is waiting or running.
+        """
+        tasks = self.tasks(job.id)
+        if any(task.key == key and not task.is_stopping for task in tasks):
             return
-        self._failures.pop(job.id, None)
+        self._failures.pop((job.id, key), None)
+        if not tasks:
+            self._failures.pop((job.id, None), None)
         folder = job.folder / self._task_folder
-        state = TaskState(doing=f"Waiting for other {self._noun}s")
-        run = TaskRun(
+        task = BackgroundTask(key, recipe, TaskState(doing=f"Waiting for other {self._noun}s"))
+        task.run = TaskRun(
             folder=folder,
             allocate=lambda: self._runner.ledger.reserve_slot(self._pool),
-            prepare=lambda devices: self._prepare(recipe, folder, state, devices),
-            follow=lambda run: self._follow(job, state, run),
+            prepare=lambda devices: self._prepare(recipe, folder, task.state, devices),
+            follow=lambda run: self._follow(job, task),
         )
-        self._active[job.id] = run, state
-        self._runner.submit(run)
+        self._tasks.setdefault(job.id, []).append(task)
+        self._runner.submit(task.run)
 
-    def stop(self, job_id: str) -> None:
-        """Stop the task of a job, if it is waiting or running."""
-        found = self._active.pop(job_id, None)
-        self._failures.pop(job_id, None)
-        if found is not None:
-            self._runner.stop(found[0])
+    def stop(self, job_id: str, key: str | None = None) -> None:
+        """Stop the task with the ``key``, by default all tasks of the job.
+
+        A running task is listed until its process has ended, which may save results first.
+        """
+        for task in self.tasks(job_id):
+            if key is None or task.key == key:
+                if task.is_waiting:
+                    self._remove(job_id, task)
+                task.state.doing = "Stopping"
+                self._runner.stop(task.run)
+        for known in list(self._failures):
+            if known[0] == job_id and (key is None or known[1] in (key, None)):
+                del self._failures[known]
+
+    def tasks(self, job_id: str) -> list[BackgroundTask]:
+        """Return the tasks of a job that are waiting or running, in their order."""
+        return list(self._tasks.get(job_id, ()))
+
+    def task(self, job_id: str, key: str) -> BackgroundTask | None:
+        """Return the task with the ``key`` that is waiting or running."""
+        return next((task for task in self.tasks(job_id) if task.key == key), None)
 
     def state(self, job_id: str) -> TaskState | None:
-        """Return the state of a task that is waiting or running."""
-        found = self._active.get(job_id)
-        return found[1] if found else None
+        """Return the state of the first task that is waiting or running."""
+        return next((task.state for task in self.tasks(job_id)), None)
 
-    def failure(self, job_id: str) -> Failure | None:
-        """Return why the latest task failed."""
-        return self._failures.get(job_id)
+    def failure(self, job_id: str, key: str | None = None) -> Failure | None:
+        """Return why the latest task with the ``key`` failed.
+
+        By default, return the latest failure among the tasks that were started since the job had none.
+        """
+        return self._failures.get((job_id, key))
 
     def _prepare(self, recipe: Recipe, folder: Path, state: TaskState, devices: Sequence[str]) -> None:
         make_folder(folder)
@@ -84,22 +129,32 @@ class BackgroundTasks:
         recipe.save(folder)
         state.doing = ""
 
-    def _follow(self, job: Job, state: TaskState, run: TaskRun) -> bool:
+    def _follow(self, job: Job, task: BackgroundTask) -> bool:
         """Read new events; at the end, record the failure if there is one."""
-        happened, is_complete = state.read(run.folder / EVENTS_FILE, time.monotonic() + events.TURN_SECONDS)
-        current = self._active.get(job.id)
-        if current is None or current[0] is not run:
+        run, is_complete = task.run, True
+        happened: list[events.Event] = []
+        if run.handle is not None:  # otherwise, the log is that of another run
+            deadline = time.monotonic() + events.TURN_SECONDS
+            happened, is_complete = task.state.read(run.folder / EVENTS_FILE, deadline)
+        if task.is_stopping:
+            task.state.doing = "Stopping"
+        if task not in self.tasks(job.id):
             return is_complete
         if run.has_ended and is_complete:
-            del self._active[job.id]
-            failure = self._reason(run, state)
+            self._remove(job.id, task)
+            failure = self._reason(run, task.state)
             if failure is not None:
-                self._failures[job.id] = failure
+                self._failures |= {(job.id, task.key): failure, (job.id, None): failure}
                 while len(self._failures) > KEPT_FAILURES:
                     del self._failures[next(iter(self._failures))]
         if happened or run.has_ended:
             self._report(job)
         return is_complete
+
+    def _remove(self, job_id: str, task: BackgroundTask) -> None:
+        self._tasks[job_id].remove(task)
+        if not self._tasks[job_id]:
+            del self._tasks[job_id]
 
     def _reason(self, run: TaskRun, state: TaskState) -> Failure | None:
         if state.is_finished or run.stop_requested:

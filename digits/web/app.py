@@ -55,9 +55,10 @@ from digits.web import (
     version_views,
 )
 from digits.web.bounded_request import BoundedRequest
-from digits.web.error_json import error_body, is_always_json
+from digits.web.error_json import error_body
 from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
+from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread, in_turns
 from digits.web.row_cache import RowCache
 from digits.web.services import Services
@@ -164,14 +165,6 @@ def load_templates(app: Flask) -> None:
         in_thread(app.jinja_env.get_template, name)
 
 
-def wants_json() -> bool:
-    """Return whether the client of this request prefers JSON to a page."""
-    if is_always_json(request.path) or "Tus-Resumable" in request.headers:
-        return True
-    best = request.accept_mimetypes.best_match(["text/html", "application/json"])
-    return best == "application/json"
-
-
 def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth.Auth) -> None:
     static = Path(app.static_folder or "")
 
@@ -220,7 +213,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
     @app.errorhandler(Damaged)
     def damaged(error: Damaged) -> ResponseReturnValue:
-        if request.method == "GET" and not _is_for_program():
+        if request.method == "GET" and not wants_json():
             return redirect(url_for("jobs.show", job_id=error.job_id))
         return known(error)
 
@@ -267,10 +260,6 @@ def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
         return _answer(500, message, "", "InternalServerError", details=details)
 
 
-def _is_for_program() -> bool:
-    return wants_json() or request.headers.get("X-Requested-With") == "fetch"
-
-
 def _answer(
     status: int,
     message: str,
@@ -282,7 +271,7 @@ def _answer(
     details: str = "",
 ) -> tuple[Response | str, int]:
     """Render an error as a page or as JSON. The page offers a link to ``again`` and shows ``details`` as they are."""
-    if _is_for_program():
+    if wants_json():
         return jsonify(error_body(request.path, message, kind, hint, trace=trace, details=details)), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
     try:

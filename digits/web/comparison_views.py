@@ -144,7 +144,7 @@ def _common(first: ModelJob, second: ModelJob) -> tuple[Evaluation, Evaluation] 
     for one in evaluations.load_all(first.folder):
         for other in others:
             same = (one.content_hash, one.split) == (other.content_hash, other.split)
-            if same and not one.is_partial and not other.is_partial:
+            if same and one.is_comparable and other.is_comparable:
                 return one, other
     return None
 

@@ -114,6 +114,7 @@ def show(job_id: str) -> str:
         dataset=body,
         counts=state.counts,
         skipped=serializers.skipped(job),
+        changes=serializers.changes(job),
         downloads=export_views.offered(job) if body is not None else [],
         health=health_views.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),

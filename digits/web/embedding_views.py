@@ -30,6 +30,7 @@ from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
+from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread
 from digits.web.record_selection import Place
 from digits.web.record_views import RecordImages, shown_size
@@ -62,7 +63,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
             f"A map of “{job.name}” is being computed.", "Try again when the computation has finished."
         )
     services().embeddings.start(job, recipe)
-    if request.accept_mimetypes.best == "application/json" or request.headers.get("X-Requested-With"):
+    if wants_json():
         return jsonify({**_state(job), "name": recipe.name}), 202
     return redirect(url_for("embeddings.show", job_id=job.id))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, format_number
 from digits.web.explore_views import GalleryItem, gallery_items
+from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.record_selection import Place
 from digits.web.record_views import RecordImages
@@ -27,6 +29,7 @@ MAX_MATRIX = 40
 # Detections with lower scores are not drawn.
 MIN_SCORE = 0.3
 MAX_POINTS = 2000
+MAX_LACKING = 8
 TITLES = {
     "top5_accuracy": "Top-5 accuracy",
     "f1_macro": "F1, mean of classes",
@@ -55,6 +58,18 @@ def describe_metric(views: Views[Any], name: str, value: float) -> tuple[str, st
     return title or name.replace("_", " ").capitalize(), format_number(value)
 
 
+def excluded_words(result: Evaluation, views: Views[Any]) -> str:
+    """Describe the classes of the dataset that the model lacks; "" if there are none."""
+    if not result.lacking:
+        return ""
+    more = len(result.lacking) - MAX_LACKING
+    names = ", ".join(result.lacking[:MAX_LACKING]) + (f" and {more} more" if more > 0 else "")
+    if not result.excluded:
+        return f"The model lacks these names of the dataset, which are ignored: {names}."
+    records = f"{result.excluded:,} {views.record if result.excluded == 1 else views.records}"
+    return f"Not counted: {records} of {views.groups} that the model lacks ({names})."
+
+
 def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
     """Return the number of records of each true class, by row, and predicted class; None for other kinds."""
     try:
@@ -64,6 +79,8 @@ def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
         return None
     if targets.dtype.kind != "i" or targets.ndim != 1:
         return None
+    counted = targets >= 0  # the model lacks the classes of the others
+    predictions, targets = predictions[counted], targets[counted]
     classes = predictions.shape[1]
     pairs = targets * classes + predictions.argmax(axis=1)
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
@@ -76,7 +93,14 @@ def shown_matrix(
     explore: str,
     limit: int = MAX_MATRIX,
 ) -> dict[str, Any]:
-    """Return the rows of the confusion matrix, at most ``limit``, with links to the images of each cell."""
+    """Return the rows of the confusion matrix, at most ``limit``, with links to the images of each cell.
+
+    ``explore`` is the URL of all images, "" for no links.
+    """
+
+    def url(true: int, predicted: int) -> str:
+        return f"{explore}&label={true}&predicted={predicted}" if explore else ""
+
     wrong = matrix.copy()
     np.fill_diagonal(wrong, 0)
     confused = np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")
@@ -101,7 +125,7 @@ def shown_matrix(
                     "share": round(share, 3),
                     "is_right": true == predicted,
                     "predicted": names[predicted],
-                    "url": f"{explore}&label={true}&predicted={predicted}" if count else "",
+                    "url": url(true, predicted) if count else "",
                 }
             )
         rows.append({"name": names[true], "cells": cells, "total": total})
@@ -116,7 +140,7 @@ def shown_matrix(
                 "true": names[pair // len(names)],
                 "predicted": names[pair % len(names)],
                 "count": int(wrong.flat[pair]),
-                "url": f"{explore}&label={pair // len(names)}&predicted={pair % len(names)}",
+                "url": url(pair // len(names), pair % len(names)),
             }
             for pair in pairs.tolist()
             if wrong.flat[pair]
@@ -149,11 +173,13 @@ def _load_worst(
     except UnreadableFile:
         return []
     described = _describe_predictions(job, result, manifest, known)
+    views = views_of(dataset.data_kind)
     predicted = evaluations.load_worst(job.folder, result.name)
     return [
         {
             "item": item,
-            "words": words or item.label,
+            "words": words
+            or " · ".join(filter(None, (views.describe_error(float(errors[item.number])), item.label))),
             "prediction": draw_prediction(predicted.get(str(item.number)), item, manifest),
         }
         for item, words in zip(items, described, strict=True)
@@ -192,12 +218,21 @@ def _describe_predictions(
         targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
     except UnreadableFile:
         return [""] * len(places)
-    target = manifest.target
+    target = _target_of(result, manifest)
     separator = "," if target.classes else ";"
     return [
         f"{target.describe(targets[place])}{separator} predicted {describe_prediction(target, predictions[place])}"
         for place in places
     ]
+
+
+def _target_of(result: Evaluation, manifest: Manifest) -> TargetSpec:
+    """Return the target of an evaluation, with the names of the model."""
+    target = manifest.target
+    if not result.classes:
+        return target
+    shape = [len(result.classes)] if len(target.shape) == 1 else target.shape
+    return msgspec.structs.replace(target, names=result.classes, shape=shape, mean=[], std=[])
 
 
 def describe_prediction(target: TargetSpec, predicted: NDArray[Any]) -> str:

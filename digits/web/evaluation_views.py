@@ -14,19 +14,28 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import Split
 from digits.core.status import Status
 from digits.data import evaluation as evaluations
+from digits.data.dataset_fit import UnfitDataset
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.web import evaluation_charts, serializers
-from digits.web.evaluation_panel import state_of, title_of
-from digits.web.evaluation_parts import describe_metric, load_matrix, load_points, shown_matrix, worst_records
+from digits.web.evaluation_panel import fit_of, panel_state, title_of
+from digits.web.evaluation_parts import (
+    describe_metric,
+    excluded_words,
+    load_matrix,
+    load_points,
+    shown_matrix,
+    worst_records,
+)
 from digits.web.evaluation_runs import evaluation_recipe
 from digits.web.explore_views import SPLIT_TITLES
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
+from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread
 from digits.web.record_views import shown_size
 from digits.web.services import require_tensorflow, services
@@ -37,24 +46,49 @@ ORDERS = {"classes": "Class order", "errors": "Most confused first"}
 
 
 @blueprint.post("/models/<job_id>/evaluation")
+@blueprint.post("/models/<job_id>/evaluation.json", endpoint="start_json")
 def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     """Evaluate the snapshot of ``snapshot_epoch``, by default the best one, on a ``split`` of a dataset.
 
-    This is the validation split of the model's own dataset by default, or that of ``dataset``. With ``back=results``,
-    redirects to the results of the dataset.
+    This is the validation split of the model's own dataset by default, or that of ``dataset``. The evaluations of a
+    model run one after another. With ``back=results``, redirects to the results of the dataset.
     """
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     dataset, split = chosen_records(job)
+    check_fits(job, dataset, split)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
-    if services().evaluations.state(job.id):
-        raise NotReady(f"“{job.name}” is being evaluated.", "Try again when the evaluation has finished.")
-    services().evaluations.start(job, evaluation_recipe(job, snapshot, dataset, split))
-    if request.accept_mimetypes.best == "application/json" or request.headers.get("X-Requested-With"):
-        return jsonify(state_of(job)), 202
-    if request.form.get("back") == "results":
+    recipe = evaluation_recipe(job, snapshot, dataset, split)
+    task = services().evaluations.task(job.id, recipe.name)
+    if task is not None and not task.is_stopping:
+        raise NotReady(
+            f"This snapshot of “{job.name}” is already being evaluated on these records, or waiting for it.",
+            "Try again when the evaluation has finished.",
+        )
+    services().evaluations.start(job, recipe, key=recipe.name)
+    if request.form.get("back") == "results" and not wants_json():
         return redirect(url_for("results.show", job_id=dataset.id, split=split))
+    return _started_or_stopped(job)
+
+
+@blueprint.post("/models/<job_id>/evaluation/stop")
+@blueprint.post("/models/<job_id>/evaluation/stop.json", endpoint="stop_json")
+def stop(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Stop the evaluation with the ``name``, by default all of the model; the results so far are kept."""
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    name = request.form.get("name", "")
+    tasks = services().evaluations
+    if not (tasks.task(job.id, name) if name else tasks.tasks(job.id)):
+        raise NotReady(f"No such evaluation of “{job.name}” is running.", "It may have finished.")
+    tasks.stop(job.id, name or None)
+    return _started_or_stopped(job)
+
+
+def _started_or_stopped(job: ModelJob) -> AnyResponse | tuple[Response, int]:
+    if wants_json():
+        return jsonify(panel_state(job)), 202
     return redirect(url_for("models.show", job_id=job.id, _anchor="evaluation"))
 
 
@@ -65,7 +99,7 @@ def show_json(job_id: str) -> Response:
     results = in_thread(evaluations.load_all, job.folder)
     asked = request.args.get("name", "")
     chosen = [_find(results, asked)] if asked else results
-    return jsonify({**state_of(job), "evaluations": [in_thread(_as_json, job, item) for item in chosen]})
+    return jsonify({**panel_state(job), "evaluations": [in_thread(_as_json, job, item) for item in chosen]})
 
 
 @blueprint.get("/models/<job_id>/evaluation")
@@ -88,6 +122,7 @@ def show(job_id: str) -> str:
         result=result,
         results=[(item.name, title_of(item, job)) for item in results],
         title=title_of(result, job),
+        excluded=excluded_words(result, views),
         split_title=SPLIT_TITLES[result.split],
         dataset=serializers.row(dataset) if dataset else None,
         views=views,
@@ -124,6 +159,31 @@ def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
     return dataset, cast(Split, split)
 
 
+def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
+    """Raise BadRequest unless the model ``job`` can predict records of the ``split`` of ``dataset``."""
+    own = serializers.data_of(job)
+    trained_on = own.manifest() if own else None
+    if trained_on is None:
+        return
+    manifest = _manifest(dataset)
+    try:
+        found = fit_of(trained_on, manifest)
+    except UnfitDataset as error:
+        raise BadRequest(
+            f"“{dataset.name}” does not fit “{job.name}”: {error}.",
+            "Choose another dataset on the page of the model.",
+        ) from error
+    counts = manifest.splits[split].counts
+    if found.target.classes and found.lacking and len(counts) == len(found.places):
+        shared = sum(count for count, place in zip(counts, found.places, strict=True) if place >= 0)
+        if not shared:
+            record = views_of(dataset.data_kind).record
+            raise BadRequest(
+                f"No {record} in the split “{split}” of “{dataset.name}” has a class of “{job.name}”.",
+                "Choose another split or dataset.",
+            )
+
+
 def _find(results: list[Evaluation], name: str) -> Evaluation:
     found = next((item for item in results if not name or item.name == name), None)
     if found is None:
@@ -155,7 +215,7 @@ def _parts(
     ``manifest`` is None if the dataset has changed. ``explore`` is the URL of all its records, sorted by error.
     """
     details = result.details
-    names = manifest.target.names if manifest else []
+    names = result.names(manifest.target.names) if manifest else []
     parts: dict[str, Any] = {
         "names": names,
         "worst_url": explore,
@@ -168,7 +228,8 @@ def _parts(
         return parts
     matrix = load_matrix(job, result)
     if matrix is not None:
-        parts["matrix"] = shown_matrix(matrix, names, options, explore)
+        # Explore filters by the classes of the dataset.
+        parts["matrix"] = shown_matrix(matrix, names, options, "" if result.classes else explore)
     points = load_points(job, result, manifest)
     if points:
         parts["charts"] = [*evaluation_charts.scatters(points, names), *parts["charts"]]

@@ -143,7 +143,7 @@ def show(kind: Kind) -> str:
         is_searchable=_has_names(job, manifest),
         labels=names,
         groups=manifest.groups,
-        has_classes=manifest.target.classes,
+        target=manifest.target,
         finding=found.checked.finding(query.finding),
         findings=found.checked.findings,
         measures=MEASURES,

@@ -51,7 +51,8 @@ def suggestion(dataset: DatasetJob, training: Train) -> str:
     count = manifest.splits["train"].count
     if count > MOST_IMAGES or min(manifest.width, manifest.height) < SMALLEST_SIDE:
         return ""
-    offered = [item.title for item in networks([dataset.data_kind.name]).values() if item.pretrained]
+    fitting = networks([dataset.data_kind.name]).values()
+    offered = [item.title for item in fitting if item.pretrained and not item.missing]
     if not offered:
         return ""
     return (
@@ -68,6 +69,9 @@ def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:
             "found": str(found) if (found := places.find(entry)) else None,
             "megabytes": entry.full.megabytes,
             "license": entry.license,
+            "file": entry.full.name,
+            "folder": str(places.folder),
+            "is_downloaded": not entry.how_to_get,
         }
         for entry in CATALOG.values()
     }

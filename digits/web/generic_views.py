@@ -7,12 +7,15 @@ the kind ``generic``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
 from digits.data import predictions
+from digits.data.predictions import ListedImage
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.web import (
@@ -96,14 +99,16 @@ def infer_extension_page() -> AnyResponse | tuple[Response, int]:
 
 @blueprint.post("/models/images/generic/infer_one.json")
 def infer_one() -> Response:
-    """Return the values of the output for one image: ``outputs``, by name, of a batch of one.
+    """Return the values of the outputs for one image: ``outputs``, by name, of a batch of one.
 
-    The view is checked but does not change them, as in DIGITS 6.
+    The prediction is ``output``; the outputs of a network with several are also under their names. The view is checked
+    but does not change them, as in DIGITS 6.
     """
     job = _model()
     chosen_view(_kind_of(job), request.values)
     found = inference_views.infer(job)
-    return jsonify({"outputs": {"output": [found.pop("values")]}, **found})
+    outputs = {name: [values] for name, values in found.pop("outputs").items()}
+    return jsonify({"outputs": outputs, **found})
 
 
 @blueprint.post("/models/images/generic/infer_extension.json")
@@ -124,8 +129,9 @@ def infer_extension() -> Response:
         )
     chosen_view(kind, request.values)
     if find := record_inputs.inputs_of_request(job):
-        return _outputs_of("records", find)
-    return jsonify(outputs={"0": {"output": inference_views.predict_values(job)}})
+        return _outputs_of("records", find, key=lambda place, image: str(place))
+    found = inference_views.infer(job)
+    return jsonify({"outputs": {"0": found.pop("outputs")}, **found})
 
 
 @blueprint.post("/models/images/generic/generate.json")
@@ -146,7 +152,7 @@ def infer_many() -> Response:
 
     Images that cannot be read are in ``skipped``, with the reasons.
     """
-    return _outputs_of("images", by_path=True)
+    return _outputs_of("images", key=lambda place, image: image.path)
 
 
 @blueprint.post("/models/images/generic/infer_db.json")
@@ -166,8 +172,13 @@ def infer_db() -> AnyResponse | tuple[Response, int]:
     return prediction_views.begin(job.id, record_inputs.records_of_request(job))
 
 
-def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = False) -> Response:
-    """Predict the images of this request, or the records that ``find`` returns.
+def _outputs_of(
+    noun: str,
+    find: FindSource | None = None,
+    *,
+    key: Callable[[int, ListedImage], str] = lambda place, image: image.name,
+) -> Response:
+    """Predict the images of this request, or the records that ``find`` returns; ``key`` returns their keys.
 
     Raises BadRequest if there are no outputs.
     """
@@ -177,15 +188,15 @@ def _outputs_of(noun: str, find: FindSource | None = None, *, by_path: bool = Fa
     folder = predictions.folder_of(job.folder, about.id)
     listed = in_thread(predictions.load_list, folder)
     values = in_thread(predictions.load_values, folder)
-    if values is None or not len(values) == len(listed) == len(results.rows):
+    if not values or not len(listed) == len(results.rows):
         raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
     outputs, skipped = {}, {}
-    for image, row, output in in_turns(iter(zip(listed, results.rows, values, strict=True))):
-        name = image.path if by_path else image.name
+    for place, (image, row) in enumerate(in_turns(iter(zip(listed, results.rows, strict=True)))):
+        name = key(place, image)
         if row.error:
             skipped[name] = row.error
         else:
-            outputs[name] = {"output": output.tolist()}
+            outputs[name] = {each: array[place].tolist() for each, array in values.items()}
     return jsonify(
         outputs=outputs,
         skipped=skipped,

@@ -22,6 +22,7 @@ from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
+from digits.data.predictions import with_outputs
 from digits.data.records import Record
 from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions, animation
@@ -33,6 +34,7 @@ from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.prediction_runs import may_resize
 from digits.web.recent_predictions import Recent
 from digits.web.services import refuse_other_sites, services
 from digits.web.view_choice import (
@@ -242,24 +244,17 @@ def _model() -> ModelJob:
     return services().store.get(request.values.get("job_id", ""), ModelJob)
 
 
-def predict_values(job: ModelJob, source: str | bytes | NDArray[Any] = "") -> Any:
-    """Return the values of the network's prediction for the input of this request, or for another ``source``.
+def infer(job: ModelJob) -> dict[str, Any]:
+    """Return the ``outputs`` by name for the input of this request, and ``visualizations`` if requested.
 
-    This is the path of an image, an image file's contents, or an array.
+    They are nested lists; see `digits.data.predictions.with_outputs`.
     """
     snapshot = chosen_snapshot(job)
-    with input_of(job) if isinstance(source, str) and not source else _other_input(source) as item:
-        return _ask(job, item, snapshot, values=True)["values"]
-
-
-def infer(job: ModelJob) -> dict[str, Any]:
-    """Return the ``values`` for the input of this request, and ``visualizations`` of the layers if requested."""
-    snapshot = chosen_snapshot(job)
     with input_of(job) as item:
-        return {
-            "values": _ask(job, item, snapshot, values=True)["values"],
-            **_visualizations(job, item, snapshot),
-        }
+        answer = _ask(job, item, snapshot, values=True, outputs=True)
+        layers = _visualizations(job, item, snapshot)
+    outputs = {name: array.tolist() for name, array in _arrays(answer).items()}
+    return {"outputs": with_outputs(answer["values"], outputs), **layers}
 
 
 def _predict(job: ModelJob) -> dict[str, Any]:
@@ -290,15 +285,12 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
         layers = _visualizations(job, item, snapshot)
     dataset = services().store.find(job.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    arrays = {
-        found["name"]: _array(found) for found in answer.get("outputs", ()) if found["data"] is not None
-    }
     predictions = views.conclude(answer["predictions"], snapshot.metrics)
     prediction = Prediction(
         kind.name,
         predictions,
         all_predictions=answer.get("all_predictions", predictions),
-        outputs=arrays,
+        outputs=_arrays(answer),
         omitted=[found["name"] for found in answer.get("outputs", ()) if found["data"] is None],
         picture=picture,
         geometry=_geometry(answer.get("geometry")),
@@ -308,6 +300,11 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
     )
     words = f"Epoch {epoch_label(snapshot.epoch)}"
     return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
+
+
+def _arrays(answer: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return the outputs in the answer of an inference server by name, except those that were too large."""
+    return {found["name"]: _array(found) for found in answer.get("outputs", ()) if found["data"] is not None}
 
 
 def _array(output: Mapping[str, Any]) -> NDArray[Any]:
@@ -417,11 +414,22 @@ def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str
     """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
     if request.values.get("show_visualizations", "") in ("", "n", "false", "0"):
         return {}
+    if not may_resize():
+        raise BadRequest(
+            "Layers can only be shown for images of the network’s size.",
+            "Leave out “dont_resize” or “show_visualizations”.",
+        )
     return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
-    asked = {"call": "predict", item.type: str(item.path), "snapshot": snapshot.name, "top": TOP}
+    asked = {
+        "call": "predict",
+        item.type: str(item.path),
+        "snapshot": snapshot.name,
+        "top": TOP,
+        "resize": may_resize(),
+    }
     return services().inference.ask(job.folder, asked | options)
 
 
@@ -451,14 +459,14 @@ def input_of(job: ModelJob) -> Iterator[_Input]:
     dataset = services().store.find(job.dataset_id)
     record = request.values.get("record", "").strip()
     if record and not _has_image():
-        with _other_input(_record_pixels(job, record)) as item:
+        with _array_input(_record_pixels(job, record)) as item:
             yield item
         return
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         read = views_of(dataset.data_kind).read_input
         pixels = in_thread(read, dataset.kind_recipe, input_request())
         if pixels is not None:
-            with _other_input(pixels) as item:
+            with _array_input(pixels) as item:
                 yield item
             return
     with _image() as path:
@@ -511,15 +519,9 @@ def _image() -> Iterator[Path]:
 
 
 @contextmanager
-def _other_input(source: str | bytes | NDArray[Any]) -> Iterator[_Input]:
-    if isinstance(source, str):
-        yield _Input(services().roots.resolve(source, file_type="file"))
-    elif isinstance(source, bytes):
-        with _kept(partial(Path.write_bytes, data=source)) as path:
-            yield _Input(path)
-    else:
-        with _kept(partial(np.save, arr=source, allow_pickle=False), ".npy") as path:
-            yield _Input(path, source)
+def _array_input(pixels: NDArray[Any]) -> Iterator[_Input]:
+    with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
+        yield _Input(path, pixels)
 
 
 @contextmanager

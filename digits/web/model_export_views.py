@@ -19,6 +19,7 @@ from digits.data.model_export import FORMATS, ModelExport
 from digits.web.job_views import check_owner
 from digits.web.model_export_panel import finished, state_of, url_of
 from digits.web.model_views import check_ending, check_has_dataset, snapshot_of
+from digits.web.negotiation import wants_json
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import require_tensorflow, services
 
@@ -45,8 +46,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
         if services().exports.state(job.id):
             raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
         services().exports.start(job, _recipe(job, snapshot, format_))
-    wants_json = request.path.endswith(".json") or request.accept_mimetypes.best == "application/json"
-    if wants_json or request.headers.get("X-Requested-With"):
+    if wants_json():
         return jsonify(_as_json(job)), 200 if is_made else 202
     return redirect(url_for("models.show", job_id=job.id, _anchor="export"))
 

@@ -657,6 +657,10 @@ def _chosen_network(form: ModelForm) -> tuple[str, str | None]:
         _blame(
             form.standard_networks, f"{chosen.title} is not a network for {kind}. Choose one of: {titles}."
         )
+    if chosen.missing:
+        _blame(
+            form.standard_networks, f"{chosen.title} requires the package {chosen.package}. {chosen.missing}"
+        )
     return chosen.text, _standard_weights(form, chosen)
 
 
@@ -777,6 +781,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
                 "values": network_settings.settings_of(item),
                 "kinds": item.kinds,
                 "pretrained": item.pretrained,
+                "missing": item.missing,
             }
             for item in _networks().values()
         ],

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -66,11 +66,13 @@ def start(
 ) -> BatchPrediction:
     """Start a batch prediction for the images of this request, which ``find`` returns; by default `images_of_request`.
 
-    With ``keeps_values``, the numbers of the predictions are saved. Raises BadRequest if there are no usable images,
-    and NotReady if the model is already running a batch prediction.
+    The batch predictions of a model run one after another. With ``keeps_values``, the outputs of the network are saved.
+    Raises BadRequest if there are no usable images, and NotReady if too many batch predictions are waiting.
     """
-    if services().predictions.state(job.id):
-        raise NotReady(f"“{job.name}” is already processing other images.", "Try again when it has finished.")
+    if len(services().predictions.tasks(job.id)) >= KEPT:
+        raise NotReady(
+            f"{KEPT} batch predictions of “{job.name}” are waiting.", "Try again when some have finished."
+        )
     labels = labels_of(job)
     parent = job.folder / predictions.FOLDER
     in_thread(make_folder, parent)
@@ -99,7 +101,8 @@ def start(
         services().store.discard(folder)
         raise
     for old in in_thread(predictions.load_all, job.folder)[KEPT:]:
-        services().store.discard(parent / old.id)
+        if not services().predictions.task(job.id, old.id):
+            services().store.discard(parent / old.id)
     services().predictions.start(
         job,
         Predict(
@@ -108,17 +111,20 @@ def start(
             trained_on=str(job.folder.with_name(job.dataset_id)),
             target=str(folder),
             keeps_values=keeps_values,
+            resizes=may_resize(),
         ),
+        key=about.id,
     )
     return about
 
 
 def recent(job: ModelJob) -> list[dict[str, str]]:
     """Return the batch predictions shown on the page of a model, newest first."""
+    records = views_of(serializers.data_kind(job) or default_kind()).records
     return [
         {
             "title": item.title,
-            "words": f"epoch {epoch_label(item.epoch)}, {item.total:,} images",
+            "words": f"epoch {epoch_label(item.epoch)}, {item.total:,} {records}",
             "url": url_for("predictions.show", job_id=job.id, prediction_id=item.id),
         }
         for item in in_thread(predictions.load_all, job.folder)
@@ -177,6 +183,11 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
     if below.is_file():
         return Source(below.name, in_thread(_in_folder, _unpacked(below, folder), labels, limit), [])
     return Source(below.name or str(below), in_thread(_in_folder, below, labels, limit), [])
+
+
+def may_resize() -> bool:
+    """Return whether images may be resized to the network's input: not if this request has ``dont_resize``."""
+    return request.values.get("dont_resize", "") not in ("1", "y", "true")
 
 
 def limit_of_request() -> int:
@@ -307,7 +318,7 @@ def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
 def results_of(job: ModelJob, about: BatchPrediction) -> Results:
     """Load the results of a batch prediction so far. Raises BadRequest if the file is damaged."""
     views = views_of(serializers.data_kind(job) or default_kind())
-    metrics = next((item.metrics for item in job.snapshots() if item.name == about.snapshot), {})
+    metrics = next((item.metrics for item in services().snapshots_of(job) if item.name == about.snapshot), {})
     try:
         rows = in_thread(predictions.load_rows, predictions.folder_of(job.folder, about.id))
         return Results([_concluded(row, views, metrics) for row in in_turns(iter(rows))])
@@ -321,26 +332,18 @@ def _concluded(row: Row, views: Views[Any], metrics: Mapping[str, float]) -> Row
 
 
 def best_of_classes(
-    folder: Path, rows: list[Row], labels: list[str], count: int
-) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return the ``count`` most probable images for each class, as pairs of image index and percentage."""
+    folder: Path, rows: list[Row], classes: Sequence[int], count: int
+) -> list[list[tuple[int, float]]]:
+    """Return the ``count`` most probable images so far for each of the ``classes``: pairs of index and percentage."""
     found = predictions.load_probabilities(folder)
-    if found is None or found.shape != (len(rows), len(labels)):
-        return []
-    found = np.nan_to_num(found, nan=-1.0)
+    if found is None or found.shape[1] < max(classes, default=0):
+        return [[] for _ in classes]
+    found = found[: len(rows)]
     best = []
-    for number, label in enumerate(labels):
-        order = np.argsort(-found[:, number], kind="stable")[:count]
-        best.append(
-            (
-                label,
-                [
-                    (int(place), 100 * float(found[place, number]))
-                    for place in order
-                    if found[place, number] >= 0
-                ],
-            )
-        )
+    for number in classes:
+        column = np.nan_to_num(found[:, number], nan=-1.0)
+        order = np.argsort(-column, kind="stable")[:count]
+        best.append([(int(place), 100 * float(column[place])) for place in order if column[place] >= 0])
     return best
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,21 @@ import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, NotFound
+from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images, predictions
 from digits.data.predictions import BatchPrediction, Row
 from digits.kinds import default_kind
-from digits.web import serializers
+from digits.kinds.jobs import DatasetJob
+from digits.web import record_inputs, serializers
 from digits.web.inference_views import as_small_png
 from digits.web.job_query import Page, page_of
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
+from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread, in_turns
 from digits.web.prediction_runs import (
     FindSource,
@@ -40,10 +42,13 @@ from digits.web.services import refuse_other_sites, require_tensorflow, services
 blueprint = Blueprint("predictions", __name__)
 
 PAGE_IMAGES = 24
+MAX_PARTS = 16
+PAGE_CLASSES = 20
 POLL_SECONDS = 0.05
 DEFAULT_TOP_N = 9
 MAX_TOP_N = 100
 SHOWN = ("all", "wrong", "unreadable")
+TOP = "top"
 
 
 @blueprint.post("/models/<job_id>/predictions")
@@ -53,32 +58,42 @@ def create(job_id: str) -> AnyResponse | tuple[Response, int]:
     return begin(job_id)
 
 
-def begin(job_id: str, find: FindSource | None = None) -> AnyResponse | tuple[Response, int]:
-    """Start a batch prediction as `start` does, and redirect to the results page."""
+def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction as `start` does, and redirect to the results page with the arguments ``shown``."""
     require_tensorflow()
     refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
-    about = start(job, snapshot_of(job, request.values.get("snapshot_epoch")), find)
-    address = url_for("predictions.show", job_id=job.id, prediction_id=about.id)
-    if request.path.endswith(".json") or request.headers.get("X-Requested-With"):
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    about = start(job, snapshot, find or _inputs_of_kind(job))
+    address = url_for("predictions.show", job_id=job.id, prediction_id=about.id, **shown)
+    if wants_json():
         return jsonify(id=about.id, url=address, images=about.total), 202
     return redirect(address)
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>")
 def show(job_id: str, prediction_id: str) -> str:
-    """Show the results so far: accuracy, confusion matrix, and images with their predictions."""
+    """Show the results so far: accuracy, confusion matrix, and images with their predictions.
+
+    These are all images, the ``wrong`` or ``unreadable`` ones, or the ``top_n`` most probable ones for each class.
+    """
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
     shown = request.args.get("show", "all")
-    chosen = [(number, row) for number, row in enumerate(results.rows) if _is_shown(row, labels, shown)]
-    page = Page.of(chosen, page_of(request.args, "page"), PAGE_IMAGES)
+    top = _top_n() if shown == TOP and labels else 0
+    number = page_of(request.args, "page")
+    chosen = [(place, row) for place, row in enumerate(results.rows) if _is_shown(row, labels, shown)]
+    page = Page.of(chosen, number, PAGE_IMAGES)
+    classes = Page.of(range(len(labels)), number, PAGE_CLASSES)
     kind = serializers.data_kind(job) or default_kind()
     matrix = results.matrix(labels)
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
-    has_pictures = views_of(kind).shows_images and (
-        manifest is None or (manifest.dtype == "uint8" and manifest.channels in (1, 3))
+    views = views_of(kind)
+    parts = manifest.channels // data.kind_recipe.channels if manifest and isinstance(data, DatasetJob) else 1
+    # Arrays that are stacked are not files of images.
+    has_pictures = views.shows_images and (
+        manifest is None or (manifest.dtype == "uint8" and (views.has_inputs or manifest.channels in (1, 3)))
     )
     return render_in_turns(
         "predictions.html",
@@ -87,16 +102,27 @@ def show(job_id: str, prediction_id: str) -> str:
         title=f"Epoch {epoch_label(about.epoch)}",
         state=_state(job, about, results),
         kind=kind,
-        views=views_of(kind),
+        views=views,
         labels=labels,
-        tiles=_tiles(about, results, labels),
+        tiles=_tiles(about, results, labels, views.records.capitalize()),
         matrix=None if matrix is None else matrix.tolist(),
-        page=page,
-        cards=[_card(job, about, number, row, labels, has_pictures) for number, row in page.items],
+        page=classes if top else page,
+        cards=[
+            _card(job, about, place, row, labels, parts if has_pictures else 0) for place, row in page.items
+        ],
+        has_pictures=has_pictures,
+        top=top,
+        max_top=MAX_TOP_N,
+        classes=_top_images(job, about, results, labels, classes.items, top) if top else [],
         show=shown,
         choices=_choices(results, labels),
         address=lambda number: url_for(
-            "predictions.show", job_id=job.id, prediction_id=about.id, show=shown, page=number
+            "predictions.show",
+            job_id=job.id,
+            prediction_id=about.id,
+            show=shown,
+            top_n=top or None,
+            page=number,
         ),
     )
 
@@ -137,15 +163,17 @@ def table(job_id: str, prediction_id: str) -> Response:
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>/images/<int:number>")
 def image(job_id: str, prediction_id: str, number: int) -> Response:
-    """Return a PNG thumbnail of an image in the list, without metadata."""
+    """Return a PNG thumbnail of an image in the list, or of a ``part`` of stacked ones, without metadata."""
     job, about = _find(job_id, prediction_id)
     folder = predictions.folder_of(job.folder, about.id)
+    part = request.args.get("part", 0, type=int) % MAX_PARTS
 
     def read() -> bytes:
         listed = predictions.load_list(folder)
         if number >= len(listed):
             raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
-        path = listed[number].path
+        parts = listed[number].paths
+        path = parts[min(part, len(parts) - 1)]
         own = path.startswith(f"{folder}/")
         if own and path.endswith(predictions.ARRAY_SUFFIX):
             return _array_as_png(folder / path)
@@ -167,12 +195,26 @@ def _array_as_png(path: Path) -> bytes:
         raise images.UnusableImage(f"the pixels cannot be read: {error}") from error
 
 
-@blueprint.delete("/models/<job_id>/predictions/<prediction_id>")
-def delete(job_id: str, prediction_id: str) -> Response:
+@blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop")
+@blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop.json", endpoint="stop_json")
+def stop(job_id: str, prediction_id: str) -> AnyResponse | tuple[Response, int]:
+    """Stop a batch prediction; the results so far are kept."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
-    if services().predictions.state(job.id):
-        services().predictions.stop(job.id)
+    if not services().predictions.task(job.id, about.id):
+        raise NotReady("These predictions are not running.", "They may have finished.")
+    services().predictions.stop(job.id, about.id)
+    if wants_json():
+        return jsonify(id=about.id, **_state(job, about, results_of(job, about))), 202
+    return redirect(url_for("predictions.show", job_id=job.id, prediction_id=about.id))
+
+
+@blueprint.delete("/models/<job_id>/predictions/<prediction_id>")
+def delete(job_id: str, prediction_id: str) -> Response:
+    """Delete the results of a batch prediction, and stop it if it is waiting or running."""
+    job, about = _find(job_id, prediction_id)
+    check_owner(job)
+    services().predictions.stop(job.id, about.id)
     services().store.discard(predictions.folder_of(job.folder, about.id))
     return jsonify(deleted=about.id)
 
@@ -195,44 +237,36 @@ def many() -> AnyResponse | tuple[Response, int]:
 
 
 @blueprint.post("/models/images/classification/top_n")
-@blueprint.post("/models/images/classification/top_n.json", endpoint="top_n_json")
-def top_n() -> AnyResponse | str:
-    """Run a batch prediction to completion, and show the most probable images for each class."""
+def top_n() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction, and redirect to the page of the most probable images for each class."""
     count = _top_n()
+    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    _classes_of(job)
+    return begin(job.id, show=TOP, top_n=count)
+
+
+@blueprint.post("/models/images/classification/top_n.json")
+def top_n_json() -> Response:
+    """Run a batch prediction to completion, and return the most probable images for each class."""
+    count = _top_n()
+    labels = _classes_of(services().store.get(request.values.get("job_id", ""), ModelJob))
     job, about, results = run_to_completion()
+    folder = predictions.folder_of(job.folder, about.id)
+    best = in_thread(best_of_classes, folder, results.rows, range(len(labels)), count)
+    return jsonify(
+        top_n={
+            label: [[results.rows[place].name, percent] for place, percent in found]
+            for label, found in zip(labels, best, strict=True)
+        },
+        skipped=_skipped(results),
+    )
+
+
+def _classes_of(job: ModelJob) -> list[str]:
     labels = labels_of(job)
     if not labels:
         raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
-    folder = predictions.folder_of(job.folder, about.id)
-    best = in_thread(best_of_classes, folder, results.rows, labels, count)
-    if request.path.endswith(".json"):
-        return jsonify(
-            top_n={
-                label: [[results.rows[place].name, percent] for place, percent in found]
-                for label, found in best
-            },
-            skipped=_skipped(results),
-        )
-    return render_in_turns(
-        "top_n.html",
-        job=serializers.row(job),
-        title=f"Epoch {epoch_label(about.epoch)}",
-        about=about,
-        classes=[
-            (
-                label,
-                [
-                    {
-                        "url": _image_url(job, about, place),
-                        "name": results.rows[place].name,
-                        "percent": percent,
-                    }
-                    for place, percent in found
-                ],
-            )
-            for label, found in best
-        ],
-    )
+    return labels
 
 
 def _top_n() -> int:
@@ -264,13 +298,32 @@ def run_to_completion(
     refuse_other_sites()
     job = services().store.get(request.values.get("job_id", ""), ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    about = start(job, snapshot, find, keeps_values=keeps_values)
-    while services().predictions.state(job.id):
+    about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)
+    while services().predictions.task(job.id, about.id):
         gevent.sleep(POLL_SECONDS)
-    failure = services().predictions.failure(job.id)
+    failure = services().predictions.failure(job.id, about.id)
     if failure:
         raise BadRequest(failure.message, failure.hint)
-    return job, about, results_of(job, about)
+    results = results_of(job, about)
+    if len(results.rows) < about.total:
+        raise BadRequest(
+            f"The prediction was stopped after {len(results.rows):,} of {about.total:,} images.",
+            "Send the request again.",
+        )
+    return job, about, results
+
+
+def _inputs_of_kind(job: ModelJob) -> FindSource | None:
+    """Return the inputs in the fields of a kind that does not predict from images; None for other kinds."""
+    views = views_of(serializers.data_kind(job) or default_kind())
+    if not views.has_inputs:
+        return None
+    find = record_inputs.inputs_of_request(job)
+    if find is None:
+        raise BadRequest(
+            f"The request contains no {views.records}.", "Use the fields on the page of the model."
+        )
+    return find
 
 
 def _skipped(results: Results) -> dict[str, str]:
@@ -288,19 +341,22 @@ def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
 
 
 def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str, Any]:
-    """Return the ``state`` (running, done, failed or incomplete), the ``progress`` in percent, and any ``error``."""
-    running, failure = services().predictions.state(job.id), services().predictions.failure(job.id)
-    newest = in_thread(predictions.load_all, job.folder)[:1]
-    is_newest = bool(newest) and newest[0].id == about.id
+    """Return the ``state`` (waiting, running, done, failed or incomplete) and the ``progress`` in percent.
+
+    Also returns what the task is ``doing``, and any ``error``.
+    """
+    task = services().predictions.task(job.id, about.id)
+    failure = services().predictions.failure(job.id, about.id)
     done = len(results.rows)
-    if running and is_newest:
-        state = "running"
+    if task is not None:
+        state = "waiting" if task.is_waiting else "running"
     elif done == about.total:
         state = "done"
     else:
-        state = "failed" if failure and is_newest else "incomplete"
+        state = "failed" if failure else "incomplete"
     return {
         "state": state,
+        "doing": task.state.doing if task else "",
         "progress": round(100 * done / max(1, about.total), 1),
         "done": done,
         "error": {"message": failure.message, "hint": failure.hint}
@@ -309,8 +365,8 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str,
     }
 
 
-def _tiles(about: BatchPrediction, results: Results, labels: list[str]) -> list[tuple[str, str]]:
-    tiles = [("Images", f"{about.total:,}")]
+def _tiles(about: BatchPrediction, results: Results, labels: list[str], title: str) -> list[tuple[str, str]]:
+    tiles = [(title, f"{about.total:,}")]
     for words, top in (("Accuracy", 1), ("Top-5 accuracy", 5)):
         accuracy = results.accuracy(labels, top) if top == 1 or len(labels) > top else None
         if accuracy is not None:
@@ -320,11 +376,41 @@ def _tiles(about: BatchPrediction, results: Results, labels: list[str]) -> list[
     return tiles
 
 
-def _choices(results: Results, labels: list[str]) -> list[tuple[str, str, int]]:
+def _choices(results: Results, labels: list[str]) -> list[tuple[str, str, int | None]]:
     """Return the filters of the image list as tuples of value, title and number of images."""
     counts = {shown: sum(_is_shown(row, labels, shown) for row in results.rows) for shown in SHOWN}
     titles = {"all": "All", "wrong": "Wrong", "unreadable": "Unreadable"}
-    return [(name, titles[name], count) for name, count in counts.items() if count]
+    found: list[tuple[str, str, int | None]] = [
+        (name, titles[name], count) for name, count in counts.items() if count
+    ]
+    return [*found, (TOP, "Top per class", None)] if labels else found
+
+
+def _top_images(
+    job: ModelJob,
+    about: BatchPrediction,
+    results: Results,
+    labels: list[str],
+    classes: Sequence[int],
+    count: int,
+) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the ``count`` most probable images so far for each of the ``classes``, with their names."""
+    folder = predictions.folder_of(job.folder, about.id)
+    best = in_thread(best_of_classes, folder, results.rows, classes, count)
+    return [
+        (
+            labels[number],
+            [
+                {
+                    "url": _image_url(job, about, place),
+                    "name": results.rows[place].name,
+                    "percent": percent,
+                }
+                for place, percent in found
+            ],
+        )
+        for number, found in zip(classes, best, strict=True)
+    ]
 
 
 def _is_shown(row: Row, labels: list[str], shown: str) -> bool:
@@ -334,14 +420,16 @@ def _is_shown(row: Row, labels: list[str], shown: str) -> bool:
 
 
 def _card(
-    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], has_pictures: bool
+    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], parts: int
 ) -> dict[str, Any]:
+    """Return what the page shows of one result, with the URLs of the ``parts`` of its image: several are stacked."""
     url = _image_url(job, about, number)
     has_truth = row.truth is not None and row.truth < len(labels)
     return {
         "name": row.name,
         "url": url,
-        "picture": {"url": url, "width": row.width, "height": row.height} if has_pictures else None,
+        "picture": {"url": url, "width": row.width, "height": row.height} if parts else None,
+        "parts": [url, *(f"{url}?part={place}" for place in range(1, parts))],
         "predictions": row.predictions,
         "error": row.error,
         "truth": labels[row.truth] if has_truth and row.truth is not None else "",

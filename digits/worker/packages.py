@@ -17,6 +17,7 @@ _PACKAGES = {
     "tensorflow_probability": "Install it beside DIGITS, or implement the densities.",
     "tensorflow_addons": "Install it beside DIGITS, or use the layer of tf.keras.layers.",
     "nets": "Write from tensorflow.contrib.slim.nets import …",
+    "keras_hub": "Install it beside DIGITS: pip install 'digits[vit]'.",
     "caffe": "Use a network for TensorFlow.",
     "torch": "Use a network for TensorFlow.",
     "mxnet": "Use a network for TensorFlow.",

@@ -16,11 +16,18 @@ export function startEditing(box) {
 
   const items = () => [...box.querySelectorAll('[data-record]')];
   const bar = () => box.querySelector('#edit-bar');
-  const labels = () => [...box.querySelectorAll('#edit-label option')].map(({ textContent }) => textContent);
+  const chosen = () => Number(box.querySelector('#edit-label').value);
 
-  function describe({ exclude, label, split }) {
+  function describe({ exclude, label, labels = {}, numbers = {}, split }) {
     if (exclude) return 'Excluded';
-    return [label === undefined ? '' : `→ ${labels()[label] ?? label}`, split ? `→ ${split}` : ''].filter(Boolean).join(' ');
+    const names = [...box.querySelectorAll('#edit-label option')].map(({ textContent }) => textContent);
+    const name = (index) => names[index] ?? index;
+    return [
+      label === undefined ? '' : `→ ${name(label)}`,
+      ...Object.entries(labels).map(([index, isAdded]) => `${isAdded ? '+' : '−'} ${name(index)}`),
+      ...Object.entries(numbers).map(([index, value]) => `${name(index)} = ${value}`),
+      split ? `→ ${split}` : '',
+    ].filter(Boolean).join(' · ');
   }
 
   function draw() {
@@ -52,8 +59,8 @@ export function startEditing(box) {
       item.querySelector('figcaption').append(mark);
     }
     const words = describeEdits(edits.toJSON());
-    const chosen = selected.size ? `${selected.size.toLocaleString('en')} selected` : 'Select images to change them';
-    box.querySelector('#edit-status').textContent = words ? `${chosen}. Changes: ${words}.` : `${chosen}.`;
+    const count = selected.size ? `${selected.size.toLocaleString('en')} selected` : 'Select images to change them';
+    box.querySelector('#edit-status').textContent = words ? `${count}. Changes: ${words}.` : `${count}.`;
     for (const button of bar().querySelectorAll('[data-needs-selection]')) button.disabled = selected.size === 0;
     bar().querySelector('[data-save]').hidden = !words;
     bar().querySelector('[data-edit="discard"]').hidden = !words;
@@ -83,7 +90,14 @@ export function startEditing(box) {
       draw();
     },
     exclude: () => change({ exclude: true }),
-    relabel: () => change({ label: Number(box.querySelector('#edit-label').value) }),
+    relabel: () => change({ label: chosen() }),
+    add: () => change({ labels: { [chosen()]: true } }),
+    remove: () => change({ labels: { [chosen()]: false } }),
+    set: () => {
+      const field = box.querySelector('#edit-number');
+      if (Number.isFinite(field.valueAsNumber)) change({ numbers: { [chosen()]: field.valueAsNumber } });
+      else field.focus();
+    },
     suggested: () => {
       for (const record of selected) {
         if (suggestions.has(record)) edits.apply([record], { label: suggestions.get(record) });
@@ -122,6 +136,7 @@ export function startEditing(box) {
     if (button) actions[button.dataset.edit]();
   });
   box.addEventListener('keydown', (event) => {
+    if (event.target.id === 'edit-number' && event.key === 'Enter') box.querySelector('[data-edit="set"]').click();
     const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
     if (!item || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === ' ') {

@@ -175,7 +175,7 @@ function showEvaluation(message) {
 }
 
 document.getElementById('evaluation').addEventListener('submit', async (event) => {
-  if (event.target.id !== 'evaluate-form') return;
+  if (event.target.method !== 'post') return;
   event.preventDefault();
   try {
     await postForm(event.target.action, new FormData(event.target));

@@ -2,7 +2,10 @@
 
 const KEY = 'digits-edits-';
 
-/** The changes of the dataset `id`: {"train/7": {exclude: true} | {label: 2} | {split: "val"}}. */
+/**
+ * The changes of the dataset `id`: {"train/7": {exclude: true} | {label: 2, split: "val"}}. Instead of a `label`, a record with any
+ * number of labels has `labels`, {"2": true, "0": false}, and one with numbers `numbers`, {"0": 1.5}: those that change.
+ */
 export class RecordEdits {
   constructor(id) {
     this.key = `${KEY}${id}`;
@@ -21,11 +24,11 @@ export class RecordEdits {
   apply(records, change) {
     for (const record of records) {
       if (change === null) delete this.changes[record];
-      else this.changes[record] = change.exclude ? change : { ...this.changes[record], exclude: undefined, ...change };
+      else this.changes[record] = change.exclude ? change : merge(this.changes[record], change);
       // Moving a record to its own split restores it.
-      const { exclude, label, split } = this.changes[record] ?? {};
+      const { exclude, label, labels, numbers, split } = this.changes[record] ?? {};
       if (record.startsWith(`${split}/`)) delete this.changes[record].split;
-      if (!exclude && label === undefined && !this.changes[record]?.split) delete this.changes[record];
+      if (!exclude && label === undefined && !labels && !numbers && !this.changes[record]?.split) delete this.changes[record];
     }
     this.#save();
   }
@@ -37,8 +40,8 @@ export class RecordEdits {
 
   /** The changes as the server expects them. */
   toJSON() {
-    const edits = { exclude: [], relabel: [], move: [] };
-    for (const [record, { exclude, label, split }] of Object.entries(this.changes)) {
+    const edits = { exclude: [], relabel: [], add_labels: [], remove_labels: [], set_numbers: [], move: [] };
+    for (const [record, { exclude, label, labels, numbers, split }] of Object.entries(this.changes)) {
       const [from, number] = record.split('/');
       const id = [from, Number(number)];
       if (exclude) {
@@ -46,6 +49,8 @@ export class RecordEdits {
         continue;
       }
       if (label !== undefined) edits.relabel.push([...id, label]);
+      for (const [index, isAdded] of Object.entries(labels ?? {})) edits[isAdded ? 'add_labels' : 'remove_labels'].push([...id, Number(index)]);
+      for (const [index, value] of Object.entries(numbers ?? {})) edits.set_numbers.push([...id, Number(index), value]);
       if (split) edits.move.push([...id, split]);
     }
     return edits;
@@ -60,11 +65,19 @@ export class RecordEdits {
   }
 }
 
+/** Combines the changes of a record: later ones of the same label or number replace earlier ones. */
+function merge(before = {}, change) {
+  const merged = { ...before, exclude: undefined, ...change };
+  for (const name of ['labels', 'numbers']) if (change[name]) merged[name] = { ...before[name], ...change[name] };
+  return merged;
+}
+
 /** Describes changes: "3 images excluded, 1 image relabeled". */
-export function describeEdits({ exclude = [], relabel = [], move = [] }) {
+export function describeEdits({ exclude = [], relabel = [], add_labels = [], remove_labels = [], set_numbers = [], move = [] }) {
+  const relabeled = new Set([...relabel, ...add_labels, ...remove_labels, ...set_numbers].map(([split, number]) => `${split}/${number}`));
   return [
     [exclude.length, 'excluded'],
-    [relabel.length, 'relabeled'],
+    [relabeled.size, 'relabeled'],
     [move.length, 'moved'],
   ]
     .filter(([count]) => count)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, finished
 from tests.site import bars
 
 pytestmark = pytest.mark.browser
@@ -70,3 +74,71 @@ def test_images_are_changed_in_a_new_version(
     page.locator("#dataset-facts").get_by_role("link", name="Bars").click()
     page.get_by_role("link", name="Explore").first.click()
     expect(page.locator(".change")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "changed"),
+    [
+        (
+            "multilabel",
+            "image,day,sea\n0.png,1,0\n1.png,0,0\n2.png,1,1",
+            ["+ sea", "− day · + sea", "day, sea"],
+        ),
+        (
+            "regression",
+            "image,angle,age\n0.png,1,30\n1.png,2,40\n2.png,3,50",
+            ["age = 7.5", "age = -1", "3 · 50"],
+        ),
+    ],
+)
+def test_labels_and_numbers_are_changed(
+    server: ServerProcess,
+    page: Page,
+    page_faults: object,
+    check_accessibility: Callable[[Page], None],
+    kind: str,
+    table: str,
+    changed: list[str],
+) -> None:
+    folder = server.data / f"fixed-{kind}"
+    folder.mkdir()
+    for number in range(3):
+        Image.new("RGB", (16, 16), (80 * number, 0, 0)).save(folder / f"{number}.png")
+    (folder / "table.csv").write_text(table)
+    fields = {"dataset_name": kind, "table_train": folder / "table.csv", "pct_val": 0, "seed": 1}
+    side = {"resize_width": 16, "resize_height": 16}
+    with urlopen(server / f"datasets/images/{kind}.json", urlencode(fields | side).encode()) as answer:
+        job = finished(server, json.load(answer))
+    page.goto(f"/datasets/images/{kind}/explore?job_id={job['id']}")
+    page.get_by_role("button", name="Edit").click()
+    captions = page.locator("figcaption")
+    images = [page.get_by_role("checkbox", name=re.compile(f"{number}.png")) for number in range(3)]
+    for image in images[:2]:
+        image.focus()
+        page.keyboard.press("Space")
+    if kind == "multilabel":
+        page.get_by_label("Label", exact=True).select_option("sea")
+        page.get_by_role("button", name="Add label").click()
+        images[1].click()
+        page.get_by_label("Label", exact=True).select_option("day")
+        page.get_by_role("button", name="Remove label").click()
+    else:
+        page.get_by_label("Number to set").select_option("age")
+        page.get_by_label("New value").fill("7.5")
+        page.keyboard.press("Enter")
+        images[1].click()
+        page.get_by_label("New value").fill("-1")
+        page.get_by_role("button", name="Set").click()
+    for number, words in enumerate(changed):
+        expect(captions.filter(has_text=f"{number}.png")).to_contain_text(words)
+    expect(page.locator("#edit-status")).to_contain_text("Changes: 2 images relabeled.")
+    check_accessibility(page)
+    page.get_by_role("link", name="Save as new version").click()
+    expect(page.locator("#changes")).to_have_text("2 images relabeled.")
+    page.get_by_role("button", name="Create version").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.locator("#dataset-facts")).to_contain_text("2 images relabeled")
+    page.get_by_role("link", name="Explore").first.click()
+    after = {"multilabel": ["day, sea", "sea", "day, sea"], "regression": ["1 · 7.5", "2 · -1", "3 · 50"]}
+    for number, words in enumerate(after[kind]):
+        expect(captions.filter(has_text=f"{number}.png")).to_contain_text(words)

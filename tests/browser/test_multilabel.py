@@ -44,7 +44,8 @@ def test_from_a_table_to_predicted_labels(
     page.get_by_label("Table file", exact=True).fill(str(table))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("32 rows with a column of 0 and 1 for each label. 2 labels")
-    expect(contents.get_by_role("row")).to_have_count(2)
+    # The bars, the head of the table, and its first rows.
+    expect(contents.get_by_role("row")).to_have_count(2 + 1 + 5)
     page.get_by_label("Layout").select_option("One column lists the labels")
     expect(contents).to_contain_text("several columns that may list the labels")
     page.get_by_label("Layout").select_option("Detect automatically")

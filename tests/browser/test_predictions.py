@@ -41,6 +41,9 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     expect(cards.first).to_contain_text("%")
     assert cards.first.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
     check_accessibility(page)
+    page.get_by_role("link", name="Top per class").click()
+    expect(page.locator(".top-images").first.locator("img").first).to_be_visible()
+    check_accessibility(page)
 
     # A list with a class that is out of range.
     first = sorted(image_folder.rglob("*.png"))[0]
@@ -56,6 +59,10 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     page.get_by_text("1 problem in the list").click()
     expect(page.get_by_text("Line 1: The class 99 is not between")).to_be_visible()
     expect(page.locator(".prediction-cards > li")).to_have_count(1, timeout=60_000)
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Predicts many")
+    expect(panel.locator("li")).to_have_count(1)
 
     # A photo of the camera; without the permission, a message.
     page.goto(f"/models/{model['id']}")

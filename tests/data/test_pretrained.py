@@ -193,10 +193,25 @@ def test_an_unwritable_folder_is_named(entry: Pretrained, tmp_path: Path) -> Non
         obtain(entry, WeightsPlaces(tmp_path / "weights"), no_progress)
 
 
-def test_every_entry_has_files_with_checksums() -> None:
-    names = [file.name for entry in CATALOG.values() for file in entry.files]
-    assert len(set(names)) == len(names) == 2 * len(CATALOG)
-    for entry in CATALOG.values():
+def test_weights_without_a_checksum_are_not_downloaded(web: Web, entry: Pretrained, tmp_path: Path) -> None:
+    file = WeightsFile("vit.h5", "", 1, 1)
+    changes = {"address": "", "package": "keras_hub", "preset": "vit_preset"}
+    entry = dataclasses.replace(entry, full=file, without_top=file, **changes)
+    places = WeightsPlaces(tmp_path, [web.address])
+    with pytest.raises(WeightsMissing) as raised:
+        obtain(entry, places, no_progress)
+    assert web.requested == []
+    assert "keras_hub.models.Net.from_preset('vit_preset').save_weights('vit.h5')" in raised.value.hint
+    assert f"Put the file vit.h5 into {tmp_path}" in raised.value.hint
+    (tmp_path / "vit.h5").write_bytes(DATA)
+    assert obtain(entry, places, no_progress) == pretrained.Obtained(tmp_path / "vit.h5")
+
+
+def test_every_entry_of_keras_has_files_with_checksums() -> None:
+    entries = [entry for entry in CATALOG.values() if entry.package == "keras"]
+    names = [file.name for entry in entries for file in entry.files]
+    assert len(set(names)) == len(names) == 2 * len(entries)
+    for entry in entries:
         assert entry.address.startswith("https://storage.googleapis.com/tensorflow/keras-applications/")
         assert all(len(file.checksum) in (32, 64) for file in entry.files)
         assert dataclasses.asdict(entry)["license"]

@@ -126,6 +126,28 @@ def test_boxes_are_counted_by_class() -> None:
     assert [box[edge] for edge in ("left", "top", "width", "height")] == [0, 25, 50, 25] and box["class"] == 0
 
 
+def test_boxes_of_other_networks_are_rows_of_numbers() -> None:
+    target = TargetSpec(feature="y", dtype="float32", shape=[2], names=["cat", "dog"])
+    geometry = Geometry((40, 20), 20, 20, "squash")  # half as wide for the network
+    rows = np.array([[0, 5, 10, 10, 0.5], [0, 0, 5, 5, 0.0], [5, 5, 10, 10, 0.75]], np.float32)
+    numbered = np.column_stack([rows, [1, 0, 7]]).astype(np.float32)
+    for outputs, classes in (
+        ({"car": rows, "bus": rows[:1]}, [("car", 2), ("bus", 1)]),
+        ({"output": numbered, "scores": np.zeros(5)}, [("class 7", 1), ("dog", 1)]),
+    ):
+        prediction = Prediction(
+            "generic", {}, outputs=outputs, picture=PICTURE, geometry=geometry, target=target
+        )
+        assert named("image-bounding-boxes").is_for("generic")
+        shown = draw("image-bounding-boxes", prediction)
+        assert [(item["name"], item["count"]) for item in shown["classes"]] == classes
+        box = shown["boxes"][0]
+        assert [box[edge] for edge in ("left", "top", "width", "height")] == [25, 25, 25, 25]
+        assert box["score"] == 0.75
+    without = Prediction("generic", {}, outputs={"y": np.zeros((3, 4))}, picture=PICTURE)
+    assert not named("image-bounding-boxes").load().fits(without)
+
+
 @pytest.mark.parametrize(
     "outputs", [{"y": np.array([0.5, -0.25])}, {"x": np.array([0.5]), "y": np.array([-0.25])}]
 )

@@ -30,6 +30,7 @@ from digits.data.target import (
 from digits.kinds import BUILT_IN, kind_named
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.export import formats_of
+from digits.kinds.gan.recipe import CreateGan
 from digits.kinds.multilabel.recipe import CreateMultilabel
 from digits.kinds.pair_source import PairFolders
 from digits.kinds.pairs.recipe import CreatePairs
@@ -184,6 +185,18 @@ def test_tables_are_equal_after_a_download(tmp_path: Path) -> None:
     found = export(tmp_path / "b", "image-multilabel", "csv", target, [record(target, [1.0, 0.0])] * 2)
     plan = read(CreateMultilabel(table=str(found / "train.csv"), folder=str(found), pct_val=0, **SIZE))
     assert [plan.target.describe(value) for value in plan.splits["train"].targets] == ["sun"] * 2
+
+
+def test_attributes_are_equal_after_a_download(tmp_path: Path) -> None:
+    target = label_set(["Dark", "Young"], [0.5, 0.5], [0.5, 0.5])
+    records = [record(target, [1.0, 0.0], "a face.jpg"), record(target, [0.0, 1.0])]
+    found = export(tmp_path / "a", "image-gan", "celeba", target, records)
+    train = read(CreateGan(folder=str(found), file_list=str(found / "train.txt"))).splits["train"]
+    assert sorted(map(list, train.targets)) == [[0, 1], [1, 0]]
+    assert all((found / file).is_file() for file in train.files)
+    nothing = TargetSpec(feature="target/numbers", dtype="float32")
+    found = export(tmp_path / "b", "image-gan", "celeba", nothing, [record(nothing, [0.0])])
+    assert (found / "train/000000_b.png").is_file() and not (found / "train.txt").exists()
 
 
 def test_pairs_and_texts_are_equal_after_a_download(tmp_path: Path) -> None:

@@ -135,6 +135,61 @@ def test_edits_change_single_records(tmp_path: Path, animals: Path) -> None:
     assert manifest.splits["train"].counts == [counts[place] for place in range(3)]
     mean = np.mean([record.as_array() for record in after["train"].values()])
     assert manifest.mean_pixel == pytest.approx([mean])
+    assert versions.read_changes(folder, 3) == [
+        ("train", 1, "train1.png", "relabeled", "dog", "owl"),
+        ("train", 4, "train4.png", "excluded", "dog", ""),
+        ("train", 6, "train6.png", "moved", "train", "val"),
+    ]
+    assert len(versions.read_changes(folder, 100)) == 7
+
+
+def test_labels_are_added_and_removed(tmp_path: Path) -> None:
+    """All records have the label a; those with an even number also have b."""
+    spec = target.label_set(["a", "b", "c"], [1, 0.5, 0], [0, 0.5, 0])
+    parent = dataset(
+        tmp_path / "labels",
+        spec,
+        "image-multilabel",
+        lambda number: {"target/labels": [1.0, float(number % 2 == 0), 0.0]},
+        {"train": 4},
+    )
+    edits = Edits(
+        add_labels=[("train", 0, 2), ("train", 1, 1)],
+        remove_labels=[("train", 0, 1), ("train", 3, 0), ("train", 3, 2)],
+    )
+    assert edits.describe() == "3 images relabeled"
+    folder = make(tmp_path, parent, edits)
+    manifest, found = load(folder), contents(folder)["train"]
+    values = {name: record.target(spec).tolist() for name, record in found.items()}
+    assert values == {
+        "train0.png": [1, 0, 1],
+        "train1.png": [1, 1, 0],
+        "train2.png": [1, 1, 0],
+        "train3.png": [0, 0, 0],
+    }
+    # Records are counted by label, and grouped by the rarest one.
+    assert (manifest.groups, manifest.splits["train"].counts) == (["b", "c", "no label"], [2, 1, 1])
+    assert manifest.splits["train"].class_counts == [3, 2, 1, 1]
+
+
+def test_numbers_are_set(tmp_path: Path) -> None:
+    spec = target.numbers(["x", "y"], [0, 0], [1, 1])
+    parent = dataset(
+        tmp_path / "numbers",
+        spec,
+        "image-regression",
+        lambda number: {"target/numbers": [number / 2, -1.0]},
+        {"train": 4, "val": 2},
+    )
+    edits = Edits(set_numbers=[("train", 1, 0, -3.5), ("train", 1, 1, 2), ("val", 0, 1, 0.25)])
+    folder = make(tmp_path, parent, edits)
+    found = contents(folder)
+    assert found["train"]["train1.png"].target(spec).tolist() == [-3.5, 2]
+    assert found["train"]["train2.png"].target(spec).tolist() == [1, -1]
+    assert found["val"]["val0.png"].target(spec).tolist() == [0, 0.25]
+    manifest = load(folder)
+    assert manifest.groups == ["-3.5", "0", "0.5", "1", "1.5"]
+    assert manifest.splits["train"].counts == [1, 1, 0, 1, 1]
 
 
 def test_a_share_of_each_class_is_kept(tmp_path: Path, animals: Path) -> None:
@@ -196,12 +251,30 @@ def test_boxes_are_resized_with_their_images(tmp_path: Path) -> None:
         (Edits(exclude=[("train", 30)]), "no record 30 in the split “train”"),
         (Edits(move=[("test", 0, "train")]), "no record 0 in the split “test”"),
         (Edits(relabel=[("train", 0, 3)]), "no class 3"),
+        (Edits(add_labels=[("train", 0, 1)]), "Labels can be added"),
+        (Edits(set_numbers=[("train", 0, 0, 1)]), "Numbers can be set"),
         (Edits(exclude=[("train", number) for number in range(30)]), "No training image is left"),
     ],
 )
 def test_impossible_edits_are_refused(tmp_path: Path, animals: Path, edits: Edits, message: str) -> None:
     with pytest.raises(UserFault, match=message):
         make(tmp_path, animals, edits)
+
+
+@pytest.mark.parametrize(
+    ("edits", "message"),
+    [
+        (Edits(relabel=[("train", 0, 0)]), "one class each"),
+        (Edits(set_numbers=[("train", 0, 2, 0)]), "no number 2"),
+        (Edits(set_numbers=[("train", 9, 0, 0)]), "no record 9"),
+        (Edits(set_numbers=[("train", 0, 0, 1e39)]), "out of range"),
+    ],
+)
+def test_impossible_numbers_are_refused(tmp_path: Path, edits: Edits, message: str) -> None:
+    spec = target.numbers(["x", "y"], [0, 0], [1, 1])
+    parent = dataset(tmp_path / "numbers", spec, "image-regression", lambda _: {}, {"train": 4})
+    with pytest.raises(UnusableSource, match=message):
+        versions.check_edits(edits, load(parent))
 
 
 def test_a_deleted_parent_is_named(tmp_path: Path, animals: Path) -> None:

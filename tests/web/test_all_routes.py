@@ -80,7 +80,7 @@ class NoProcesses:
         return {
             "ok": True,
             "predictions": [["left", 100.0]],
-            "generated": {},
+            "generated": {"grid": "data:,", "vectors": [], "width": 1, "height": 1},
             "heat_map": heat_map,
             "image": "",
             "layer": "conv",

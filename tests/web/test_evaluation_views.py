@@ -14,8 +14,9 @@ import pytest
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
+from digits.web.services import EVALUATION_POOL
 from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
+from tests.site import Site, bars, open_site, site_settings
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
 
@@ -147,6 +148,33 @@ def test_any_snapshot_split_and_dataset_can_be_evaluated(site: Site, dataset: st
     assert "deleted or changed" in page and "Accuracy" in page
 
 
+def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, dataset: str) -> None:
+    model = train(site, dataset)
+    wait_for_evaluation(site, model)
+    address = f"/models/{model}/evaluation"
+    slot = site.services.ledger.reserve_slot(EVALUATION_POOL)
+    assert slot is not None
+    try:
+        assert site.post(f"{address}.json", split="train").status_code == 202
+        started = site.client.post(address, data={"split": "test"}, headers={"X-Requested-With": "fetch"})
+        assert started.status_code == 202
+        body = site.json(f"{address}.json")
+        assert body["state"] == "running" and [(task["title"], task["state"]) for task in body["tasks"]] == [
+            ("Epoch 1, training", "waiting"),
+            ("Epoch 1, test", "waiting"),
+        ]
+        again = site.client.post(address, data={"split": "test"}, headers={"X-Requested-With": "fetch"})
+        assert again.status_code == 409 and "already being evaluated" in again.get_json()["error"]["message"]
+        page = site.get(f"/models/{model}").text
+        assert page.count(f'action="{address}/stop"') == 2
+        assert site.post(f"{address}/stop", name="snapshot_1-train").status_code == 302
+        assert site.post(f"{address}/stop.json", name="snapshot_1-train").status_code == 409
+    finally:
+        site.services.ledger.release(slot)
+    names = {item["name"] for item in wait_for_evaluation(site, model, 2)["evaluations"]}
+    assert names == {"snapshot_1-val", "snapshot_1-test"}
+
+
 def test_two_models_are_compared_on_the_same_images(site: Site, dataset: str, model: str) -> None:
     better = train(site, dataset, train_epochs=12, learning_rate=0.05, model_name="better")
     wait_for_evaluation(site, better)
@@ -239,16 +267,62 @@ def test_requests_that_cannot_be_evaluated_are_refused(
     assert message in answer.get_json()["error"]["message"]
 
 
-def test_a_dataset_of_other_images_is_refused_by_the_task(site: Site, model: str) -> None:
-    larger = site.dataset(resize_width=20, resize_height=20)
-    assert site.wait_for_end(larger) == "Done"
-    site.post(f"/models/{model}/evaluation", dataset=larger, split="val")
-    body = site.wait(
-        lambda: (found := site.json(f"/models/{model}/evaluation.json"))["state"] == "failed" and found
+def renamed_bars(site: Site, **names: str) -> str:
+    """Create a dataset of larger images of bars in folders with other ``names``, and return its id."""
+    folder = site.data / "-".join(names.values())
+    for old, new in names.items():
+        shutil.copytree(bars(site.data / "bars") / old, folder / new)
+    job_id = site.dataset(folder_train=str(folder), resize_width=20, resize_height=20, folder_pct_val=50)
+    assert site.wait_for_end(job_id) == "Done"
+    return job_id
+
+
+def test_records_of_another_size_and_with_other_classes_are_evaluated(site: Site, model: str) -> None:
+    first, second, third = sorted(path.name for path in bars(site.data / "bars").iterdir())
+    other = renamed_bars(site, **{third: f"a {third}", first: first})
+    answer = site.client.post(
+        f"/models/{model}/evaluation",
+        data={"dataset": other, "split": "val"},
+        headers={"Accept": "application/json"},
     )
-    assert "20×20×3, and the model expects 16×16×3" in body["error"]["message"]
-    assert body["evaluations"]  # earlier results are kept
-    assert "the model expects 16×16×3" in site.get(f"/models/{model}").text
+    assert answer.status_code == 202
+    name = f"snapshot_1-{other}-val"
+
+    def found() -> Any:
+        results = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+        return next((item for item in results if item["name"] == name), None)
+
+    result = site.wait(found)
+    manifest = site.services.store.get(other, DatasetJob).manifest()
+    assert manifest
+    counts = dict(zip(manifest.target.names, manifest.splits["val"].counts, strict=True))
+    assert result["classes"] == [first, second, third] and result["lacking"] == [f"a {third}"]
+    assert result["excluded"] == counts[f"a {third}"]
+    matrix = np.array(result["confusion_matrix"])
+    assert matrix.sum(axis=1).tolist() == [counts[first], 0, 0]
+    page = site.get(f"/models/{model}/evaluation?name={name}").text
+    assert f"of classes that the model lacks (a {third})." in page and "Click a number" not in page
+    explore = f"/datasets/images/classification/explore.json?job_id={other}&evaluation={model}/{name}"
+    assert site.json(f"{explore}&wrong=1")["total"] == counts[first] - matrix[0, 0]
+    assert site.get(f"{explore}&predicted=0").status_code == 404
+    assert site.get(f"/models/{model}/report?name={name}").status_code == 200
+
+
+def test_a_dataset_without_classes_of_the_model_is_refused(site: Site, model: str) -> None:
+    names = sorted(path.name for path in bars(site.data / "bars").iterdir())
+    other = renamed_bars(site, **{name: f"no {name}" for name in names})
+    answer = site.client.post(
+        f"/models/{model}/evaluation",
+        data={"dataset": other, "split": "val"},
+        headers={"Accept": "application/json"},
+    )
+    assert answer.status_code == 400
+    reason = f"it has none of the model&#39;s classes ({', '.join(names)})"
+    assert html.unescape(reason) in answer.get_json()["error"]["message"]
+    assert re.search(
+        rf'<option value="{other}" disabled>.*: {re.escape(reason)}</option>',
+        site.get(f"/models/{model}").text,
+    )
 
 
 def test_a_damaged_result_is_left_out(site: Site, dataset: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,17 @@ def test_missing_weights_are_named(site: Site, dataset: str, fields: dict[str, s
     answer = create(site, dataset, **fields)
     assert answer.status_code == 400
     assert list(answer.get_json()["errors"]) == [field]
+
+
+def test_a_network_of_a_missing_package_is_refused(
+    site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keras_hub", None)
+    errors = create(site, dataset, standard_networks="vit").get_json()["errors"]
+    assert "run pip install 'digits[vit]' on the server." in errors["standard_networks"][0]
+    page = site.get("/models/images/classification/new").get_data(as_text=True)
+    assert "Not installed: run pip install &#39;digits[vit]&#39; on the server." in page
+    assert "The ImageNet weights of ViT-B/16 are not on this server, and they are not downloaded." in page
 
 
 def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: str) -> None:

@@ -8,8 +8,12 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from digits.data import predictions
+from digits.web.services import PREDICTION_POOL
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
 from tests.web.test_evaluation_views import LINEAR, WHOLE_BATCHES, train
@@ -47,7 +51,10 @@ def upload(text: str, name: str = "list.txt") -> tuple[io.BytesIO, str]:
 def predicted(site: Site, address: str) -> Any:
     """Wait for the end of a batch prediction, and return its JSON."""
     return site.wait(
-        lambda: (body := site.json(f"{address}.json"))["state"] not in ("running", "incomplete") and body
+        lambda: (
+            (body := site.json(f"{address}.json"))["state"] not in ("waiting", "running", "incomplete")
+            and body
+        )
     )
 
 
@@ -169,8 +176,74 @@ def test_top_n_returns_the_most_probable_images_per_class(site: Site, model: str
         assert len(found) == 2
         assert all(name.startswith(f"{label}/") for name, _ in found)
         assert found[0][1] >= found[1][1] > 50
-    page = site.post("/models/images/classification/top_n", **fields)
-    assert page.text.count("<img") == 6
+    started = site.post("/models/images/classification/top_n", **fields)
+    assert started.status_code == 302 and "show=top" in started.location
+    assert predicted(site, started.location.partition("?")[0])["state"] == "done"
+    page = site.get(started.location).text
+    assert page.count("<img") == 6 and "Images per class" in page
+    assert site.get(f"{started.location.replace('top_n=2', 'top_n=1')}&page=9").text.count("<img") == 3
+    assert site.get(f"{started.location}0000").status_code == 400
+    # The file of a task that is running or was stopped has fewer rows than its header.
+    folder = (
+        site.services.store.folder / model / "predictions" / started.location.split("/")[-1].split("?")[0]
+    )
+    file = folder / predictions.PROBABILITIES_FILE
+    assert np.shape(predictions.load_probabilities(folder)) == (25, 3)
+    with open(file, "rb+") as data:
+        data.truncate(file.stat().st_size - 13 * 3 * 4 + 5)
+    assert np.shape(predictions.load_probabilities(folder)) == (12, 3)
+    page = site.get(started.location).text
+    assert 'alt="left/' in page and 'alt="middle/' in page and 'alt="right/' not in page
+
+
+def test_batch_predictions_wait_for_each_other_and_are_stopped_one_by_one(site: Site, model: str):
+    address, fields = f"/models/{model}/predictions", {"image_folder": str(site.data / "new" / "left")}
+    old = site.post(f"{address}.json", **fields).get_json()["url"]
+    assert predicted(site, old)["state"] == "done"
+    slot = site.services.ledger.reserve_slot(PREDICTION_POOL)
+    assert slot is not None
+    try:
+        first, second, third = (site.post(f"{address}.json", **fields).get_json()["url"] for _ in range(3))
+        for each in (first, second, third):
+            assert site.json(f"{each}.json")["state"] == "waiting"
+        assert "Waiting for other predictions" in site.get(first).text
+        # Deleting old results or those of a waiting prediction affects no other one.
+        assert site.client.delete(old).status_code == site.client.delete(second).status_code == 200
+        stopped = site.post(f"{third}/stop.json")
+        assert (stopped.status_code, stopped.get_json()["state"]) == (202, "incomplete")
+        assert site.post(f"{third}/stop").status_code == 409
+        assert [task.key for task in site.services.predictions.tasks(model)] == [first.split("/")[-1]]
+    finally:
+        site.services.ledger.release(slot)
+    assert predicted(site, first)["state"] == "done"
+    assert "None of the 8 images were predicted" in site.get(third).text
+    page = site.get(first).text
+    assert 'id="delete-predictions"' in page and 'id="stop-form"' not in page
+
+
+def test_errors_are_json_for_programs(site: Site, model: str):
+    answer = site.client.post(f"/models/{model}/predictions", headers={"X-Requested-With": "XMLHttpRequest"})
+    assert answer.status_code == 400 and "contains no images" in answer.get_json()["error"]["message"]
+
+
+def test_images_keep_their_size_on_request(site: Site, model: str):
+    large = site.data / "sizes"
+    large.mkdir()
+    small = site.data / "new" / "left" / "00.png"
+    (large / "a.png").write_bytes(small.read_bytes())
+    Image.open(small).resize((32, 24)).save(large / "b.png")
+    url, fields = "/models/images/generic", {"job_id": model, "dont_resize": "1"}
+    one = site.post(f"{url}/infer_one.json", **fields, image_path=str(large / "a.png"))
+    assert len(one.get_json()["outputs"]["output"][0]) == 3
+    refused = site.post(f"{url}/infer_one.json", **fields, image_path=str(large / "b.png"))
+    error = refused.get_json()["error"]
+    assert refused.status_code == 400 and "does not accept images of 32×24 pixels" in error["message"]
+    assert "16×16" in error["hint"]
+    many = site.post(f"{url}/infer_many.json", **fields, image_folder=str(large)).get_json()
+    assert list(many["outputs"]) == [str(large / "a.png")]
+    assert many["skipped"] == {
+        str(large / "b.png"): "The image has 32×24 pixels, and the network’s input 16×16."
+    }
 
 
 def test_a_network_with_a_fixed_batch_size_predicts_any_number_of_images(site: Site, dataset: str):
@@ -242,7 +315,12 @@ def test_a_regression_model_shows_its_own_predictions(site: Site):
     dataset = answer.get_json()["id"]
     assert site.wait_for_end(dataset) == "Done"
     network = LINEAR.replace(
-        "digits.classification_loss(self.inference, self.y)", "digits.mse_loss(self.inference, self.y)"
+        "digits.classification_loss(self.inference, self.y)",
+        "digits.mse_loss(self.inference['size'], self.y)",
+    ).replace(
+        "return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')",
+        "size = slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')\n"
+        "        return {'size': size, 'codes': flat[:, :4]}",
     )
     fields = {
         "dataset": dataset,
@@ -265,4 +343,20 @@ def test_a_regression_model_shows_its_own_predictions(site: Site):
     body = predicted(site, answer.get_json()["url"])
     assert [row["predictions"][0][0] for row in body["results"]] == ["size"] * 8
     assert "size" in site.get(answer.get_json()["url"]).text
+    # All outputs of a network with several are returned.
+    path = str(site.data / "new" / "left" / "00.png")
+    asked = {"job_id": model, "image_path": path}
+    one = site.post("/models/images/generic/infer_one.json", **asked).get_json()["outputs"]
+    assert {name: np.shape(values) for name, values in one.items()} == {
+        "output": (1, 1),
+        "size": (1, 1),
+        "codes": (1, 4),
+    }
+    asked = {"job_id": model, "image_folder": str(site.data / "new" / "left")}
+    many = site.post("/models/images/generic/infer_many.json", **asked).get_json()["outputs"]
+    assert len(many) == 8 and many[path].keys() == one.keys()
+    for name, values in one.items():
+        assert many[path][name] == pytest.approx(values[0], rel=1e-5)
+    refused = site.post("/models/images/classification/top_n", **asked)
+    assert refused.status_code == 400 and "does not predict classes" in refused.text
     assert site.get(f"{answer.get_json()['url']}.csv").text.startswith("image,true_class,prediction,error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from digits.web import standard_networks
 from digits.web.model_form import ModelForm
 from digits.web.network_lint import lint
 
-DOCUMENTED = (Path(__file__).parents[2] / "docs" / "standard-networks.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCUMENTED = (ROOT / "docs" / "standard-networks.md").read_text(encoding="utf-8")
 
 TEXT = """# Title: what it is: in short,
 # and the paper.
@@ -81,6 +83,7 @@ def test_every_network_file_is_listed():
         ("text-classification", (1024, 1), 1, "textcnn"),
         ("image-processing", (8, 8), 1, "dncnn"),
         ("image-pairs", (28, 28), 1, "siamese"),
+        ("image-gan", (64, 64), 3, "gan"),
         ("generic", (28, 28), 1, "regression"),
     ],
 )
@@ -129,6 +132,16 @@ def test_a_network_reports_its_description_and_settings(name):
     assert "Recommended settings" in network.settings
     assert {"solver_type", "learning_rate", "lr_policy", "train_epochs", "batch_size"} <= set(network.values)
     assert network.kinds
+    assert lint(network.text) == []
+
+
+def test_a_network_names_the_package_that_is_not_installed() -> None:
+    network = standard_networks.read("some", "# Some: a network.\n# requires: no_such_package digits[some]\n")
+    assert network.missing == "Not installed: run pip install 'digits[some]' on the server."
+    assert not standard_networks.network("lenet").missing
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    vit = standard_networks.network("vit")
+    assert (vit.package, vit.requirement) == ("keras_hub", "digits[vit]") and "vit" in extras
 
 
 @pytest.mark.parametrize("name", standard_networks.every_network())

@@ -29,7 +29,12 @@ class Stores:
     address: str
 
     def models(self, **query: Any) -> Any:
-        return self.site.get("/store/models", query_string=query).get_json()
+        """Return the models of all stores after all have been read."""
+        for store in self.site.services.model_stores.stores:
+            self.site.get("/store/models", query_string={**query, "store": store})
+        found = self.site.json("/store/models")
+        assert not any("loading" in store for store in found.values())
+        return found
 
     def id_of(self, store: str, name: str) -> str:
         (found,) = (item["id"] for item in self.models()[store]["model_list"] if item["dir_name"] == name)
@@ -87,6 +92,7 @@ def test_lists_are_cached_until_they_are_refreshed(stores: Stores) -> None:
 
 
 def test_the_page_lists_models_and_problems(stores: Stores) -> None:
+    stores.models()
     page = stores.site.get("/store/list").text
     assert "Models of the lab" in page and "&lt;Caffe&gt;" in page
     assert page.count('action="/store/push"') == 4  # not for the Caffe model
@@ -122,6 +128,15 @@ def test_a_model_that_cannot_be_imported_is_refused(
     answer = stores.site.post("/store/push.json", id=model_id)
     assert answer.status_code == 400 and message in answer.get_json()["error"]["message"]
     assert len(stores.site.json("/index.json")["models"]) == jobs
+
+
+def test_one_store_is_listed(stores: Stores) -> None:
+    query = {"store": str(stores.folder)}
+    assert list(stores.site.get("/store/models", query_string=query).get_json()) == [str(stores.folder)]
+    page = stores.site.get("/store/list", query_string=query).text
+    assert "Models of the lab" in page and stores.address not in page
+    answer = stores.site.get("/store/models", query_string={"store": "http://127.0.0.1/other"})
+    assert answer.status_code == 404 and "http://127.0.0.1/other" in answer.text
 
 
 def test_an_unknown_model_is_not_found(stores: Stores) -> None:

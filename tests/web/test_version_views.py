@@ -42,6 +42,9 @@ def test_a_version_is_created_shown_and_cloned(site: Site, parent: str) -> None:
     assert body["CreateDbTasks"][0]["entries"] == before["CreateDbTasks"][0]["entries"]
     assert (body["CreateDbTasks"][0]["image_width"], body["CreateDbTasks"][0]["image_height"]) == (8, 16)
     page = site.get(f"/datasets/{version}").text
+    changes = site.get(body["version_of"]["changes_url"]).text.splitlines()
+    assert len(changes) == 4 and changes[1].startswith("train,0,") and ",excluded," in changes[1]
+    assert "Changed images" in page and f"/datasets/{parent}/records/train/0/thumbnail" in page
     assert "Version of" in page and f'href="/datasets/{parent}"' in page and "1 image excluded" in page
 
     clone = site.client.get(f"/clone/{version}", follow_redirects=True).text
@@ -50,7 +53,8 @@ def test_a_version_is_created_shown_and_cloned(site: Site, parent: str) -> None:
     # The version does not depend on its parent.
     assert site.client.delete(f"/datasets/{parent}").status_code == 200
     assert site.json(f"/datasets/{version}.json")["version_of"]["name"] == "bars"
-    assert "1 image excluded" in site.get(f"/datasets/{version}").text
+    page = site.get(f"/datasets/{version}").text
+    assert "1 image excluded" in page and "Changed images" in page and f"/{parent}/records/" not in page
     assert site.client.get(f"/clone/{version}", follow_redirects=True).status_code == 404
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ PUBLISHED = {
     "mobilenetv3": (1000, 5_483_032),
     "efficientnetv2": (1000, 7_139_704),
     "convnext": (1000, 28_589_128),
+    "vit": (1000, 86_567_656),
     "autoencoder": (10, 2_837_314),
 }
 # The input of networks that are built only to count their parameters. The others take seconds to build, so
@@ -41,11 +43,18 @@ COUNTED = {
     "vgg16": (224, 224, 3),
     "resnet32": (32, 32, 3),
     "convnext": (32, 32, 3),
+    "vit": (32, 32, 1),
     "autoencoder": (28, 28, 1),
 }
 
 
-@pytest.mark.parametrize("name", COUNTED)
+# Built with a package that is not installed by default.
+needs_keras_hub = pytest.mark.skipif(find_spec("keras_hub") is None, reason="requires keras-hub")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_keras_hub) if name == "vit" else name for name in COUNTED]
+)
 def test_the_number_of_parameters_is_as_published(in_child, name):
     classes, parameters = PUBLISHED[name]
     assert in_child(_parameters, name, COUNTED[name], classes) == parameters == described_parameters(name)
@@ -157,6 +166,21 @@ def test_a_network_for_classification_learns(model, start, tmp_path, monkeypatch
     # The loss includes weight decay, so check its decrease; the chance level is ln 3 = 1.1.
     assert after < before - 0.5
     # Validation is a separate trace: it must use the trained weights and settled moving averages.
+    assert outcome.values("val", "accuracy")[-1] > 0.8
+
+
+@needs_keras_hub
+def test_the_vision_transformer_learns(train, tmp_path):
+    dataset = tmp_path / "pictures"
+    dataset.mkdir()
+    write_dataset(dataset, {"train": 24, "val": 12}, size=28, channels=1, classes=3)
+    text = (FOLDER / "vit.py").read_text()
+    for old, new in (("SIDE = 224", "SIDE = 32"), ("= 12, 12, 768", "= 2, 4, 32")):
+        assert old in text
+        text = text.replace(old, new)
+    solver = {"type": "ADAM", "learning_rate": 0.003}
+    outcome = train(text, dataset=str(dataset), epochs=10, val_interval=10, mean="none", solver=solver)
+    assert outcome.code == 0, outcome.output
     assert outcome.values("val", "accuracy")[-1] > 0.8
 
 

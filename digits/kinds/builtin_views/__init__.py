@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from digits.kinds.prediction_view import PredictionView
 
-_IMAGES = ("image-processing", "generic", "image-segmentation")
+_IMAGES = ("image-processing", "generic", "image-segmentation", "image-gan")
 
 BUILT_IN_VIEWS = (
     PredictionView("all-raw-data", "Raw data", "digits.kinds.builtin_views.raw_data"),
@@ -22,7 +22,7 @@ BUILT_IN_VIEWS = (
         "image-bounding-boxes",
         "Bounding boxes",
         "digits.kinds.builtin_views.bounding_boxes",
-        ("image-object-detection",),
+        ("image-object-detection", "generic"),
     ),
     PredictionView(
         "image-gradients",
@@ -36,5 +36,5 @@ BUILT_IN_VIEWS = (
         "digits.kinds.builtin_views.text",
         ("text-classification",),
     ),
-    PredictionView("image-gan", "GAN", "digits.kinds.builtin_views.gan", ("generic",)),
+    PredictionView("image-gan", "GAN", "digits.kinds.builtin_views.gan", ("generic", "image-gan")),
 )

@@ -16,7 +16,7 @@ from digits.data.records import Record
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, draw_ramp
 from digits.kinds.gradients.reader import NAMES, draw_slopes
 from digits.kinds.regression.views import Views as RegressionViews
-from digits.kinds.views import InputRequest
+from digits.kinds.views import InputRecord, InputRequest
 
 
 class Views(RegressionViews):
@@ -54,14 +54,16 @@ class Views(RegressionViews):
         slopes = [_slope(name, text) for name, text in zip(NAMES, texts, strict=True)]
         return draw_ramp(slopes[0], slopes[1], recipe.width, recipe.height)
 
-    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[NDArray[np.uint8]] | None:
+    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[InputRecord] | None:
         text = request.fields.get("test_image_count", "").strip()
         if not text:
             return None
         if not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_IMAGES:
             raise BadRequest(f"“test_image_count” must be an integer from 1 to {MAX_IMAGES:,}.")
         slopes = draw_slopes(recipe.seed, "test", int(text)).tolist()
-        return (draw_ramp(x, y, recipe.width, recipe.height) for x, y in slopes)
+        return (
+            InputRecord(f"{x:.2f}, {y:.2f}", draw_ramp(x, y, recipe.width, recipe.height)) for x, y in slopes
+        )
 
 
 def _slope(name: str, text: str) -> float:

@@ -6,7 +6,7 @@ ones for each label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -149,11 +149,9 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
     train = values["train"]
     warnings += _label_remarks(labels, train)
-    rarest = _rarest_first(labels, train)
-    groups = _groups(labels, rarest, values.values())
-    places = {name: place for place, name in enumerate(groups)}
+    groups, places = group_records(labels, values)
     for name, split in splits.items():
-        split.groups = [places[group] for group in _group_names(labels, rarest, values[name])]
+        split.groups = places[name]
     # In float64: a mean of many float32 zeros and ones is not exact.
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
     return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
@@ -190,7 +188,7 @@ def _read_tables(
     labels = _all_labels(columns, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}
     parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
-    splits = plan_splits(recipe, sources, parts, lambda part: list(part.values), lambda part: [])
+    splits = plan_splits(recipe, sources, parts, lambda part: list(part.values))
     return splits, labels, warnings
 
 
@@ -342,6 +340,20 @@ def _label_remarks(labels: list[str], train: NDArray[np.float32]) -> list[str]:
 
 def _named(labels: list[str]) -> str:
     return f"label “{show(labels[0])}”" if len(labels) == 1 else f"labels {listed(labels)}"
+
+
+def group_records(
+    labels: list[str], values: Mapping[str, NDArray[np.float32]]
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Group records by their rarest label in ``train``: the names of the groups, and the place of each record's group.
+
+    ``values`` are the zeros and ones of the records of each split for ``labels``, [records, labels].
+    """
+    rarest = _rarest_first(labels, values["train"])
+    groups = _groups(labels, rarest, values.values())
+    places = {name: place for place, name in enumerate(groups)}
+    named = {split: _group_names(labels, rarest, found) for split, found in values.items()}
+    return groups, {split: [places[name] for name in found] for split, found in named.items()}
 
 
 def _rarest_first(labels: list[str], train: NDArray[np.float32]) -> list[int]:

@@ -52,6 +52,8 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
     val_source = StringField("Validation source", validators=[Optional(), _FileOrFolder()])
     pct_val = required_integer("Validation split (%)", CreatePairs, "pct_val")
+    test_source = StringField("Test source", validators=[Optional(), _FileOrFolder()])
+    pct_test = required_integer("Test split (%)", CreatePairs, "pct_test")
     pair_count = required_integer("Training pairs", CreatePairs, "pairs")
     # The two images of a record have more channels than an image file.
     encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
@@ -73,8 +75,10 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
-    def validate_pct_val(self, field: IntegerField) -> None:
-        check_shares(0 if self.val_source.data else field.data, 0)
+    def validate_pct_test(self, field: IntegerField) -> None:
+        check_shares(
+            0 if self.val_source.data else self.pct_val.data, 0 if self.test_source.data else field.data
+        )
 
     def scan_source(self) -> Iterator[SourceSummary]:
         source = _resolve(self.meta.data_roots, self.pair_source.data or "")
@@ -84,27 +88,39 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
     def recipe(self) -> CreatePairs:
         return CreatePairs(
             source=self.pair_source.data,
-            folder=self.image_folder.data or self._root(self.pair_source.data),
+            folder=self._folder_of(self.pair_source.data),
             val_source=self.val_source.data or None,
-            val_folder=self.image_folder.data or self._root(self.val_source.data)
-            if self.val_source.data
-            else None,
+            val_folder=self._folder_of(self.val_source.data) or None,
             pct_val=0 if self.val_source.data else self.pct_val.data,
+            test_source=self.test_source.data or None,
+            test_folder=self._folder_of(self.test_source.data) or None,
+            pct_test=0 if self.test_source.data else self.pct_test.data,
             pairs=self.pair_count.data,
             **self.image_settings(),
         )
 
     def fill_source(self, recipe: CreatePairs) -> None:
-        sources = {recipe.source: recipe.folder, recipe.val_source or "": recipe.val_folder}
-        is_beside_sources = all(folder in (None, self._root(path)) for path, folder in sources.items())
+        sources = (
+            (recipe.source, recipe.folder),
+            (recipe.val_source, recipe.val_folder),
+            (recipe.test_source, recipe.test_folder),
+        )
+        is_beside_sources = all(folder in (None, self._root(path or "")) for path, folder in sources)
         self.set(
             pair_source=recipe.source,
             image_folder="" if is_beside_sources else recipe.folder,
             val_source=recipe.val_source or "",
+            test_source=recipe.test_source or "",
             pair_count=recipe.pairs,
         )
         if recipe.val_source is None:
             self.pct_val.data = round(recipe.pct_val)
+        if recipe.test_source is None:
+            self.pct_test.data = round(recipe.pct_test)
+
+    def _folder_of(self, source: str) -> str:
+        """Return the folder to which the paths in ``source`` are relative; empty without a source."""
+        return (self.image_folder.data or self._root(source)) if source else ""
 
     def _root(self, source: str) -> str:
         is_folder = source.endswith("/") if is_address(source) else os.path.isdir(source)

@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from digits.data.image_lists import list_images
+from digits.data.manifest import SPLITS
 from digits.data.sources import (
     ImageFolder,
     Plan,
@@ -44,6 +46,15 @@ _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "different": 0, "same": 1, "no": 
 Pair = tuple[str, str, int]
 ClassFiles = dict[str, list[str]]
 
+_Item = TypeVar("_Item")
+
+
+class Shares(NamedTuple):
+    """The percentages of the source for validation and testing."""
+
+    val: float
+    test: float
+
 
 @dataclass
 class PairSplit(SplitPlan):
@@ -62,36 +73,47 @@ class PairPlan(Plan):
 
 def read(recipe: CreatePairs, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    share = 0.0 if recipe.val_source else recipe.pct_val
-    check_shares(share, 0)
+    shares = Shares(
+        0.0 if recipe.val_source else recipe.pct_val, 0.0 if recipe.test_source else recipe.pct_test
+    )
+    check_shares(*shares)
     progress.reading(f"Reading {show(recipe.source)}")
-    parts: dict[str, list[Pair]] = {}
     warnings: list[str] = []
     unusable: list[Unusable] = []
-    roots = {"train": Path(recipe.folder), "val": Path(recipe.val_folder or recipe.folder)}
     if os.path.isdir(recipe.source):
-        parts, roots["train"] = _pairs_of_folder(recipe, share, warnings), Path(recipe.source)
-        roots["val"] = roots["val"] if recipe.val_source else roots["train"]
+        root, parts = Path(recipe.source), _pairs_of_folder(recipe, shares, warnings)
     else:
-        pairs = read_pairs(Path(recipe.source), roots["train"], unusable, recipe.max_unusable_percent)
-        order = np.random.default_rng(recipe.seed).permutation(len(pairs))
-        count, val_count, _ = split_counts(len(pairs), share, 0)
-        parts["train"] = [pairs[place] for place in order[:count]]
-        parts["val"] = [pairs[place] for place in order[count : count + val_count]]
-    if recipe.val_source:
-        progress.reading(f"Reading {show(recipe.val_source)}")
-        if os.path.isdir(recipe.val_source):
-            roots["val"] = Path(recipe.val_source)
-            parts["val"] = draw_pairs(
-                list_classes(roots["val"], warnings), max(2, recipe.pairs // 4), recipe.seed, "val"
-            )
-        else:
-            parts["val"] = read_pairs(
-                Path(recipe.val_source), roots["val"], unusable, recipe.max_unusable_percent, "val"
-            )
-    sources = {"train": recipe.source, "val": recipe.val_source or recipe.source}
-    splits = {name: _split(pairs, roots[name], sources[name]) for name, pairs in parts.items() if pairs}
+        root = Path(recipe.folder)
+        pairs = read_pairs(Path(recipe.source), root, unusable, recipe.max_unusable_percent)
+        parts = _divide(pairs, shares, recipe.seed)
+    splits = {name: _split(pairs, root, recipe.source) for name, pairs in parts.items() if pairs}
+    for name, source, folder in (
+        ("val", recipe.val_source, recipe.val_folder),
+        ("test", recipe.test_source, recipe.test_folder),
+    ):
+        if source:
+            progress.reading(f"Reading {show(source)}")
+            if os.path.isdir(source):
+                folder, pairs = source, _pairs_of_separate_folder(recipe, source, name, warnings)
+            else:
+                folder = folder or recipe.folder
+                pairs = read_pairs(Path(source), Path(folder), unusable, recipe.max_unusable_percent, name)
+            splits[name] = _split(pairs, Path(folder), source)
     return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, unusable, required_groups=2, stacked=2)
+
+
+def _divide(pairs: list[Pair], shares: Shares, seed: int) -> dict[str, list[Pair]]:
+    """Divide the pairs of a CSV file among the splits."""
+    shuffled = [pairs[place] for place in np.random.default_rng(seed).permutation(len(pairs))]
+    return dict(zip(SPLITS, _cut(shuffled, shares), strict=True))
+
+
+def _cut(items: list[_Item], shares: Shares) -> Iterator[list[_Item]]:
+    """Yield the items of each split."""
+    start = 0
+    for count in split_counts(len(items), *shares):
+        yield items[start : start + count]
+        start += count
 
 
 def read_pairs(
@@ -118,7 +140,7 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
 
     The columns are the two images and the label.
     """
-    table = open_table(path, _is_header, max_bytes)
+    table = open_table(path, is_header, max_bytes)
     if len(table.columns) < 3:
         raise UnusableSource(
             f"{show(path.name)} has {len(table.columns)} columns.", "Each line needs two images and a label."
@@ -180,24 +202,27 @@ def draw_pairs(classes: ClassFiles, count: int, seed: int, split: str) -> list[P
     return [pairs[place] for place in chance.permutation(count)]
 
 
-def _pairs_of_folder(recipe: CreatePairs, share: float, warnings: list[str]) -> dict[str, list[Pair]]:
+def _pairs_of_folder(recipe: CreatePairs, shares: Shares, warnings: list[str]) -> dict[str, list[Pair]]:
     """Draw pairs for each split. The images of each class are divided first, so that no image is in two splits."""
-    classes: dict[str, ClassFiles] = {"train": {}, "val": {}}
+    classes: dict[str, ClassFiles] = {name: {} for name in SPLITS}
     for name, files in list_classes(Path(recipe.source), warnings).items():
-        shuffled = choose(files, recipe.seed, name)
-        count, _, _ = split_counts(len(files), share, 0)
-        for split, part in (("train", shuffled[:count]), ("val", shuffled[count:])):
+        parts = _cut(choose(files, recipe.seed, name), shares)
+        for split, part in zip(SPLITS, parts, strict=True):
             if part:
                 classes[split][name] = part
-    counts = {
-        "train": recipe.pairs,
-        "val": max(2, round(recipe.pairs * share / (100 - share))) if share else 0,
-    }
-    return {
-        split: draw_pairs(classes[split], count, recipe.seed, split)
-        for split, count in counts.items()
-        if count
-    }
+    train_share = 100 - sum(shares)
+    counts = {"train": recipe.pairs}
+    for split, share in (("val", shares.val), ("test", shares.test)):
+        if share:
+            counts[split] = max(2, round(recipe.pairs * share / train_share))
+    return {split: draw_pairs(classes[split], count, recipe.seed, split) for split, count in counts.items()}
+
+
+def _pairs_of_separate_folder(
+    recipe: CreatePairs, source: str, split: str, warnings: list[str]
+) -> list[Pair]:
+    """Draw a quarter as many pairs as for training."""
+    return draw_pairs(list_classes(Path(source), warnings), max(2, recipe.pairs // 4), recipe.seed, split)
 
 
 def _split(pairs: list[Pair], root: Path, source: str) -> PairSplit:
@@ -207,5 +232,6 @@ def _split(pairs: list[Pair], root: Path, source: str) -> PairSplit:
     return PairSplit(ImageFolder(root), names, labels, labels, source, images)
 
 
-def _is_header(cells: Cells) -> bool:
+def is_header(cells: Cells) -> bool:
+    """Return whether the first row of a table contains the names of its columns."""
     return not any(map(is_image, cells[:2]))

@@ -17,10 +17,11 @@ Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
 class CreatePairs(CreateDataset, kw_only=True):
     """Pair images: those that a CSV file lists, or random ones of a folder with a sub-folder per class.
 
-    The paths in the CSV file ``source`` are relative to ``folder``, and those in ``val_source`` to ``val_folder``, by
-    default ``folder``. From a folder, ``pairs`` pairs are drawn, half of them of the
-    same class. ``val_source`` is a separate CSV file or folder; without it, ``pct_val`` percent of the pairs of a CSV
-    file, or of the images of each class, are taken. The records have twice as many channels as the images.
+    The paths in the CSV file ``source`` are relative to ``folder``. From a folder, ``pairs`` pairs are drawn, half of
+    them of the same class. ``val_source`` and ``test_source`` are separate CSV files or folders, with paths relative to
+    ``val_folder`` and ``test_folder``, by default ``folder``; without them, ``pct_val`` and ``pct_test`` percent of the
+    pairs of a CSV file, or of the images of each class, are taken. The records have twice as many channels as the
+    images.
     """
 
     kind: str = KIND
@@ -30,6 +31,9 @@ class CreatePairs(CreateDataset, kw_only=True):
     val_source: str | None = None
     val_folder: str | None = None
     pct_val: Percent = 25.0
+    test_source: str | None = None
+    test_folder: str | None = None
+    pct_test: Percent = 0.0
     pairs: Pairs = 10_000
 
 

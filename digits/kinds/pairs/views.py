@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile, read_bytes
 from digits.data import images
 from digits.data.manifest import Manifest
+from digits.data.sources import UnusableSource
 from digits.kinds import views
+from digits.kinds.pairs.reader import is_header
 from digits.kinds.pairs.recipe import CreatePairs
-from digits.kinds.views import InputRequest
+from digits.kinds.text.lines import parse_rows
+from digits.kinds.views import InputRecord, InputRequest
 
 # The metric of the snapshot that decides; without a validation, half the margin of the contrastive loss.
 THRESHOLD = "threshold"
 DEFAULT_THRESHOLD = 0.5
 INPUTS = {"left": "first", "right": "second"}
+# The table of the field `pair_list_file`, and the name of its contents in messages.
+PAIRS = "pair_list"
+MAX_LIST_BYTES = 1 << 28
 
 
 class Views(views.Views[CreatePairs]):
@@ -40,6 +49,7 @@ class Views(views.Views[CreatePairs]):
     record = "pair"
     records = "pairs"
     has_input = True
+    has_inputs = True
     checks_appearance = False
     takes_image = False
     ranks_classes = False
@@ -52,6 +62,10 @@ class Views(views.Views[CreatePairs]):
 
     def read_input(self, recipe: CreatePairs, request: InputRequest) -> NDArray[np.uint8]:
         return np.concatenate([_pixels(recipe, request, name) for name in INPUTS], axis=2)
+
+    def read_inputs(self, recipe: CreatePairs, request: InputRequest) -> Iterable[InputRecord] | None:
+        file = request.files.get(PAIRS)
+        return None if file is None else _listed(file, request.fields.get("image_folder", "").strip())
 
     def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
         threshold = metrics.get(THRESHOLD, DEFAULT_THRESHOLD)
@@ -70,3 +84,30 @@ def _pixels(recipe: CreatePairs, request: InputRequest, name: str) -> images.Pix
     except images.UnusableImage as error:
         raise BadRequest(f"The {INPUTS[name]} image cannot be read: {error.reason}.") from error
     return images.resize(pixels, recipe.width, recipe.height, recipe.resize_mode)
+
+
+def _listed(file: bytes | Path, folder: str) -> Iterator[InputRecord]:
+    """Yield the pairs in a table, whose paths are relative to ``folder``, by default that of the table.
+
+    Raises UnusableSource.
+    """
+    try:
+        data = file if isinstance(file, bytes) else read_bytes(file, MAX_LIST_BYTES)
+    except UnreadableFile as error:
+        raise UnusableSource(f"The list of pairs cannot be read: {error}.") from error
+    base = folder or ("" if isinstance(file, bytes) else str(file.parent))
+    for number, row in enumerate(parse_rows(io.BytesIO(data), f"{PAIRS}_file")):
+        if not number and is_header(row.cells):
+            continue
+        if len(row.cells) < len(INPUTS):
+            raise UnusableSource(
+                f"Line {row.line} of the list has only one column.",
+                "Each line needs the paths of two images.",
+            )
+        names = [cell.strip() for cell in row.cells[: len(INPUTS)]]
+        if not base and not all(map(os.path.isabs, names)):
+            raise UnusableSource(
+                f"Line {row.line} of the list has a relative path.",
+                "Set “image_folder”, or use absolute paths.",
+            )
+        yield InputRecord(" | ".join(names), [Path(base, name) for name in names])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,9 +90,9 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         splits, names = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
     mean, std = values["train"].mean(axis=0), values["train"].std(axis=0)
-    edges, groups = bins(np.concatenate([found[:, 0] for found in values.values()]))
+    groups, places = group_records(names, values)
     for name, split in splits.items():
-        split.groups = np.digitize(values[name][:, 0], edges).tolist()
+        split.groups = places[name]
     constant = [name for name, deviation in zip(names, std, strict=True) if not deviation]
     warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
     return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
@@ -119,7 +120,7 @@ def _read_tables(
         found[name] = read_table(table, Columns.of(recipe), faults)
         unusable += faults.unusable
     parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
-    splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist(), lambda part: [])
+    splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist())
     return splits, parts["train"].names
 
 
@@ -183,6 +184,17 @@ def _places(table: TableFile, columns: Columns) -> tuple[int, list[int]]:
             "Each line needs the path of an image and its numbers.",
         )
     return image, targets
+
+
+def group_records(
+    names: list[str], values: Mapping[str, NDArray[Any]]
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Group records by ranges of their first number: the names of the ranges, and the place of each record's range.
+
+    ``values`` are the numbers of the records of each split for ``names``, [records, names].
+    """
+    edges, groups = bins(np.concatenate([found[:, 0] for found in values.values()]).astype(np.float64))
+    return groups, {split: np.digitize(found[:, 0], edges).tolist() for split, found in values.items()}
 
 
 def bins(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:

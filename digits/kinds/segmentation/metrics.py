@@ -34,11 +34,17 @@ class Metrics(metrics.Metrics):
         )
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
-        """The numbers of pixels in the intersection and in the union of each class, float32 [N, 2 · classes]."""
-        return self._counts(output, y)
+        """The pixels of each class in the intersection, in the union and in the mask, float32 [N, 3 · classes]."""
+        counts = self._counts(output, y)
+        return (
+            None
+            if counts is None
+            else tf.concat([counts, _histogram(tf.cast(y, tf.int32), self.target.outputs)], axis=1)
+        )
 
     def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
-        return self._summarize(values.sum(axis=0, dtype=np.float64))[1]
+        counts = values[:, : 2 * self.target.outputs]
+        return self._summarize(counts.sum(axis=0, dtype=np.float64))[1]
 
     def _summarize(self, counts: NDArray[np.floating[Any]]) -> tuple[dict[str, float], dict[str, float]]:
         """Return the metrics over all classes, and those of single classes."""

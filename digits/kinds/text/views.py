@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import Manifest
 from digits.data.records import Record
+from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.lines import parse_rows, read_rows
 from digits.kinds.text.reader import TEXT_FEATURE, usable_rows
-from digits.kinds.views import InputRequest
+from digits.kinds.views import InputRecord, InputRequest
 
-# The file of the field `test_data_file`.
+# The files of the fields `test_data_file`, a table like that of the dataset, and `text_list_file`, one text per line.
 TEXTS = "test_data"
+LINES = "text_list"
+MAX_LIST_BYTES = 1 << 30
 
 
 class Views(ClassificationViews):
@@ -35,6 +40,7 @@ class Views(ClassificationViews):
     # The pixels are indexes of characters.
     transformations = ()
     has_input = True
+    has_inputs = True
     takes_image = False
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
@@ -56,19 +62,38 @@ class Views(ClassificationViews):
             raise BadRequest("Enter a text.", "The field is “snippet”.")
         return Encoding(recipe.alphabet, recipe.width).encode(text)
 
-    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[NDArray[np.uint8]] | None:
-        file = request.files.get(TEXTS)
-        if file is None:
-            return None
-        dialect: Dialect = recipe.dialect
-        if isinstance(file, bytes):
-            rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file", dialect.delimiter)
-        else:
-            rows = read_rows(file, dialect.delimiter)
+    def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[InputRecord] | None:
         encoding = Encoding(recipe.alphabet, recipe.width)
-        # Without classes, the texts are in the first column.
-        texts = (row.text if len(row.cells) > 1 else row.label for row in usable_rows(rows, dialect))
-        return map(encoding.encode, texts)
+        texts: Iterator[tuple[str, str]]
+        if LINES in request.files:
+            texts = ((text, "") for text in _lines(request.files[LINES]))
+        elif TEXTS in request.files:
+            texts = _cells(request.files[TEXTS], recipe.dialect)
+        else:
+            return None
+        return (InputRecord(text, encoding.encode(text), label) for text, label in texts)
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         return {**super().dataset_json(manifest), "max_chars_per_sample": manifest.width}
+
+
+def _lines(file: bytes | Path) -> Iterator[str]:
+    """Yield the lines of a text file that are not blank; raises UnusableSource."""
+    try:
+        data = file if isinstance(file, bytes) else read_bytes(file, MAX_LIST_BYTES)
+        text = data.decode("utf-8-sig")
+    except (UnreadableFile, UnicodeDecodeError) as error:
+        raise UnusableSource(
+            f"The list of texts cannot be read: {error}.", "Save it as UTF-8 text."
+        ) from error
+    return (line.strip() for line in text.splitlines() if line.strip())
+
+
+def _cells(file: bytes | Path, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """Yield the texts in a table and their classes, which are empty without a column of classes."""
+    if isinstance(file, bytes):
+        rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file", dialect.delimiter)
+    else:
+        rows = read_rows(file, dialect.delimiter)
+    for row in usable_rows(rows, dialect):
+        yield (row.text, row.label) if len(row.cells) > 1 else (row.label, "")

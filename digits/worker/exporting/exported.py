@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from digits.data.model_export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
@@ -68,6 +69,12 @@ def input_name(found: Trained) -> str:
 def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
     """Flatten a network's outputs to a dict: ``output``, ``output_0`` and so on for a list, or the keys of a dict."""
     return {whole: tf.convert_to_tensor(tensor) for whole, tensor in _flat(outputs, name)}
+
+
+def as_array(tensor: tf.Tensor) -> NDArray[Any]:
+    """Return an output as an array; types that JSON does not have, such as bfloat16, as float32."""
+    values: NDArray[Any] = tensor.numpy()
+    return values if values.dtype.kind in "iufb" else values.astype(np.float32)
 
 
 def restore_structure(outputs: Any, values: Mapping[str, Any]) -> Any:

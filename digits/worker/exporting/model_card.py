@@ -13,12 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 import digits
-from digits.core import job as jobs
 from digits.core import recipe as recipes
-from digits.core.files import UnreadableFile, read_json
+from digits.core.job import name_of
 from digits.core.model_job import epoch_label
 from digits.core.resume_point import resume_point
 from digits.core.schedules import TITLES, Schedule
@@ -31,18 +29,6 @@ from digits.worker.exporting.example import PACKAGES, runtime_of
 from digits.worker.training.trained import TRAIN_FOLDER, Trained
 
 _RUNTIMES = ("tensorflow", "keras", "numpy", "tf2onnx", "ai-edge-litert", "onnxruntime")
-
-
-class _Named(Struct):
-    name: str = ""
-
-
-def name_of(job_folder: Path) -> str:
-    """Return the name of the job in ``job_folder``, or the folder name if the job file is missing."""
-    try:
-        return read_json(job_folder / jobs.FILE_NAME, _Named, below=job_folder).name or job_folder.name
-    except UnreadableFile:
-        return job_folder.name
 
 
 @dataclass(frozen=True)

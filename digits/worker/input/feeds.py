@@ -13,7 +13,7 @@ import math
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +34,7 @@ from digits.data.target import Spatial
 from digits.worker.failure import UserFault
 from digits.worker.input import augment, spatial, targets
 from digits.worker.input.augment import Draws
+from digits.worker.input.damage import damaged_records, reporting_damage
 from digits.worker.input.targets import Targets
 
 # Maximum fraction of the free memory used for decoded images.
@@ -347,7 +348,10 @@ class MemoryBudget:
 
 
 class Records:
-    """Images and targets of one split: cached in memory if they fit, otherwise streamed from disk."""
+    """Images and targets of one split: cached in memory if they fit, otherwise streamed from disk.
+
+    Damaged files raise UserFault: missing and truncated ones at once, others when their records are read.
+    """
 
     def __init__(
         self,
@@ -358,8 +362,9 @@ class Records:
         taken: int = 0,
     ) -> None:
         """``taken``: bytes reserved for other images; ignored if ``budget_bytes`` sets the budget."""
-        self._split = split
-        self._reader = SplitReader(dataset, manifest.splits[split])
+        self._dataset, self._split = dataset, split
+        with reporting_damage(dataset):
+            self._reader = SplitReader(dataset, manifest.splits[split])
         self._decoder = Decoder(manifest)
         self.groups = self._reader.groups
         self._memory = (
@@ -390,16 +395,35 @@ class Records:
         if not self.is_resident:
             return self.stream(order)
         if self._decoded is None:
-            self._decoded = self._decoder.decode_all(self._reader)
+            try:
+                self._decoded = self._decoder.decode_all(self._reader)
+            except tf.errors.OpError as error:
+                raise self._explain(error) from None
         return _ResidentFeed(*self._decoded, order)
 
     def stream(self, order: Order) -> Feed:
         """Return a feed that reads records from disk when they are needed, even if all fit into memory."""
-        return _StreamedFeed(self._reader, self._decoder, order)
+        return _StreamedFeed(self._reader, self._decoder, order, self._explain)
 
     def close(self) -> None:
         self._reader.close()
         self._decoded = None
+
+    def _explain(self, error: Exception) -> Exception:
+        """Return the error to raise for one of reading or decoding: a UserFault if the records are damaged."""
+        if isinstance(error, UnreadableFile):
+            return damaged_records(self._dataset, error)
+        if not isinstance(error, (tf.errors.DataLossError, tf.errors.InvalidArgumentError)):
+            return error
+        # TensorFlow does not name the file.
+        for shard in range(len(self._reader.shards)):
+            try:
+                self._reader.verify(shard)
+            except UnreadableFile as damage:
+                return damaged_records(self._dataset, damage)
+        if isinstance(error, tf.errors.DataLossError):
+            return damaged_records(self._dataset, "a record does not match its checksum")
+        return error
 
 
 def free_bytes() -> int:
@@ -566,8 +590,14 @@ class _ResidentFeed:
 class _StreamedFeed:
     """Reads and decodes ahead in a thread."""
 
-    def __init__(self, reader: SplitReader, decoder: Decoder, order: Order) -> None:
-        self._reader, self._decoder, self._order = reader, decoder, order
+    def __init__(
+        self,
+        reader: SplitReader,
+        decoder: Decoder,
+        order: Order,
+        explain: Callable[[Exception], Exception],
+    ) -> None:
+        self._reader, self._decoder, self._order, self._explain = reader, decoder, order, explain
         self._queue: queue.Queue[Any] = queue.Queue()
         self._memory = threading.Semaphore(0)
         self._closed = threading.Event()
@@ -612,4 +642,4 @@ class _StreamedFeed:
                 self._queue.put((images, targets))
             self._queue.put(IndexError("the order has no more batches"))
         except Exception as error:  # raised in the thread that waits for a batch
-            self._queue.put(error)
+            self._queue.put(self._explain(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,26 @@ def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], i
 
     ``manifest`` describes the model's dataset. Raises UserFault if the image cannot be used.
     """
-    height, width, channels = manifest.shape
+    return read_stack([image], manifest)
+
+
+def read_stack(
+    stacked: Sequence[images.Source], manifest: Manifest
+) -> tuple[NDArray[np.uint8], images.Geometry]:
+    """Like `read`, for images that are ``stacked`` along the channels; the geometry is that of the first one."""
+    size, channels = (manifest.width, manifest.height), manifest.channels // len(stacked)
+    read = [_read(image, manifest, channels, size) for image in stacked]
+    return np.concatenate([pixels for pixels, _ in read], axis=2), read[0][1]
+
+
+def read_unresized(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], images.Geometry]:
+    """Like `read`, but return the pixels of the image in its own size."""
+    return _read(image, manifest, manifest.channels, None)
+
+
+def _read(
+    image: images.Source, manifest: Manifest, channels: int, size: tuple[int, int] | None
+) -> tuple[NDArray[np.uint8], images.Geometry]:
     if channels not in (1, 3) or manifest.dtype != "uint8":
         raise UserFault(
             "The model does not predict from single images.", "Use the input fields on the page of the model."
@@ -26,6 +46,7 @@ def read(image: images.Source, manifest: Manifest) -> tuple[NDArray[np.uint8], i
     try:
         picture = images.open_picture(image, channels).image
         padded = images.padded_size(picture.size, manifest.padding) if manifest.padding else None
+        width, height = size or padded or picture.size
         geometry = images.Geometry(picture.size, width, height, manifest.resize_mode, padded)
         if padded:
             picture = images.pad(picture, *padded)

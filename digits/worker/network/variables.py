@@ -91,7 +91,7 @@ class VariableStore:
     Variables named in ``frozen`` are not trainable. Variables are on ``device``; networks compute with them in
     ``compute_type``. ``local`` contains the variables of single stages, such as counters, by name. ``trunk`` contains
     the names of the variables of pretrained layers, whose batch normalization uses its moving averages.
-    ``pretrained`` collects the names of the ImageNet weights that the network requests.
+    ``pretrained`` collects the pretrained models that the network requests.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class VariableStore:
         self._counters: dict[str, _Counter] = {}
         self._frozen = frozen
         self.trunk: Container[str] = ()
-        self.pretrained: set[str] = set()
+        self.pretrained = build_context.PretrainedParts()
         self._locked_for = ""
         self._make = _make_empty if empty else _make
         self._device = device

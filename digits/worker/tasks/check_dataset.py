@@ -1,7 +1,7 @@
-"""Check the health of a finished dataset: duplicates, unusual images and groups.
+"""Check the health of a finished dataset: damaged files, duplicates, unusual images and groups.
 
-Each process reads one shard at a time and sends the statistics of its images; the findings are derived from those of
-all records. The processes have the lowest priority, so that they do not delay other tasks.
+Each process compares one shard at a time with its hash and sends the statistics of its images; the findings are derived
+from those of all records. The processes have the lowest priority, so that they do not delay other tasks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from digits.core.recipe import CheckDataset
 from digits.data import health, health_findings, parallel
 from digits.data import manifest as manifests
 from digits.data.image_statistics import STATISTICS_DTYPE, describe
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import HEALTH_FILE, SPLITS, Manifest
+from digits.data.record_index import DamagedRecords
 from digits.data.records import SplitReader
+from digits.data.sources import listed
 from digits.worker.failure import UserFault
+from digits.worker.input.damage import damaged_records
 
 PROGRESS_SECONDS = 0.25
 # Records whose statistics are sent together.
@@ -33,7 +36,10 @@ LOWEST_PRIORITY = 19
 
 
 def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Check the dataset in the recipe's folder, and write the result there; raises UserFault if it is damaged."""
+    """Check the dataset in the recipe's folder, and write the result there.
+
+    If files are damaged, raises UserFault and removes an earlier result, which was that of other records.
+    """
     started = time.monotonic()
     job_folder = Path(recipe.dataset)
     try:
@@ -47,7 +53,8 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
             statistics = _measure(manifest, readers, recipe.processes, events)
             groups = {name: reader.groups for name, reader in readers.items()}
     except UnreadableFile as error:
-        raise _damaged(error) from error
+        (job_folder / HEALTH_FILE).unlink(missing_ok=True)
+        raise damaged_records(job_folder, error) from None
     events.append(Progressed(1.0, None, "Searching for duplicates"))
     seconds = round(time.monotonic() - started, 3)
     result = health_findings.find(
@@ -64,9 +71,10 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Records ``start`` to ``stop`` of a split, which are those of a shard."""
+    """Records ``start`` to ``stop`` of a split, which are those of its ``shard``."""
 
     split: str
+    shard: int
     start: int
     stop: int
 
@@ -83,9 +91,11 @@ class _Described:
 def _measure(
     manifest: Manifest, readers: dict[str, SplitReader], processes: int | None, events: EventLog
 ) -> dict[str, NDArray[Any]]:
-    """Return the statistics of the records of each split; raises DamagedRecords."""
+    """Return the statistics of the records of each split; raises DamagedRecords with all damaged shards."""
     pieces = [
-        _Piece(name, start, stop) for name, reader in readers.items() for start, stop in _shard_bounds(reader)
+        _Piece(name, shard, start, stop)
+        for name, reader in readers.items()
+        for shard, (start, stop) in enumerate(_shard_bounds(reader))
     ]
     statistics = {name: np.zeros(len(reader), STATISTICS_DTYPE) for name, reader in readers.items()}
     total = sum(len(reader) for reader in readers.values())
@@ -94,15 +104,23 @@ def _measure(
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         piece = pieces[number]
         reader = readers[piece.split]
+        try:
+            reader.verify(piece.shard)  # also reads the shard into the file cache
+        except DamagedRecords as error:
+            send(error)
+            return
         for start in range(piece.start, piece.stop, CHUNK_RECORDS):
             stop = min(start + CHUNK_RECORDS, piece.stop)
             found = map(reader.read, range(start, stop))
             send(_Described(piece.split, start, describe(found, stop - start, manifest.target)))
 
     interval, done, started = ReportInterval(PROGRESS_SECONDS), 0, time.monotonic()
+    damaged: list[DamagedRecords] = []
     try:
         with closing(parallel.run(work, len(pieces), processes=processes)) as messages:
             for message in messages:
+                if isinstance(message, DamagedRecords):
+                    damaged.append(message)
                 if isinstance(message, _Described):
                     statistics[message.split][message.start : message.start + len(message.rows)] = (
                         message.rows
@@ -116,6 +134,8 @@ def _measure(
         raise UserFault(
             f"A process that checks images ended early ({death.reason}).", "Check the dataset again."
         ) from death
+    if damaged:
+        raise DamagedRecords(listed(sorted(map(str, damaged))))
     return statistics
 
 
@@ -123,7 +143,3 @@ def _shard_bounds(reader: SplitReader) -> list[tuple[int, int]]:
     """Return the first record of each shard, and that after its last."""
     ends = np.cumsum([len(reader.offsets(shard)) for shard in range(len(reader.shards))]).tolist()
     return list(zip([0, *ends[:-1]], ends, strict=True))
-
-
-def _damaged(error: UnreadableFile) -> UserFault:
-    return UserFault(f"The records of this dataset are damaged: {error}.", "Clone it to create it again.")

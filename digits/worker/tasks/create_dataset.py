@@ -223,6 +223,8 @@ class Creation:
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
+        for name, content in plan.files.items():
+            write_bytes(self._job_folder / name, content)
         self._save_features(plan, written)
         for name in plan.splits:
             self._report.counted(name, plan, written[name].counted)

@@ -20,11 +20,14 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
 from digits.core.files import UnreadableFile, is_disk_full, sync_tree, write_json
 from digits.data import evaluation as evaluations
+from digits.data.dataset_fit import DatasetFit
 from digits.data.manifest import Manifest
+from digits.kinds import evaluation as default_evaluation
 from digits.kinds import kind_named
 from digits.kinds.evaluation import Evaluation, Found
 from digits.kinds.metrics import Metrics
-from digits.worker.failure import UserFault
+from digits.worker import stopping
+from digits.worker.failure import Stopped, UserFault
 from digits.worker.input import feeds
 from digits.worker.training import trained
 from digits.worker.training.batch_prediction import Batch, BatchPredictor
@@ -43,8 +46,8 @@ MAX_KEPT = 250_000_000
 def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Evaluate the model of ``recipe``, and write the result to the model's folder.
 
-    Partial results are published from time to time and when the evaluation fails. Returns the metrics. Raises UserFault
-    if the model cannot be loaded, or does not fit the records.
+    Partial results are published from time to time, and when the evaluation fails or is stopped. Returns the metrics.
+    Raises UserFault if the model cannot be loaded, or does not fit the records.
     """
     started = time.monotonic()
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
@@ -57,7 +60,7 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
         raise UserFault(f"The dataset has no records in the split “{recipe.split}”.", "Choose another split.")
     model = trained.load(model_folder, recipe.snapshot, Path(recipe.trained_on))
     predictor = BatchPredictor(model, manifest, measures=True)
-    writer = Writer(recipe, manifest, task_folder, started)
+    writer = Writer(recipe, manifest, predictor.fit, task_folder, started)
     collected = Collected(split.count, writer.evaluation.keeps_predictions)
     records = feeds.Records(dataset, manifest, recipe.split, budget_bytes=0)
     interval, began = ReportInterval(PROGRESS_SECONDS), time.monotonic()
@@ -67,22 +70,26 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
         # Trace the network before the first measured batch.
         predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, split.count)))
         began = batch_began = time.monotonic()
-        for batch in predictor.predict(records):
-            now = time.monotonic()
-            timing.add(now - batch_began, len(batch.places))
-            collected.add(batch)
-            if interval.is_due():
-                left = (split.count - collected.count) * (now - began) / collected.count
-                done = f"Predicting: {collected.count:,} of {split.count:,}"
-                events.append(Progressed(0.95 * collected.count / split.count, left, done))
-            if now >= partial_due:
-                writer.write_partial(collected, timing)
-                ended = time.monotonic()
-                partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
-            batch_began = time.monotonic()
+        with stopping.defer() as is_stopping:
+            for batch in predictor.predict(records):
+                now = time.monotonic()
+                timing.add(now - batch_began, len(batch.places))
+                collected.add(batch)
+                if is_stopping():
+                    writer.write_partial(collected, timing)
+                    raise Stopped
+                if interval.is_due():
+                    left = (split.count - collected.count) * (now - began) / collected.count
+                    done = f"Predicting: {collected.count:,} of {split.count:,}"
+                    events.append(Progressed(0.95 * collected.count / split.count, left, done))
+                if now >= partial_due:
+                    writer.write_partial(collected, timing)
+                    ended = time.monotonic()
+                    partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
+                batch_began = time.monotonic()
         events.append(Progressed(0.95, doing="Computing the metrics"))
         found = collected.found()
-        worst = _predict_worst(model, predictor, records, writer.evaluation.errors(found))
+        worst = _predict_worst(model, predictor, records, writer.errors(found))
         scores = writer.write(found, timing, worst)
     except Exception as error:
         with contextlib.suppress(OSError):
@@ -128,24 +135,40 @@ class Timing:
 class Writer:
     """Computes and publishes the result of an evaluation, or that of the records so far.
 
-    The ``evaluation`` is that of the kind of the dataset. ``started`` is the time at which the task started.
+    The ``evaluation`` is that of the kind of the dataset, whose records are mapped by ``fit``. ``started`` is the time
+    at which the task started.
     """
 
     def __init__(
-        self, recipe: recipes.Evaluate, manifest: Manifest, task_folder: Path, started: float
+        self, recipe: recipes.Evaluate, manifest: Manifest, fit: DatasetFit, task_folder: Path, started: float
     ) -> None:
-        self._recipe, self._manifest, self._task_folder, self._started = (
-            recipe,
-            manifest,
-            task_folder,
-            started,
-        )
+        self._recipe, self._manifest, self._fit = recipe, manifest, fit
+        self._task_folder, self._started = task_folder, started
         kind = kind_named(manifest.kind)
-        self._metrics: Metrics = kind.load("metrics").Metrics(manifest.target)
+        self._metrics: Metrics = kind.load("metrics").Metrics(fit.target)
         module = kind.load_optional("evaluation")
-        self.evaluation: Evaluation = (
-            module.Evaluation(manifest.target) if module else Evaluation(manifest.target)
-        )
+        self.evaluation: Evaluation = (module or default_evaluation).Evaluation(fit.target)
+        if fit.target.classes and fit.lacking and not self.evaluation.keeps_predictions:
+            raise UserFault(
+                f"The dataset has classes that the model lacks: {', '.join(fit.lacking[:8])}.",
+                "Choose a dataset with classes of the model only.",
+            )
+
+    def errors(self, found: Found) -> NDArray[np.float32]:
+        """Return the errors of all records, float32 [records]; NaN for those of classes that the model lacks."""
+        counted = self._counted(found)
+        if counted is None:
+            return self.evaluation.errors(found)
+        errors = np.full(found.records, np.nan, np.float32)
+        errors[counted] = self.evaluation.errors(found.select(counted))
+        return errors
+
+    def _counted(self, found: Found) -> NDArray[np.bool_] | None:
+        """Return which records are of a class that the model has, bool [records]; None if all are."""
+        if not (self._fit.target.classes and self._fit.lacking):
+            return None
+        counted: NDArray[np.bool_] = found.targets >= 0
+        return counted
 
     def write(self, found: Found, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
         """Publish the result for all records, and return its metrics."""
@@ -155,8 +178,12 @@ class Writer:
 
     def write_partial(self, collected: Collected, timing: Timing) -> None:
         """Publish the result for the first records, unless there are none or there is a complete result."""
-        if collected.count and not self._has_complete_result():
-            self._publish(*self._compute(collected.found(), timing), {})
+        if not collected.count or self._has_complete_result():
+            return
+        found = collected.found()
+        counted = self._counted(found)
+        if counted is None or counted.any():
+            self._publish(*self._compute(found, timing), {})
 
     def _has_complete_result(self) -> bool:
         try:
@@ -168,7 +195,14 @@ class Writer:
     def _compute(
         self, found: Found, timing: Timing
     ) -> tuple[evaluations.Evaluation, dict[str, NDArray[Any]]]:
-        """Return the result for the records ``found``, and the arrays of its folder."""
+        """Return the result for the records ``found``, and the arrays of its folder.
+
+        Raises UserFault if the model lacks the classes of all records.
+        """
+        chosen = self._counted(found)
+        counted = found if chosen is None else found.select(chosen)
+        if not counted.records:
+            raise UserFault("The model has none of the classes of these records.", "Choose another dataset.")
         result = evaluations.Evaluation(
             name=self._recipe.name,
             snapshot=self._recipe.snapshot,
@@ -178,13 +212,16 @@ class Writer:
             split=self._recipe.split,
             records=found.records,
             total=self._manifest.splits[self._recipe.split].count,
-            metrics=_scores(self._metrics, self.evaluation, found),
-            details=self.evaluation.details(found),
+            metrics=_scores(self._metrics, self.evaluation, counted),
+            details=self.evaluation.details(counted),
+            classes=self._fit.target.names if self._fit.maps_names else [],
+            lacking=self._fit.lacking,
+            excluded=found.records - counted.records,
             predicting_seconds=round(timing.seconds, 3),
             seconds_per_record=float(f"{timing.seconds_per_record:.3g}"),
             seconds=round(time.monotonic() - self._started, 3),
         )
-        arrays: dict[str, NDArray[Any]] = {evaluations.ERRORS_FILE: self.evaluation.errors(found)}
+        arrays: dict[str, NDArray[Any]] = {evaluations.ERRORS_FILE: self.errors(found)}
         if self.evaluation.keeps_predictions:
             arrays |= {
                 evaluations.PREDICTIONS_FILE: found.predicted,

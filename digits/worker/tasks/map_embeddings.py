@@ -29,6 +29,7 @@ from digits.data.record_index import SplitIndex
 from digits.data.records import Record, SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
+from digits.worker.input.damage import reporting_damage
 from digits.worker.training import trained
 from digits.worker.training.layer_features import LayerFeatures
 
@@ -249,7 +250,7 @@ def _describe(
     thumbnails: list[Image.Image] = []
     rows = []
     names = manifest.target.names
-    with SplitReader(dataset, split) as reader:
+    with reporting_damage(dataset), SplitReader(dataset, split) as reader:
         for row, place in enumerate(places.tolist()):
             record = reader.read(place)
             if with_images:

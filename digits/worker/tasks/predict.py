@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from digits.data import predictions
 from digits.data.images import Geometry
 from digits.data.predictions import ListedImage, Row
 from digits.kinds.targets import UnsuitableOutput
+from digits.worker.exporting import exported
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
 from digits.worker.training import trained
@@ -50,7 +52,7 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
     except UnreadableFile as error:
         raise UserFault(f"The list of images cannot be read: {error}.", "Submit the images again.") from error
     model = trained.load(Path(recipe.model), recipe.snapshot, Path(recipe.trained_on))
-    predictor = _Predictor(model)
+    predictor = _Predictor(model, keeps_values=recipe.keeps_values, resizes=recipe.resizes)
     try:
         read = _predict_all(predictor, listed, target, events, recipe.keeps_values)
     except OSError as error:
@@ -69,16 +71,27 @@ def _predict_all(
     interval, began, done, read = ReportInterval(PROGRESS_SECONDS), time.monotonic(), 0, 0
     classes = predictor.classes
     keeps = 0 < classes * len(listed) <= MAX_KEPT
-    kept = np.full((len(listed), classes), np.nan, np.float32) if keeps else None
-    values = predictor.room_for(len(listed)) if keeps_values else None
-    with open(target / predictions.ROWS_FILE, "wb") as file, ThreadPoolExecutor(os.cpu_count()) as threads:
+    values = predictor.room_for(len(listed)) if keeps_values else {}
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open(target / predictions.ROWS_FILE, "wb"))
+        probabilities = (
+            stack.enter_context(open(target / predictions.PROBABILITIES_FILE, "wb")) if keeps else None
+        )
+        threads = stack.enter_context(ThreadPoolExecutor(os.cpu_count()))
+        if probabilities is not None:
+            predictions.write_probabilities_header(probabilities, len(listed), classes)
         for chunk, inputs in _read_ahead(threads, predictor, listed):
             usable = [place for place, item in enumerate(inputs) if not isinstance(item, UserFault)]
-            found = predictor.predict([inputs[place][0] for place in usable])  # type: ignore[index]
-            if kept is not None and usable:
-                kept[done + np.array(usable)] = predictor.probabilities(found)
-            if values is not None and usable:
-                values[done + np.array(usable)] = found
+            outputs = predictor.predict([inputs[place][0] for place in usable]) if usable else {}  # type: ignore[index]
+            found = outputs.get(predictions.PREDICTION, np.zeros((0, 1), np.float32))
+            if probabilities is not None:
+                rows = np.full((len(chunk), classes), np.nan, predictions.PROBABILITY_DTYPE)
+                if usable:
+                    rows[usable] = predictor.probabilities(found)
+                probabilities.write(rows.tobytes())
+                probabilities.flush()
+            for name in values if usable else ():
+                values[name][done + np.array(usable)] = outputs[name]
             by_place = dict(zip(usable, found, strict=True))
             file.writelines(
                 msgspec.json.encode(predictor.row(image, item, by_place.get(place))) + b"\n"
@@ -92,9 +105,10 @@ def _predict_all(
                 events.append(
                     Progressed(done / len(listed), left, f"Predicting: {done:,} of {len(listed):,}")
                 )
-    for array, name in ((kept, predictions.PROBABILITIES_FILE), (values, predictions.VALUES_FILE)):
-        if array is not None:
-            np.save(target / name, array, allow_pickle=False)
+    if values:
+        (target / predictions.VALUES_FOLDER).mkdir()
+    for name, array in values.items():
+        np.save(target / predictions.VALUES_FOLDER / f"{name}.npy", array, allow_pickle=False)
     return read
 
 
@@ -116,9 +130,12 @@ def _read_ahead(
 
 
 class _Predictor:
-    """Predicts batches of at most ``size`` images. ``classes`` is 0 for models that are not classifiers."""
+    """Predicts batches of at most ``size`` images, with ``keeps_values`` all outputs.
 
-    def __init__(self, model: Trained) -> None:
+    Without ``resizes``, images of another size than that of the network's input cannot be used.
+    """
+
+    def __init__(self, model: Trained, *, keeps_values: bool, resizes: bool) -> None:
         self._model, self._manifest, self._targets = model, model.manifest, model.targets
         if model.traced.latent:
             raise UserFault(
@@ -131,6 +148,8 @@ class _Predictor:
         self.classes = target.outputs if has_probabilities else 0
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
+        self._all = tf.function(self._predict_all, autograph=False, input_signature=signature)
+        self._keeps_values, self._resizes = keeps_values, resizes
         self.size = self._usable_size()
 
     def read(self, image: ListedImage) -> _Read:
@@ -140,32 +159,59 @@ class _Predictor:
         try:
             if image.path.endswith(predictions.ARRAY_SUFFIX):
                 return image_input.read_array(image.path, self._manifest)
-            return image_input.read(Path(image.path), self._manifest)
+            pixels, geometry = image_input.read_stack([Path(path) for path in image.paths], self._manifest)
+            if not self._resizes and geometry.size != (geometry.width, geometry.height):
+                return UserFault(
+                    "The image has {}×{} pixels, and the network’s input {}×{}.".format(
+                        *geometry.size, geometry.width, geometry.height
+                    )
+                )
+            return pixels, geometry
         except UserFault as error:
             return error
 
-    def predict(self, inputs: list[NDArray[Any]]) -> NDArray[Any]:
-        """Return the predictions for at most ``size`` images. Raises UserFault if they contain NaN or infinity."""
-        if not inputs:
-            return np.zeros((0, 1), np.float32)
+    def predict(self, inputs: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the predictions for 1 to ``size`` images as ``PREDICTION``, and all outputs if they are kept.
+
+        Raises UserFault if the predictions contain NaN or infinity.
+        """
         pixels = np.stack(inputs)
         # Some networks require a fixed batch size.
         whole = pixels if self._any_size else np.resize(pixels, (self.size, *pixels.shape[1:]))
-        found: NDArray[Any] = self._function(tf.constant(whole)).numpy()[: len(inputs)]
-        if not np.isfinite(found).all():
+        found = {name: values[: len(inputs)] for name, values in self._run(tf.constant(whole)).items()}
+        if not np.isfinite(found[predictions.PREDICTION]).all():
             raise UserFault("The predictions contain NaN or infinity.", "Choose another snapshot or model.")
         return found
 
-    def room_for(self, count: int) -> NDArray[Any]:
-        """Return an array of zeros for the values of ``count`` predictions, [count, …]. Raises UserFault."""
-        example = self._function(tf.zeros((self.size, *self._manifest.shape), self._manifest.dtype)).numpy()
-        if count * example[0].size > MAX_KEPT:
-            raise UserFault(
-                f"The predictions for {count:,} images have {count * example[0].size:,} values; the maximum is "
-                f"{MAX_KEPT:,}.",
-                "Set “num_test_images” to a lower number, or predict the images in several requests.",
-            )
-        return np.zeros((count, *example.shape[1:]), example.dtype)
+    def room_for(self, count: int) -> dict[str, NDArray[Any]]:
+        """Return arrays of zeros for the outputs of ``count`` images by name, each [count, …].
+
+        Outputs besides the prediction are left out if they are too large. Raises UserFault if the prediction is.
+        """
+        examples = self._run(tf.zeros((self.size, *self._manifest.shape), self._manifest.dtype))
+        room, found = MAX_KEPT, {}
+        for name, example in examples.items():
+            size = count * example[0].size
+            if size > room and name == predictions.PREDICTION:
+                raise UserFault(
+                    f"The predictions for {count:,} images have {size:,} values; the maximum is {MAX_KEPT:,}.",
+                    "Set “num_test_images” to a lower number, or predict the images in several requests.",
+                )
+            if size <= room:
+                room -= size
+                found[name] = np.zeros((count, *example.shape[1:]), example.dtype)
+        return found
+
+    def _run(self, pixels: tf.Tensor) -> dict[str, NDArray[Any]]:
+        """Return the predictions for a batch of pixels, [N, …], and all outputs of N items if they are kept."""
+        if not self._keeps_values:
+            return {predictions.PREDICTION: self._function(pixels).numpy()}
+        predicted, outputs = self._all(pixels)
+        found = {name: exported.as_array(tensor) for name, tensor in outputs.items()}
+        batches = {
+            name: values for name, values in found.items() if values.ndim and len(values) == len(pixels)
+        }
+        return predictions.with_outputs(predicted.numpy(), batches)
 
     def probabilities(self, predicted: NDArray[Any]) -> NDArray[Any]:
         found = self._targets.class_probabilities(predicted)
@@ -182,6 +228,10 @@ class _Predictor:
 
     def _predict(self, pixels: tf.Tensor) -> tf.Tensor:
         return self._targets.predict(self._model.outputs(pixels))
+
+    def _predict_all(self, pixels: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        outputs = self._model.outputs(pixels)
+        return self._targets.predict(outputs), exported.named(outputs)
 
     def _usable_size(self) -> int:
         """Return a batch size that the network accepts. Raises UserFault if its output is unsuitable."""

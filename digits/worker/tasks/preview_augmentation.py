@@ -22,6 +22,7 @@ from digits.data.records import SplitReader
 from digits.data.target import TargetSpec
 from digits.worker.failure import UserFault
 from digits.worker.input import display, feeds
+from digits.worker.input.damage import reporting_damage
 
 # Pixels of the longer side: larger pictures are scaled down, and only those of photos are compressed.
 LARGEST_SIDE = 192
@@ -37,7 +38,7 @@ def run(recipe: recipes.PreviewAugmentation, task_folder: Path, events: EventLog
     dataset = Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment)
-    with SplitReader(dataset, manifest.splits["train"]) as reader:
+    with reporting_damage(dataset), SplitReader(dataset, manifest.splits["train"]) as reader:
         if not len(reader):
             raise UserFault("The dataset has no training records.")
         numbers = np.linspace(0, len(reader) - 1, min(recipe.records, len(reader))).astype(int).tolist()

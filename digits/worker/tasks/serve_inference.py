@@ -5,7 +5,9 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
     {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
-    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`)
+    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`;
+                                                        with "values", only if the network has several)
+    {"call": "predict", "image": path, "snapshot": …, "resize": false}   (in its own size, if the network accepts it)
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
     {"call": "layers", "snapshot": …}   (the layers that can be inspected, and the outputs that can be explained)
     {"call": "inspect", "image": path, "snapshot": …, "layers": [name, …]}   (see `Inspector.describe`)
@@ -55,6 +57,8 @@ from digits.worker.training.batch_prediction import BatchPredictor
 from digits.worker.training.generator import Generator, Grid
 
 MAX_LOADED_SNAPSHOTS = 4
+# Sizes of images besides the usual one for which a network is built.
+MAX_SIZES = 8
 MAX_REQUEST_BYTES = 256 * 1024 * 1024
 MAX_CLASSES = 1000
 # The limit for the outputs in a response, before base64 makes them a third longer.
@@ -164,14 +168,18 @@ class Predictor:
         except Exception as error:
             raise Refused.because(error) from error
         self._repeats = 1
+        self._sizes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         if self._generator is not None:
             return
         self._warm_up()
         self._check_output()
 
-    def predict(self, image: str | Path, top: int = 5) -> Any:
-        """The prediction for one image as its kind describes it, with ``top`` classes; raises Refused."""
-        pixels, geometry = self._read(image)
+    def predict(self, image: str | Path, top: int = 5, resize: bool = True) -> Any:
+        """The prediction for one image as its kind describes it, with ``top`` classes; raises Refused.
+
+        Without ``resize``, the image keeps its size.
+        """
+        pixels, geometry = self._read(image, resize)
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
     def predict_pixels(self, path: str | Path, top: int = 5) -> Any:
@@ -179,9 +187,11 @@ class Predictor:
         pixels, geometry = self._load(path)
         return self._targets.describe(self._run(pixels[None])[0], top, geometry)
 
-    def predict_with_outputs(self, source: str | Path, top: int = 5, *, is_image: bool) -> dict[str, Any]:
+    def predict_with_outputs(
+        self, source: str | Path, top: int = 5, *, is_image: bool, resize: bool = True
+    ) -> dict[str, Any]:
         """The prediction for an image or for the pixels in a file, and every output of the network; raises Refused."""
-        pixels, geometry = self._read(source) if is_image else self._load(source)
+        pixels, geometry = self._read(source, resize) if is_image else self._load(source)
         values = self._run(pixels[None])[0]
         predictions = self._targets.describe(values, top, geometry)
         may_have_more = isinstance(predictions, list) and len(predictions) == top
@@ -198,13 +208,13 @@ class Predictor:
         """Every output for the first of the ``pixels`` [1, …], in the order of the network."""
         room = MAX_OUTPUT_BYTES
         found = []
-        for name, tensor in self._named_outputs(
-            tf.constant(np.repeat(pixels, self._repeats, axis=0))
+        whole = tf.constant(np.repeat(pixels, self._repeats, axis=0))
+        is_usual = pixels.shape[1:] == self._manifest.shape
+        for name, tensor in (
+            self._named_outputs(whole) if is_usual else self._for_size(pixels.shape[1:])(whole)[1]
         ).items():
-            values = tensor.numpy()
+            values = exported.as_array(tensor)
             values = values[0] if values.ndim and len(values) == self._repeats else values
-            # JSON and pages have no other types; those of 16 bits fit into float32.
-            values = values.astype(np.float32) if values.dtype.kind not in "iufb" else values
             room -= values.nbytes
             data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode() if room >= 0 else None
             found.append(PredictedOutput(name, values.dtype.name, list(values.shape), data))
@@ -220,10 +230,54 @@ class Predictor:
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         return tf.function(compute, autograph=False, input_signature=signature)
 
-    def values(self, source: str | Path, *, is_image: bool) -> Any:
-        """The prediction for an image or for the pixels in a file as nested lists of numbers; raises Refused."""
-        pixels, _ = self._read(source) if is_image else self._load(source)
-        return self._run(pixels[None])[0].tolist()
+    def _for_size(self, shape: tuple[int, ...]) -> Any:
+        """A function from images [N, *shape] to their predictions and a dict of all outputs; raises Refused."""
+        if shape in self._sizes:
+            self._sizes.move_to_end(shape)
+            return self._sizes[shape]
+
+        def compute(pixels: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+            outputs = self._trained.outputs_of_size(pixels)
+            return self._targets.predict(outputs), exported.named(outputs)
+
+        function = tf.function(
+            compute, autograph=False, input_signature=[tf.TensorSpec((None, *shape), self._manifest.dtype)]
+        )
+        black = tf.zeros((self._repeats, *shape), self._manifest.dtype)
+        try:
+            accepts = len(function(black)[0]) == self._repeats
+        except Exception as error:
+            raise self._refuse_size(shape, error) from error
+        if not accepts:
+            raise self._refuse_size(shape)
+        while len(self._sizes) >= MAX_SIZES:
+            self._sizes.popitem(last=False)
+        self._sizes[shape] = function
+        return function
+
+    def _refuse_size(self, shape: tuple[int, ...], error: Exception | None = None) -> Refused:
+        height, width, _ = self._manifest.shape
+        event = describe(error) if error else None
+        return Refused(
+            f"The network does not accept images of {shape[1]}×{shape[0]} pixels"
+            + (f": {in_a_sentence(event)}" if event else "."),
+            f"Leave out “dont_resize” to resize images to {width}×{height} pixels.",
+            400,
+            event.trace if event else (),
+        )
+
+    def values(
+        self, source: str | Path, *, is_image: bool, outputs: bool = False, resize: bool = True
+    ) -> dict[str, Any]:
+        """The ``values`` of the prediction for an image or for the pixels in a file, as nested lists of numbers.
+
+        With ``outputs``, also those of a network that has several. Raises Refused.
+        """
+        pixels, _ = self._read(source, resize) if is_image else self._load(source)
+        found = {"values": self._run(pixels[None])[0].tolist()}
+        if outputs and len(self._named_outputs.get_concrete_function().structured_outputs) > 1:
+            found["outputs"] = msgspec.to_builtins(self._outputs(pixels[None]))
+        return found
 
     def layers(self) -> dict[str, Any]:
         """Return the table of ``layers``, those with ``maps`` and the default one for Grad-CAM, and the ``outputs``."""
@@ -422,18 +476,22 @@ class Predictor:
     def _run(self, pixels: NDArray[Any], function: Any = None) -> NDArray[Any]:
         if self._generator is not None:
             raise Refused("The network generates images from latent vectors, not from an image.")
-        run = function or self._function
-        values: NDArray[Any] = run(tf.constant(np.repeat(pixels, self._repeats, axis=0))).numpy()
+        whole = tf.constant(np.repeat(pixels, self._repeats, axis=0))
+        shape = pixels.shape[1:]
+        is_usual = shape == self._manifest.shape
+        predicted = (function or self._function)(whole) if is_usual else self._for_size(shape)(whole)[0]
+        values: NDArray[Any] = predicted.numpy()
         if not self._targets.accepts(values.shape[1:]):
             error = self._targets.refuse(values.shape[1:])
             raise Refused(error.message, error.hint) from error
         self._columns = int(values.shape[1]) if values.ndim == 2 else 0
         return values
 
-    def _read(self, image: str | Path) -> tuple[NDArray[np.uint8], images.Geometry]:
+    def _read(self, image: str | Path, resize: bool = True) -> tuple[NDArray[np.uint8], images.Geometry]:
         """Return the network's input, uint8 [H, W, C], and how the image was resized to it."""
+        read = image_input.read if resize else image_input.read_unresized
         try:
-            return image_input.read(Path(image), self._manifest)
+            return read(Path(image), self._manifest)
         except UserFault as error:
             raise Refused(error.message, error.hint) from error
 
@@ -496,13 +554,15 @@ class Service:
         snapshot, top = request.get("snapshot"), request.get("top", 5)
         if not (isinstance(source, str) and isinstance(snapshot, str) and isinstance(top, int)):
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
-        predictor = self._predictor(snapshot)
+        predictor, is_image = self._predictor(snapshot), "image" in request
+        resize, outputs = bool(request.get("resize", True)), bool(request.get("outputs"))
         if request.get("values"):
-            return {"values": predictor.values(source, is_image="image" in request)}
-        if request.get("outputs"):
-            return predictor.predict_with_outputs(source, top, is_image="image" in request)
-        predict = predictor.predict if "image" in request else predictor.predict_pixels
-        return {"predictions": predict(source, top)}
+            return predictor.values(source, is_image=is_image, outputs=outputs, resize=resize)
+        if outputs:
+            return predictor.predict_with_outputs(source, top, is_image=is_image, resize=resize)
+        if is_image:
+            return {"predictions": predictor.predict(source, top, resize)}
+        return {"predictions": predictor.predict_pixels(source, top)}
 
     def _predictor(self, snapshot: str) -> Predictor:
         if snapshot not in self._loaded:

@@ -9,12 +9,15 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.data import dataset_fit
+from digits.data.dataset_fit import DatasetFit, UnfitDataset
 from digits.data.images import Geometry
 from digits.data.manifest import Manifest
 from digits.kinds import kind_named
 from digits.kinds.targets import UnsuitableOutput
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
+from digits.worker.input.adaptation import Adaptation
 from digits.worker.training.trained import Trained
 
 # Networks that accept batches of any size predict faster in larger ones than those of the training.
@@ -41,15 +44,17 @@ class Batch(NamedTuple):
 class BatchPredictor:
     """Predicts records with ``trained``. With ``measures``, it also computes the statistics of the kind's metrics.
 
-    ``manifest`` is that of the records. Raises UserFault if they do not fit the model.
+    ``manifest`` is that of the records, which are converted to the size and the classes of the model; ``fit`` describes
+    how. Raises UserFault if they do not fit the model.
     """
 
     def __init__(self, trained: Trained, manifest: Manifest, *, measures: bool = False) -> None:
-        check_fit(trained, manifest)
+        self.fit = fit_of(trained, manifest)
         self._trained, self._manifest = trained, manifest
+        self._adaptation = Adaptation(trained.manifest, manifest, self.fit)
         self._targets = trained.targets
         self._metrics = (
-            kind_named(manifest.kind).load("metrics").Metrics(manifest.target) if measures else None
+            kind_named(manifest.kind).load("metrics").Metrics(self.fit.target) if measures else None
         )
         self._is_checked = False
         target = manifest.target
@@ -58,7 +63,7 @@ class BatchPredictor:
             tf.TensorSpec((None, *target.shape), target.decoded_dtype),
         ]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
-        record_bytes = int(np.prod(manifest.shape)) * 4
+        record_bytes = 4 * max(int(np.prod(each.shape)) for each in (manifest, trained.manifest))
         large = min(LARGE_BATCH, MAX_BATCH_BYTES // record_bytes)
         self._sizes = sorted({trained.batch_size, max(trained.batch_size, large)}, reverse=True)
 
@@ -71,8 +76,8 @@ class BatchPredictor:
     @property
     def geometry(self) -> Geometry:
         """The mapping from the images of the records to the predictions for them, for `Targets.describe`."""
-        size = self._manifest.width, self._manifest.height
-        return Geometry(size, *size, "squash")
+        own, other = self._trained.manifest, self._manifest
+        return Geometry((other.width, other.height), own.width, own.height, "squash")
 
     def predict_at(self, records: feeds.Records, places: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return the predictions for the records at ``places``; raises UserFault."""
@@ -80,6 +85,7 @@ class BatchPredictor:
         return [each for chosen, arrays in batches for each in self._batch(chosen, *arrays).predicted]
 
     def _predict(self, pixels: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any, Any]:
+        pixels, y = self._adaptation.images(pixels), self._adaptation.targets(y)
         outputs = self._trained.outputs(pixels)
         _, targets = self._trained.prepare.for_validation(pixels, y)
         found, values = {}, None
@@ -171,20 +177,26 @@ def _filled_up(values: tf.Tensor, size: int) -> tf.Tensor:
     return tf.gather(values, np.arange(size) % len(values))
 
 
-def check_fit(trained: Trained, manifest: Manifest) -> None:
-    """Raise UserFault unless the records of ``manifest`` are like those that the model was trained on."""
-    own = trained.manifest
+def fit_of(trained: Trained, manifest: Manifest) -> DatasetFit:
+    """Return how the records of ``manifest`` map to those that the model was trained on; raises UserFault."""
     if trained.traced.latent:
         raise UserFault("This model generates images from random vectors, so there is nothing to predict.")
-    if own.kind != manifest.kind:
-        raise UserFault("The dataset is of another kind than the one the model was trained on.", HINT)
-    if (own.shape, own.dtype) != (manifest.shape, manifest.dtype):
+    try:
+        return dataset_fit.fit(trained.manifest, manifest, takes_image=trained.targets.takes_image)
+    except UnfitDataset as error:
+        raise UserFault(f"The dataset does not fit the model: {error}.", HINT) from error
+
+
+def check_fit(trained: Trained, manifest: Manifest) -> None:
+    """Raise UserFault unless the records of ``manifest`` have the size and the targets that the model expects."""
+    found, own = fit_of(trained, manifest), trained.manifest
+    if own.shape != manifest.shape:
         shapes = ("×".join(map(str, shape)) for shape in (manifest.shape, own.shape))
         raise UserFault(
             "The images of the dataset have the shape {}, and the model expects {}.".format(*shapes),
             "Create a version of the dataset with the size of the model's images.",
         )
-    if own.target.names != manifest.target.names or own.target.feature != manifest.target.feature:
+    if found.maps_names:
         raise UserFault(
             "The dataset has other classes or targets than the one the model was trained on.",
             "Use a dataset with the same classes in the same order.",

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class InitialWeights:
-    """The weights in ``recipe``, and those that the network requests with ``digits.pretrained``.
+    """The weights in ``recipe``, and those of the models that the network requests with ``digits.pretrained``.
 
     ImageNet weights are downloaded when they are first needed. ``path`` is that of the recipe's weights; None for
     no weights and for ImageNet weights.
@@ -36,7 +36,7 @@ class InitialWeights:
     def _names(self, store: VariableStore) -> list[str]:
         """Return the weights to load, in order: those that the network requests first."""
         return [
-            *(f"{PREFIX}{name}" for name in sorted(store.pretrained)),
+            *(f"{PREFIX}{name}" for name in sorted(store.pretrained.imagenet)),
             *filter(None, [self._recipe.weights]),
         ]
 
@@ -51,18 +51,20 @@ class InitialWeights:
         return self._sources[name]
 
     def trunk(self, store: VariableStore) -> list[str]:
-        """Return the names of the variables of ``store`` that have a value in the weights.
+        """Return the names of the variables of ``store`` that have pretrained values.
 
-        Raises UserFault if there are no weights, or if they do not fit the network.
+        Empty if all pretrained models of the network are frozen. Raises UserFault if there are no pretrained values, or
+        if the weights do not fit the network.
         """
-        names = self._names(store)
-        if not names:
+        names, variables, parts = self._names(store), store.variables, store.pretrained
+        if not names and not parts:
             raise UserFault(
-                "A fine-tuning needs pretrained weights.", "Choose initial weights, or train from scratch."
+                "A fine-tuning needs pretrained weights.",
+                "Choose initial weights, use digits.pretrained in the network, or train from scratch.",
             )
-        variables = store.variables
         found = {each for name in names for each in restore.names_in(self._source(name), variables)}
-        if not found:
+        found.update(parts.variables)
+        if not found and not parts.frozen:
             raise UserFault(
                 f"{_title(names[-1])} do not fit this network: no variable has the same name and shape.",
                 "Choose weights of this network, or train it from scratch.",
@@ -70,22 +72,23 @@ class InitialWeights:
         return [name for name in variables if name in found]
 
     def load(self, store: VariableStore, frozen: Frozen, trained: Collection[str]) -> None:
-        """Assign the weights, if any, to the variables of ``store``; the others keep their initial values.
+        """Assign the weights, if any, to the variables of ``store``; the others keep their values.
 
         Reports the loaded, missing and frozen variables; ``trained`` contains the names of those that the optimizer
         updates. Raises UserFault if the weights are missing or unreadable.
         """
         variables, names = store.variables, self._names(store)
-        report = restore.Report()
+        report = restore.Report(taken={name: name for name in store.pretrained.variables})
         for name in names:
             report = report.followed_by(restore.assign(self._source(name), variables))
         self._sources.clear()  # they take as much memory as the network
         trainable = {name for name, item in variables.items() if item.trainable}
         kept = [name for name in variables if name in frozen or (name in trainable and name not in trained)]
-        if names or kept:
+        sources = [*dict.fromkeys(store.pretrained.variables.values()), *map(_title, names)]
+        if sources or kept:
             self._events.append(
                 WeightsLoaded(
-                    ", ".join(map(_title, names)),
+                    ", ".join(sources),
                     report.taken,
                     report.missing,
                     report.other_shape,

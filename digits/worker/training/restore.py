@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from digits.data.pretrained_catalog import CATALOG, Pretrained, with_files
 from digits.worker.failure import UserFault
+from digits.worker.network import applications
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.snapshots import FROZEN_SUFFIX, choose_another, listed
 
@@ -108,7 +109,7 @@ def open_source(path: Path) -> Source:
 
 
 def open_application(path: Path, entry: Pretrained) -> Source:
-    """Return the values in the file ``path`` of weights of a network of keras.applications.
+    """Return the values in the file ``path`` of weights of a network of the catalog.
 
     Raises UserFault if it is unreadable or contains the weights of another network.
     """
@@ -327,7 +328,7 @@ def _keras(path: Path) -> Source:
         return _keras_model(path)
     tensors = len(_datasets(path))
     for entry in _candidates_by_name(path.name) or CATALOG.values():
-        if tensors in (file.tensors for file in entry.files):
+        if applications.is_installed(entry) and tensors in (file.tensors for file in entry.files):
             with contextlib.suppress(ValueError):  # the file of another network with as many arrays
                 return _application(path, entry)
     values = _datasets(path)
@@ -356,22 +357,17 @@ def _candidates_by_name(name: str) -> list[Pretrained]:
 
 
 def _application(path: Path, entry: Pretrained) -> Source:
-    """Return the weights of a network of keras.applications, by the names of its variables.
+    """Return the weights of a network of the catalog, by the names of its variables.
 
     Keras itself matches the contents of the file, in which names depend on the version that wrote it. Raises
     ValueError if they do not fit.
     """
-    import keras
-
-    tensors = len(_datasets(path))
-    if tensors not in (entry.full.tensors, entry.without_top.tensors):
-        raise ValueError(
-            f"It contains {tensors} arrays; weights of {entry.title} have {entry.full.tensors}, "
-            f"or {entry.without_top.tensors} without the classifier."
-        )
-    model = getattr(keras.applications, entry.application)(
-        weights=None, include_top=tensors == entry.full.tensors, input_shape=(224, 224, 3)
-    )
+    tensors, counts = len(_datasets(path)), [file.tensors for file in entry.files]
+    if tensors not in counts:
+        known = ", or without the classifier ".join(map(str, counts))
+        raise ValueError(f"It contains {tensors} arrays; weights of {entry.title} have {known}.")
+    include_top = entry.full is not entry.without_top and tensors == entry.full.tensors
+    model = applications.build(entry, (224, 224, 3), include_top=include_top)
     model.load_weights(path)
     return _of_model(model)
 

@@ -207,9 +207,13 @@ class Setup:
         variables = self.store.variables
         self.trunk = self.trunk or self._weights.trunk(self.store)
         self.store.trunk = trunk = frozenset(self.trunk)
-        if any(item.trainable and name not in trunk for name, item in variables.items()):
+        trained = {name for name, item in variables.items() if item.trainable}
+        if trained - trunk:
             steps = round(fine_tune.head_epochs * self.data.steps_per_epoch)
-            self.head_steps = min(steps, self.timeline.total_steps)
+            total = self.timeline.total_steps
+            self.head_steps = min(steps, total) if trained & trunk else total
+            if not trained & trunk:
+                self.warn_of_frozen_trunk()
         return Phase(self.head_steps, trunk, fine_tune.trunk_factor)
 
     def _network(self) -> Network:
@@ -252,6 +256,16 @@ class Setup:
         if self.training.remark != self._without_xla:
             self._without_xla = self.training.remark
             self.events.append(Warned(self._without_xla))
+
+    def warn_of_frozen_trunk(self) -> None:
+        """Warn that a fine-tuning trains only the head."""
+        models = ", ".join(sorted(self.store.pretrained.frozen))
+        reason = f"{models} cannot be trained further" if models else "all of them are frozen"
+        self.events.append(
+            Warned(
+                f"The pretrained layers are not trained, because {reason}: the head is trained in all epochs."
+            )
+        )
 
     def warn_of_labels(self) -> None:
         """Warn about labels that the loss misinterprets."""

@@ -52,6 +52,10 @@ class Trained:
             return self.traced.function(tf.reshape(values, [-1, 1, 1, self.traced.latent]))
         return self.traced.function(self.prepare(values))
 
+    def outputs_of_size(self, images: tf.Tensor) -> object:
+        """Like `outputs`, built in the current graph for images of another size; raises the network's own errors."""
+        return self.traced.build(self.prepare(images)).output
+
     @property
     def targets(self) -> Targets:
         """The predictions of the dataset's kind."""

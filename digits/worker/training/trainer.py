@@ -27,7 +27,7 @@ from digits.worker.training.reporting import Reports
 from digits.worker.training.setup import Setup
 from digits.worker.training.steps import Rows, Training
 from digits.worker.training.timeline import Milestone
-from digits.worker.training.update_statistics import next_measured
+from digits.worker.training.update_statistics import measuring_interval, next_measured
 from digits.worker.training.validation import Validation
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,7 @@ class Trainer:
         self._validated = -1  # the step of the latest validation
         self._wants_pictures = False
         self._has_extended = False  # whether the graph of an extended step has been built
+        self._measuring_interval = measuring_interval(self._timeline.total_steps)
         self._statistics: tuple[int, dict[str, float]] = (0, {})  # of the step with this number
         self._is_stopping: Callable[[], bool] = lambda: False
 
@@ -203,7 +204,7 @@ class Trainer:
                 count = min(count, max(1, unprofiled))
             is_extended = self._wants_pictures
             if self._setup.measures_updates:
-                before_measured = next_measured(self.step) - 1 - self.step
+                before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
                 is_extended = is_extended or before_measured == 0
                 count = min(count, max(1, before_measured))
             # The first step and the first one with pictures or statistics also build their graphs, and steps with
@@ -278,7 +279,7 @@ class Trainer:
         if row.steps_per_second is not None:
             values["images_per_second"] = row.steps_per_second * self._setup.data.step_records
         measured, statistics = self._statistics
-        if measured == row.step == next_measured(row.step - 1):
+        if measured == row.step == next_measured(row.step - 1, self._measuring_interval):
             values |= statistics
         return Measured("train", row.step, round(self._timeline.epoch(row.step), 6), values)
 

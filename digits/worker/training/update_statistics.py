@@ -12,19 +12,33 @@ from digits.worker.training.metric_rows import ends_row
 
 GRADIENT_NORM = "gradient_norm"
 UPDATE_RATIO = "update_ratio/"
-# Steps between two measurements, so that the extra work does not slow down a training.
-INTERVAL = 32
+# The steps between two measurements of a long training, so that the extra work does not slow it down.
+MAX_INTERVAL = 32
+# A shorter training has this many measurements or more, but not at shorter intervals than this.
+MIN_MEASUREMENTS = 32
+MIN_INTERVAL = 4
 # More curves cannot be told apart, and all metrics share the number of points in memory.
 MAX_LAYERS = 24
 
 Updates = Sequence[Sequence[tuple[tf.Tensor, tf.Variable]]]
 
 
-def next_measured(step: int) -> int:
+def measuring_interval(total_steps: int) -> int:
+    """Return the steps between two measurements of a training of ``total_steps`` steps.
+
+    It is a power of two, like the number of steps in a row of the curves.
+    """
+    interval = MAX_INTERVAL
+    while interval > MIN_INTERVAL and total_steps < MIN_MEASUREMENTS * interval:
+        interval //= 2
+    return interval
+
+
+def next_measured(step: int, interval: int) -> int:
     """Return the first step after ``step`` that is measured. It always ends a row of the curves."""
-    found = (step // INTERVAL + 1) * INTERVAL
+    found = (step // interval + 1) * interval
     while not ends_row(found):
-        found += INTERVAL
+        found += interval
     return found
 
 

@@ -83,8 +83,24 @@ def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> N
     assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["map50"] == pytest.approx(max(values["map50"]), abs=1e-4)
     assert page.count('alt="Prediction for') > 0 and 'class="box"' in page and "AP@50" in page
+    assert re.search(r"F1 \d+% · ", page)
     _, page = site.compare_with_worse(model, dataset)
     assert "Most improved" in page and re.search(r"Second: F1 \d+%", page) and 'class="box"' in page
+
+    # Objects of a class that the model lacks are ignored, and boxes are resized with their images.
+    renamed = table.with_name("rods.csv")
+    renamed.write_text(table.read_text().replace("bar", "rod"))
+    other = create(site, renamed, resize_width=48, resize_height=48, resize_channels=3)
+    assert site.wait_for_end(other) == "Done"
+    site.evaluate(model, dataset=other)
+    evaluated = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    (mapped,) = (item for item in evaluated if item["dataset_id"] == other)
+    assert (mapped["classes"], mapped["lacking"]) == (["bar", "square"], ["rod"])
+    before, after = (item["details"]["classes"] for item in (result, mapped))
+    assert after[0]["support"] == 0 and after[1]["support"] == before[1]["support"] > 0
+    assert after[1]["ap50"] == pytest.approx(before[1]["ap50"], abs=0.2)
+    page = site.get(f"/models/{model}/evaluation?name={mapped['name']}").text
+    assert "which are ignored: rod." in page and 'class="box"' in page
 
     asked = {"job_id": model, "image_path": str(wide_copy(table.parent / "1.png"))}
     found = site.post("/models/images/detection/infer_one.json", **asked).get_json()["predictions"]

@@ -158,7 +158,7 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
 
 
 def finished(answer: Any) -> Any:
-    return answer if answer["state"] not in ("running", "incomplete") else None
+    return answer if answer["state"] not in ("waiting", "running", "incomplete") else None
 
 
 @pytest.mark.integration

@@ -89,6 +89,7 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["ssim"] > values["ssim"][0]
     assert 'src="data:image/png' in page and "PSNR (dB)" in page and "SSIM" in page
+    assert re.search(r"PSNR [\d.]+ dB", page)
     _, page = site.compare_with_worse(model, dataset)
     assert "Most improved" in page and re.search(r"Second: PSNR [\d.]+ dB", page)
 
@@ -98,6 +99,11 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
     found = site.post("/models/images/processing/infer_one.json", **asked).get_json()["predictions"]
     output = Image.open(io.BytesIO(base64.b64decode(found["image"].partition(",")[2])))
     assert output.size == (found["width"], found["height"]) == (24, 12)
+    # A network of convolutions accepts images of any size.
+    url = "/models/images/generic/infer_one.json"
+    for options, shape in (({}, (1, 24, 24, 1)), ({"dont_resize": "1"}, (1, 48, 96, 1))):
+        outputs = site.post(url, **asked, **options).get_json()["outputs"]
+        assert np.shape(outputs["output"]) == shape
     part = site.client.post(
         "/models/images/processing/infer_one", data=asked, headers={"X-Fragment": "prediction"}
     ).text

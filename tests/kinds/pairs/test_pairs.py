@@ -93,6 +93,26 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     asked = {"job_id": model, "left_path": left, "right_path": right}
     part = site.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
     assert "Different" in part and "Threshold" in part
+
+    listed = site.data / "listed.csv"
+    listed.write_text(
+        "first,second\nleft/00.png,left/01.png\nleft/00.png,right/00.png\nleft/00.png,/etc/hostname\n"
+    )
+    for sent in ({"pair_list_path": str(listed)}, {"pair_list_file": (listed.open("rb"), "listed.csv")}):
+        many = site.post(f"/models/{model}/predictions.json", **sent, image_folder=str(folder))
+        address = many.get_json()["url"]
+        found = site.wait(lambda at=address: (body := site.json(f"{at}.json"))["state"] == "done" and body)
+        assert [row.get("predictions", {}).get("same") for row in found["results"]] == [True, False, None]
+        for row, one in zip(found["results"], (same, different), strict=False):
+            assert row["predictions"]["distance"] == pytest.approx(one["distance"], abs=1e-4)
+        assert "outside the folders" in found["results"][2]["error"]
+    page = site.get(address).text
+    assert "left/00.png | right/00.png" in page and f"{address}/images/1?part=1" in page
+    assert site.get(f"{address}/images/1").data != site.get(f"{address}/images/1?part=1").data
+    for text, words in (("left/00.png\n", "Line 1 of the list has only one"), ("a.png,b.png", "relative")):
+        sent = {"pair_list_file": (io.BytesIO(text.encode()), "a.csv")}
+        refused = site.post(f"/models/{model}/predictions.json", **sent)
+        assert refused.status_code == 400 and words in refused.get_json()["error"]["message"]
     for fields, words in (
         ({"left_path": left}, "Upload the second image"),
         ({"left_path": left, "right_path": "/etc/hostname"}, "outside"),
@@ -114,15 +134,20 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
         for name in ("left", "right")
     ]
     table.write_text("\n".join([*lines, "left/00.png,missing.png,0"]))
-    dataset = create(site, table, pct_val=0, max_unusable_percent=20)
+    separate = folder / "test.csv"
+    separate.write_text("\n".join(lines[:4]))
+    dataset = create(site, table, pct_val=0, test_source=str(separate), max_unusable_percent=20)
     assert site.wait_for_end(dataset) == "Done"
     manifest = manifests.load(site.services.store.folder / dataset)
+    assert manifest.splits["test"].count == 4
     assert (manifest.shape, manifest.encoding, manifest.skipped) == ((16, 16, 6), "none", 1)
     picture = np.asarray(Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data)))
     assert picture.shape == (16, 32, 3)
     assert Image.open(io.BytesIO(site.get(f"/files/{dataset}/mean.png").data)).size == (32, 16)
     page = site.get(f"/datasets/images/pairs/new?clone={dataset}").text
-    assert str(table) in page and str(folder) in page
+    assert str(table) in page and str(folder) in page and str(separate) in page
+    refused = site.post("/datasets/images/pairs.json", pair_source=str(table), pct_val=50, pct_test=50)
+    assert "nothing is left" in refused.get_json()["errors"]["pct_test"][0]
 
     fields = {
         "dataset_name": "fewer",

@@ -64,8 +64,8 @@ def test_errors_name_the_line(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_half_of_the_drawn_pairs_match_and_no_image_is_in_two_splits(folder: Path) -> None:
-    made = plan(folder, pairs=60, pct_val=25.0, seed=3)
-    assert {name: len(split) for name, split in made.splits.items()} == {"train": 60, "val": 20}
+    made = plan(folder, pairs=60, pct_val=25.0, pct_test=25.0, seed=3)
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 60, "val": 30, "test": 30}
     images = {}
     for split in made.splits:
         found = pairs(made, split)
@@ -73,15 +73,26 @@ def test_half_of_the_drawn_pairs_match_and_no_image_is_in_two_splits(folder: Pat
         assert all((left[0] == right[0]) == bool(label) and left != right for left, right, label in found)
         images[split] = {name for left, right, _ in found for name in (left, right)}
     assert not images["train"] & images["val"] and "a/deep" in min(images["train"])
-    assert pairs(plan(folder, pairs=60, seed=3), "train") == pairs(made, "train")
-    assert pairs(plan(folder, pairs=60, seed=4), "train") != pairs(made, "train")
+    assert not images["test"] & (images["train"] | images["val"])
+    assert pairs(plan(folder, pairs=60, pct_test=25.0, seed=3), "train") == pairs(made, "train")
+    assert pairs(plan(folder, pairs=60, pct_test=25.0, seed=4), "train") != pairs(made, "train")
 
 
-def test_a_separate_folder_or_table_is_for_validation(folder: Path, tmp_path: Path) -> None:
-    made = plan(folder, pairs=8, val_source=str(folder))
-    assert len(made.splits["train"]) == 8 and len(made.splits["val"]) == 2
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_separate_folder_or_table_is_a_split(folder: Path, tmp_path: Path, split: str) -> None:
+    options = {f"{split}_source": str(folder), "pct_val": 0.0}
+    made = plan(folder, pairs=8, **options)
+    assert {name: len(part) for name, part in made.splits.items()} == {"train": 8, split: 2}
     table = write(tmp_path, "a.png,b.png,1\nb.png,c.png,0\n")
-    assert len(plan(table, val_source=str(table)).splits["val"]) == 2
+    options[f"{split}_source"] = str(table)
+    assert {name: len(part) for name, part in plan(table, **options).splits.items()} == {"train": 2, split: 2}
+
+
+def test_a_table_is_divided(tmp_path: Path) -> None:
+    table = write(tmp_path, "".join(f"{number}.png,{number + 1}.png,{number % 2}\n" for number in range(8)))
+    made = plan(table, pct_val=25.0, pct_test=25.0)
+    assert {name: len(part) for name, part in made.splits.items()} == {"train": 4, "val": 2, "test": 2}
+    assert len({pair for split in made.splits for pair in pairs(made, split)}) == 8
 
 
 def test_folders_that_are_too_small_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.data import evaluation as evaluations
+from digits.data import manifest as manifests
+from digits.data.records import SplitReader
 from tests.site import Site
 
 SIZE = {"resize_width": 20, "resize_height": 20, "resize_channels": 1}
@@ -39,10 +42,8 @@ def create(site: Site, root: Path, **fields: object) -> str:
     answer = site.post(
         "/datasets/images/segmentation.json",
         dataset_name="squares",
-        seed=1,
         feature_folder=str(root),
-        **SIZE,
-        **fields,
+        **{"seed": 1, **SIZE, **fields},
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])
@@ -102,10 +103,33 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["miou"] == pytest.approx(values["miou"][best], abs=1e-4)
     assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
-    assert "IoU" in page and f"evaluation={model}" in page
+    assert f"evaluation={model}" in page
+    errors = evaluations.load_array(
+        site.services.store.folder / model, result["name"], evaluations.ERRORS_FILE
+    )
+    assert f"IoU {100 * (1 - errors.max()):.0f}% · " in page
+    dataset_folder = site.services.store.folder / dataset
+    manifest = manifests.load(dataset_folder)
+    with SplitReader(dataset_folder, manifest.splits["val"]) as records:
+        masks = [records.read(place).target(manifest.target) for place in range(result["records"])]
+    # The support of a class is the number of masks that contain it, whatever is predicted.
+    assert [item["support"] for item in result["details"]["classes"]] == [
+        sum(bool((mask == number).any()) for mask in masks) for number in range(2)
+    ]
     compared, page = site.compare_with_worse(model, dataset)
     assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
     assert "Most improved" in page and re.search(r"First: IoU \d+%", page) and "outcome=improved" in page
+
+    larger = create(
+        site, root, folder_pct_val=20, resize_width=40, resize_height=40, resize_channels=3, seed=2
+    )
+    assert site.wait_for_end(larger) == "Done"
+    site.evaluate(model, dataset=larger)
+    results = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    (found,) = (item for item in results if item["dataset_id"] == larger)
+    assert found["metrics"]["miou"] == pytest.approx(result["metrics"]["miou"], abs=0.1)
+    page = site.get(f"/models/{model}/evaluation?name={found['name']}").text
+    assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
 
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)

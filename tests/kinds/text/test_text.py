@@ -96,6 +96,22 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) 
     site.wait(lambda: site.json(f"{started.location}.json")["state"] == "done")
     page = site.get(started.location).text
     assert "2 texts" in page and f"{started.location}/images/" not in page
+    assert "whale, horse" in page and 'class="badge badge-plain' in page  # the text and its true class
+
+    lines = (io.BytesIO(b"A whale, a dog\n\nzero, <b>one</b>\n"), "lines.txt")
+    many = f"/models/{model}/predictions.json"
+    address = site.post(many, text_list_file=lines).get_json()["url"]
+    found = site.wait(lambda: (body := site.json(f"{address}.json"))["state"] == "done" and body)
+    assert [(row["image"], row["predictions"][0][0]) for row in found["results"]] == [
+        ("A whale, a dog", "animal"),
+        ("zero, <b>one</b>", "number"),
+    ]
+    top = site.get(f"{address}?show=top").text
+    assert "A whale, a dog" in top and "<b>one" not in top and "Texts per class" in top
+    refused = site.post(many)
+    assert refused.status_code == 400 and "contains no texts" in refused.get_json()["error"]["message"]
+    page = site.get(f"/models/{model}").text
+    assert "Predict from many texts" in page and 'name="text_list_file"' in page
     for sent, words in (
         (str(site.data / "no.csv"), "no.csv"),
         ((io.BytesIO(b"\xff\xfe"), "a.csv"), "line 1: not UTF-8 text"),

@@ -83,6 +83,32 @@ def test_records_are_decoded_in_the_requested_order(
     assert np.array_equal(images, np.stack([record.as_array() for record in expected]))
 
 
+@pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
+def test_damaged_shards_are_named(in_child: Any, tmp_path: Path, budget: float) -> None:
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
+    shard = min(tmp_path.glob("train-*.tfrecord"))
+    data = bytearray(shard.read_bytes())
+    data[60] ^= 255
+    shard.write_bytes(data)
+    message, trace = in_child(_failure, tmp_path, budget)
+    assert f"“{tmp_path.name}” are damaged: {shard.name}" in message and trace == []
+    shard.write_bytes(data[:-9])
+    message, trace = in_child(_failure, tmp_path, budget)
+    assert shard.name in message and "truncated" in message and trace == []
+
+
+def _failure(folder: Path, budget: float) -> tuple[str, list[Any]]:
+    from digits.worker.failure import UserFault, describe
+
+    try:
+        _taken(folder, budget, [[0, 1]])
+    except UserFault as fault:
+        failed = describe(fault)
+        assert "clone the dataset" in failed.hint
+        return failed.message, failed.trace
+    raise AssertionError("not reported")
+
+
 def _taken(folder: Path, budget: float, batches: list[list[int]]) -> Any:
     import tensorflow as tf
 

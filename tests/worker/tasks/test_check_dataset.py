@@ -94,6 +94,20 @@ def test_damaged_records_are_reported_and_leave_no_result(job: Path) -> None:
     assert not (job / "health.json").exists()
 
 
+def test_shards_that_differ_from_the_manifest_are_named(job: Path) -> None:
+    """The length before a record is not read with it: only the hash of the shard shows this damage."""
+    run(check_dataset, CheckDataset(dataset=str(job), processes=1), job, "intact")
+    names = [shard for split in manifest.load(job).splits.values() for shard in split.shards]
+    for name in names:
+        data = bytearray((job / name).read_bytes())
+        data[0] ^= 1
+        (job / name).write_bytes(data)
+    with pytest.raises(UserFault) as raised:
+        run(check_dataset, CheckDataset(dataset=str(job), processes=1), job, "check")
+    assert all(f"{name} does not match its SHA-256 hash" in raised.value.message for name in names)
+    assert not (job / "health.json").exists()
+
+
 def test_creating_the_dataset_again_removes_the_result(job: Path) -> None:
     run(check_dataset, CheckDataset(dataset=str(job), processes=1), job, "check")
     assert len(list(job.glob("health*"))) == 4

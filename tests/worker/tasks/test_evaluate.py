@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from digits.core import recipe
 from digits.core.events import Progressed
 from digits.data import evaluation, manifest
+from digits.data.target import class_index
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
@@ -127,21 +130,73 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
     assert [item.name for item in evaluation.load_all(model)] == [NAME]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"size": 10}, "the model expects 12×12×1"),
-        ({"classes": 3}, "other classes or targets"),
-    ],
-)
-def test_records_that_do_not_fit_are_refused(
-    evaluate: Callable[..., tuple[Outcome, Path]], tmp_path: Path, options: dict[str, int], message: str
+def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
+    evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    write_dataset(other, {"train": 8, "val": 8}, channels=1, **({"size": 12} | options))
-    outcome, model = evaluate(other)
-    assert outcome.code == 1 and message in outcome.failure.message
+    from digits.worker.tasks import evaluate as task
+    from digits.worker.training import batch_prediction
+
+    add = task.Collected.add
+
+    def stop_after_first(self: Any, batch: Any) -> None:
+        add(self, batch)
+        if self.count == 10:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(batch_prediction, "LARGE_BATCH", 10)
+    monkeypatch.setattr(task.Collected, "add", stop_after_first)
+    outcome, model = evaluate()
+    assert outcome.code == 128 + signal.SIGTERM
+    found = evaluation.load(model, NAME)
+    assert (found.records, found.total) == (10, RECORDS)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Callable[[list[str]], Path]:
+    """Return a function that writes larger color images of gradients to the right, left and down, as classes of any
+    names.
+    """
+
+    def other(names: list[str]) -> Path:
+        folder = tmp_path / "other"
+        folder.mkdir()
+        write_dataset(folder, {"train": 3, "val": 30}, size=20, channels=3, classes=3)
+        found = manifest.load(folder)
+        found.groups, found.target = names, class_index(names)
+        found.save(folder)
+        return folder
+
+    return other
+
+
+@pytest.mark.parametrize(("names", "accuracy"), [(["right", "left"], 1.0), (["left", "right"], 0.0)])
+def test_records_of_another_dataset_are_matched_by_class_and_resized(
+    evaluate: Callable[..., tuple[Outcome, Path]],
+    other: Callable[[list[str]], Path],
+    names: list[str],
+    accuracy: float,
+) -> None:
+    outcome, model = evaluate(other([*names, "sideways"]))
+    assert outcome.code == 0, outcome.output
+    found = evaluation.load(model, NAME)
+    assert (found.records, found.excluded, found.lacking) == (30, 10, ["sideways"])
+    assert found.classes == ["right", "left", "down", "up"]
+    assert found.metrics["accuracy"] == pytest.approx(accuracy, abs=0.1)
+    assert [item["support"] for item in found.details["classes"]] == [10, 10, 0, 0]
+    targets, errors = (
+        evaluation.load_array(model, NAME, name) for name in (evaluation.TARGETS_FILE, evaluation.ERRORS_FILE)
+    )
+    assert targets[:3].tolist() == [found.classes.index(names[0]), found.classes.index(names[1]), -1]
+    assert np.isnan(errors).tolist() == [False, False, True] * 10
+
+
+def test_records_that_do_not_fit_are_refused(
+    evaluate: Callable[..., tuple[Outcome, Path]], other: Callable[[list[str]], Path]
+) -> None:
+    outcome, model = evaluate(other(["a", "b", "c"]))
+    assert outcome.code == 1
+    message = "The dataset does not fit the model: it has none of the model's classes (right, left, down and 1 more)."
+    assert outcome.failure.message == message
     assert evaluation.load_all(model) == []
 
 
@@ -150,6 +205,11 @@ def test_a_deleted_snapshot_or_dataset_is_named(
 ) -> None:
     outcome, _ = evaluate(snapshot="snapshot_9.ckpt")
     assert outcome.code == 1 and "snapshot_9" in outcome.failure.message
+    shard = max((tmp_path / "records").glob("val-*.tfrecord"))
+    shard.write_bytes(shard.read_bytes()[:-2] + b"!!")
+    outcome, _ = evaluate()
+    assert outcome.code == 1 and f"“records” are damaged: {shard.name}" in outcome.failure.message
+    assert outcome.failure.trace == []
     (tmp_path / "records" / manifest.FILE_NAME).unlink()
     outcome, model = evaluate()
     assert outcome.code == 1 and outcome.failure.message

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from digits.core import recipe
-from digits.core.events import Finished, Warned
+from digits.core.events import Finished, PhaseChanged, Warned, WeightsLoaded
 from tests.power_loss import Recording
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
@@ -399,37 +399,56 @@ return keras.layers.Dense(self.nclasses, name="new")(features)
 )
 
 
-def test_an_exported_model_is_part_of_another_network(
-    export: Callable[..., Outcome],
-    trained: Callable[..., Outcome],
-    model: Callable[..., Path],
-    start: Any,
-    in_child: Any,
-    tmp_path: Path,
-) -> None:
-    def train_on_top(name: str, snapshot: str = "") -> Outcome:
-        text = ON_TOP.replace("{snapshot}", snapshot)
-        return start(model(text, name=name, epochs=1, solver={"learning_rate": 0.0})).wait()
+@pytest.fixture
+def train_on_top(model: Callable[..., Path], start: Any) -> Callable[..., Outcome]:
+    """Return a function that fine-tunes `ON_TOP` of a snapshot of the job."""
 
+    def train_on_top(name: str, snapshot: str = "") -> Outcome:
+        fine_tune = {"head_epochs": 1, "head_rate": 0.01, "trunk_factor": 0.5}
+        settings = {"epochs": 2, "snapshot_interval": 1, "fine_tune": fine_tune}
+        return start(model(ON_TOP.replace("{snapshot}", snapshot), name=name, **settings)).wait()
+
+    return train_on_top
+
+
+def test_a_job_is_part_of_another_network(
+    train_on_top: Callable[..., Outcome], trained: Callable[..., Outcome], in_child: Any
+) -> None:
     message = "digits.pretrained: there is no job 20261122-101530-1a2b3c on this server."
     assert train_on_top("without job").failure.message == message
 
     old = trained(KERAS_ONLY, name="20261122-101530-1a2b3c", epochs=1)
-    failure = train_on_top("without export").failure
-    assert failure.message == "digits.pretrained: the job 20261122-101530-1a2b3c has not been exported."
-    assert "Export it on its page as Keras" in failure.hint
+    failure = train_on_top("other snapshot", "/9").failure
+    assert failure.message == "digits.pretrained: the job 20261122-101530-1a2b3c has no snapshot '9'."
+    assert "20261122-101530-1a2b3c/1" in failure.hint
 
-    assert export(old, "keras").code == 0
-    (old.job_folder / "exports").mkdir()
-    (tmp_path / "exported").rename(old.job_folder / "exports" / "snapshot_1-keras")
-    new = train_on_top("new", "/snapshot_1.ckpt")
+    new = train_on_top("new", "/1")
     assert new.code == 0, new.output
+    assert [path.name for path in (old.job_folder / "exports").iterdir()] == ["snapshot_1-keras"]
     before = in_child(snapshot, old.job_folder, "snapshot_1.ckpt")
-    after = in_child(snapshot, new.job_folder, "snapshot_1.ckpt")
-    assert np.array_equal(after["model/conv/kernel"], before["model/conv/kernel"])
-    assert after["model/new/kernel"].shape[0] == before["model/dense/kernel"].shape[0]
-    other = train_on_top("other snapshot", "/snapshot_9.ckpt").failure
-    assert other.message.startswith("digits.pretrained: snapshot_9.ckpt of the job")
+    first, second = (in_child(snapshot, new.job_folder, f"snapshot_{epoch}.ckpt") for epoch in (1, 2))
+    assert np.array_equal(
+        first["model/conv/kernel"], before["model/conv/kernel"]
+    )  # the head is trained first
+    assert not np.array_equal(second["model/conv/kernel"], before["model/conv/kernel"])
+    assert first["model/new/kernel"].shape[0] == before["model/dense/kernel"].shape[0]
+    (loaded,) = new.of(WeightsLoaded)
+    assert loaded.source == "the job 20261122-101530-1a2b3c/1" and "model/conv/kernel" in loaded.taken
+    assert not new.of(Warned)
+
+
+def test_a_job_of_other_functions_than_keras_layers_is_a_frozen_part(
+    train_on_top: Callable[..., Outcome], trained: Callable[..., Outcome]
+) -> None:
+    old = trained(networks.LINEAR, name="20261122-101530-1a2b3c", epochs=1)
+    new = train_on_top("new")
+    assert new.code == 0, new.output
+    assert [path.name for path in (old.job_folder / "exports").iterdir()] == ["snapshot_1-savedmodel"]
+    (warning,) = new.of(Warned)
+    assert "the job 20261122-101530-1a2b3c cannot be trained further" in warning.message
+    assert not new.of(PhaseChanged)  # the head is trained in all epochs
+    rates = new.values("train", "learning_rate")
+    assert rates[0] == 0.01 and 0 < rates[-1] < 0.01
 
 
 RELU = KERAS_ONLY.replace("keras.layers.Flatten()(net)", "tf.nn.relu(keras.layers.Flatten()(net))")

@@ -165,8 +165,11 @@ def test_a_network_uses_the_features_of_a_keras_model(
     path = tmp_path / f"old{ending}"
     kernel = in_child(_save_model, path)
     text = ON_TOP.format(source=path, input=" / 255.0")
-    outcome = train(text, dataset=str(colors), epochs=1, solver={"learning_rate": 0.0})
+    settings = {"dataset": str(colors), "epochs": 1, "fine_tune": FINE_TUNE}  # an epoch of the head alone
+    outcome = train(text, **settings)
     assert outcome.code == 0, outcome.output
+    (loaded,) = outcome.of(WeightsLoaded)
+    assert loaded.source == path.name and set(loaded.taken) == TRUNK
     after = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
     assert np.array_equal(after["model/tiny_conv/kernel"], kernel)
     assert after["model/new/kernel"].shape == (4, 3)

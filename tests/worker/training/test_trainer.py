@@ -383,6 +383,19 @@ def test_a_missing_snapshot_is_named(train: Any, tmp_path: Path) -> None:
     assert "snapshot_9.ckpt" in outcome.failure.message
 
 
+def test_a_damaged_dataset_is_named(train: Any, tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    write_dataset(tmp_path / "records", {"train": 16, "val": 5}, size=12, channels=1)
+    (tmp_path / "records" / "job.json").write_text('{"name": "Gradients"}')
+    shard = max((tmp_path / "records").glob("train-*.tfrecord"))
+    shard.write_bytes(b"!" + shard.read_bytes()[1:])
+    outcome = train(networks.LINEAR, dataset=str(tmp_path / "records"))
+    assert outcome.code == 1
+    failure = outcome.failure
+    assert f"“Gradients” are damaged: {shard.name} does not match" in failure.message
+    assert "clone the dataset" in failure.hint and failure.trace == []
+
+
 @pytest.mark.parametrize("rate", [1e8, 1e9])
 def test_a_diverging_loss_stops_the_training(train: Any, rate: float) -> None:
     network = networks.LINEAR.replace("(self.inference, self.y)\n", "(self.inference, self.y) * 1e30\n")

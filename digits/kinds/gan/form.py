@@ -1,0 +1,53 @@
+"""The form of a dataset of images for GANs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wtforms import StringField
+from wtforms.validators import DataRequired, Optional, ValidationError
+
+from digits.core.remote import is_address
+from digits.data.sources import UnusableSource
+from digits.kinds.dataset_form import ImageDatasetForm, required_integer
+from digits.kinds.form_fields import AllowedPath
+from digits.kinds.gan.attributes import open_attributes
+from digits.kinds.gan.recipe import CreateGan
+
+
+class DatasetForm(ImageDatasetForm[CreateGan]):
+    """A dataset of images for GANs. The names of the fields are those of the plugin of DIGITS."""
+
+    has_images = False
+
+    image_folder = StringField(
+        "Image folder", validators=[DataRequired("Enter a folder."), AllowedPath("folder")]
+    )
+    file_list = StringField("Attributes file", validators=[Optional(), AllowedPath("file")])
+    center_crop_size = required_integer("Center crop", CreateGan, "center_crop")
+    resize = required_integer("Image size", CreateGan, "width")
+
+    def validate_file_list(self, field: StringField) -> None:
+        if field.errors or not field.data or is_address(field.data):
+            return
+        try:
+            open_attributes(Path(field.data))
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def recipe(self) -> CreateGan:
+        size = {"width": self.resize.data, "height": self.resize.data}
+        return CreateGan(
+            folder=self.image_folder.data,
+            file_list=self.file_list.data or None,
+            center_crop=self.center_crop_size.data,
+            **self.image_settings() | size,
+        )
+
+    def fill_source(self, recipe: CreateGan) -> None:
+        self.set(
+            image_folder=recipe.folder,
+            file_list=recipe.file_list or "",
+            center_crop_size=recipe.center_crop,
+            resize=recipe.width,
+        )

@@ -1,0 +1,76 @@
+"""Plan images for GANs: those of a folder, or those of an attributes file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from digits.data import images
+from digits.data.image_lists import list_images
+from digits.data.sources import ImageFolder, Plan, Progress, SplitPlan, show, shuffle
+from digits.data.tables import Faults
+from digits.data.target import TargetSpec, label_set
+from digits.kinds.gan.attributes import read_attributes
+from digits.kinds.gan.recipe import CreateGan
+from digits.kinds.multilabel.reader import group_records
+
+# Records without attributes have a single 0 as their target.
+NO_TARGET = TargetSpec(feature="target/numbers", dtype="float32")
+
+
+@dataclass
+class GanPlan(Plan):
+    """A plan whose images are the central ``center_crop`` × ``center_crop`` pixels of the files; 0 for whole files."""
+
+    channels: int = 3
+    center_crop: int = 0
+
+    def read(self, split: SplitPlan, place: int) -> list[bytes]:
+        (data,) = super().read(split, place)
+        return [crop_center(data, self.channels, self.center_crop)] if self.center_crop else [data]
+
+
+def read(recipe: CreateGan, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    root = Path(recipe.folder)
+    if recipe.file_list:
+        progress.reading(f"Reading {show(recipe.file_list)}")
+        faults = Faults(Path(recipe.file_list), recipe.max_unusable_percent, "train")
+        table = read_attributes(Path(recipe.file_list), root, faults)
+        groups, places = group_records(table.names, {"train": table.values})
+        split = SplitPlan(
+            ImageFolder(root), table.files, list(table.values), places["train"], recipe.file_list
+        )
+        mean, std = (
+            getattr(table.values, name)(axis=0, dtype=np.float64).tolist() for name in ("mean", "std")
+        )
+        target, warnings, unusable = label_set(table.names, mean, std), [], faults.unusable
+    else:
+        progress.reading(f"Reading {show(recipe.folder)}")
+        found = list_images(root)
+        found.need_images()
+        split = SplitPlan(ImageFolder(root), found.files, [0.0] * len(found.files))
+        target, groups, warnings, unusable = NO_TARGET, [], found.remarks(), []
+    shuffle(split, recipe.seed, "train")
+    return GanPlan(
+        target,
+        {"train": split},
+        groups,
+        warnings,
+        unusable,
+        channels=recipe.channels,
+        center_crop=recipe.center_crop,
+    )
+
+
+def crop_center(data: bytes, channels: int, side: int) -> bytes:
+    """Return the central ``side`` × ``side`` pixels of an encoded image as PNG; a shorter side remains whole.
+
+    Raises UnusableImage.
+    """
+    pixels = images.open_picture(data, channels).pixels
+    height, width = (min(side, length) for length in pixels.shape[:2])
+    top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
+    return images.encode(pixels[top : top + height, left : left + width], "png")

@@ -1,0 +1,104 @@
+"""Background tasks of one job: their order, their end, and how they are stopped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import gevent
+import pytest
+
+from digits.core.job import Job
+from digits.core.recipe import Recipe
+from digits.runtime.background_tasks import BackgroundTasks
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.task_runner import TaskRunner
+from tests.runtime.toy_jobs import PROGRAMS, ToyJob, ToyRecipe
+
+pytestmark = pytest.mark.integration
+
+
+class Site:
+    """Background tasks with one slot, and the job to which they belong."""
+
+    def __init__(self, folder: Path) -> None:
+        self.job = ToyJob(id="20200101-000000-abcdef", folder=folder / "job", name="job", tasks=[])
+        self.job.folder.mkdir()
+        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
+        self.ledger = DeviceLedger({"toy": 1})
+        self.runner = TaskRunner(self.executor, self.ledger)
+        self.runner.serve()
+        self.reported: list[Job] = []
+        self.tasks = BackgroundTasks(self.runner, "toy", "toys", "toy", self.reported.append)
+
+    def start(self, program: str, key: str) -> None:
+        self.tasks.start(self.job, toy(program), key)
+
+    @property
+    def keys(self) -> list[tuple[str, bool]]:
+        """The keys of the tasks, and whether they are waiting."""
+        return [(task.key, task.is_waiting) for task in self.tasks.tasks(self.job.id)]
+
+    def wait(self, question: Callable[[], object]) -> None:
+        with gevent.Timeout(30):
+            while not question():
+                gevent.sleep(0.01)
+
+    def is_running(self, key: str) -> bool:
+        task = self.tasks.task(self.job.id, key)
+        return task is not None and task.state.cursor > 0
+
+
+def toy(program: str) -> Recipe:
+    return ToyRecipe(name=program)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.runner.close()
+    site.wait(lambda: site.executor.clear(site.job.folder))
+
+
+def test_the_tasks_of_a_job_run_one_after_another(site: Site) -> None:
+    site.start("hangs", "first")
+    site.wait(lambda: site.is_running("first"))
+    site.start("fails", "second")
+    site.start("finishes", "third")
+    site.start("finishes", "second")  # is waiting already
+    assert site.keys == [("first", False), ("second", True), ("third", True)]
+    waiting = site.tasks.task(site.job.id, "third")
+    assert waiting and waiting.state.doing == "Waiting for other toys"
+
+    site.tasks.stop(site.job.id, "first")
+    site.wait(lambda: not site.keys)
+    assert site.tasks.failure(site.job.id, "first") is None
+    failure = site.tasks.failure(site.job.id, "second")
+    assert failure and failure.message == "Wrong shape."
+    assert site.tasks.failure(site.job.id, "third") is None
+    # The failure remains known until the next tasks start.
+    assert site.tasks.failure(site.job.id) == failure
+    site.start("finishes", "fourth")
+    assert site.tasks.failure(site.job.id) is None and site.tasks.failure(site.job.id, "second") == failure
+    site.wait(lambda: not site.keys)
+
+
+def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(site: Site) -> None:
+    site.start("hangs", "first")
+    site.start("hangs", "second")
+    site.wait(lambda: site.is_running("first"))
+    site.tasks.stop(site.job.id, "second")
+    assert site.keys == [("first", False)]
+
+    site.tasks.stop(site.job.id)
+    running = site.tasks.task(site.job.id, "first")
+    assert running and running.is_stopping and running.state.doing == "Stopping"
+    # A task with the same key waits for its end.
+    site.start("finishes", "first")
+    assert site.keys == [("first", False), ("first", True)]
+    site.wait(lambda: not site.keys)
+    assert site.tasks.state(site.job.id) is None and site.tasks.failure(site.job.id) is None
+    assert set(site.reported) == {site.job}
