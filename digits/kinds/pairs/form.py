@@ -65,9 +65,15 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
         if field.data:
             self._check_source(field)
 
+    def validate_test_source(self, field: StringField) -> None:
+        if field.data:
+            self._check_source(field)
+
     def _check_source(self, field: StringField) -> None:
         """Raise ValidationError unless the folder contains images, or the table pairs."""
-        if field.errors or os.path.isdir(field.data):
+        if field.errors:
+            return
+        if os.path.isdir(field.data):
             need_images(field)
             return
         try:
