@@ -111,6 +111,7 @@ def write_sources(folder: Path) -> None:
             "validation_feature_folder",
             NO_IMAGES,
         ),
+        ("images/gan", {"image_folder": "DATA/empty"}, "image_folder", NO_IMAGES),
         ("images/pairs", {"pair_source": "DATA/empty"}, "pair_source", NO_IMAGES),
         ("images/pairs", {"pair_source": "DATA/header.csv"}, "pair_source", NO_ROWS),
         ("images/pairs", {"pair_source": "DATA/bars", "val_source": "DATA/empty"}, "val_source", NO_IMAGES),
