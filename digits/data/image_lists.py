@@ -11,6 +11,8 @@ from digits.data.images import EXTENSIONS
 from digits.data.sources import UnusableSource, count_of, listed, path_below, show
 
 PROGRESS_EVERY_FILES = 20_000
+# The maximum number of entries of a folder to search for an image.
+MAX_ENTRIES_PROBED = 20_000
 
 
 @dataclass
@@ -82,6 +84,18 @@ def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]
             yield found
     found.files.sort(key=os.fsencode)
     yield found
+
+
+def need_an_image(root: Path, *more: Path) -> None:
+    """Raise UnusableSource if no folder contains an image at any depth; reads only the first entries of each."""
+    lists = []
+    for folder in (root, *more):
+        found = ImageList(folder)
+        for number, found in enumerate(walk_images(folder)):
+            if found.files or number == MAX_ENTRIES_PROBED:
+                return
+        lists.append(found)
+    lists[0].need_images()
 
 
 def list_images(

@@ -195,6 +195,12 @@ def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
     return Columns(image, label, tuple(map(str, classes)) if isinstance(classes, list) else ())
 
 
+def count_rows(path: Path) -> int:
+    """Return the number of rows of the file ``path``; raises UnusableSource."""
+    with _open(path) as file:
+        return int(file.metadata.num_rows)
+
+
 def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
     """Yield the class name of each row, or None and the reason why it has no usable one.
 

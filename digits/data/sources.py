@@ -91,6 +91,10 @@ class SplitPlan:
     def __len__(self) -> int:
         return len(self.files)
 
+    def path_of(self, name: str) -> str:
+        """Return the path of the image ``name``, for pages and messages."""
+        return f"{self.images.describe()}/{show(name)}"
+
     def reorder(self, order: list[int]) -> None:
         """Rearrange the images: place n gets the image ``order[n]``."""
         self.files = [self.files[place] for place in order]
@@ -103,13 +107,16 @@ class Unusable:
     """A skipped image or row of a source.
 
     ``path`` is printable and relative to the folder of its split, if it has one. ``split`` and ``group`` are empty if
-    they are not known.
+    they are not known. If a record consists of several images, ``file`` is the path of the one that cannot be used.
+    ``is_image`` is False for a part of the annotations of an image, such as a box.
     """
 
     path: str
     reason: str
     split: str = ""
     group: str = ""
+    file: str = ""
+    is_image: bool = True
 
 
 @dataclass
@@ -155,9 +162,26 @@ class Plan:
             np.add.at(total, [split.groups[place] for place in places], 1)
         return total
 
+    def count_images(self) -> int:
+        """Return the number of images of the source; records that consist of several can share them."""
+        if self.stacked == 1:
+            return sum(map(len, self.splits.values()))
+        return len(
+            {
+                split.path_of(name)
+                for split in self.splits.values()
+                for place in range(len(split))
+                for name in self.names(split, place)
+            }
+        )
+
+    def names(self, split: SplitPlan, place: int) -> list[str]:
+        """Return the names of the images of a record."""
+        return [split.files[place]]
+
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         """Read the encoded images of a record; raises UnusableImage and OSError."""
-        return [split.images.read(split.files[place])]
+        return [split.images.read(name) for name in self.names(split, place)]
 
     def pad(self, picture: images.Picture) -> images.Picture:
         """Pad an image that `read` returned to the `padding`."""

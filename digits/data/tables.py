@@ -109,6 +109,11 @@ class TableFile:
         self.rows = itertools.chain(first, self.rows)
         return [cells for _, cells in first]
 
+    def need_rows(self) -> None:
+        """Raise UnusableSource if there is no row."""
+        if not any(table.first_rows(1) for table in (self, *self.more)) and self.is_whole:
+            raise UnusableSource(f"{show(self.path.name)} has no rows.")
+
     def place(self, name: str) -> int:
         """Return the place of the column ``name``; raises UnusableSource.
 
@@ -350,40 +355,79 @@ def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Generator[
 
 
 class Faults:
-    """The rows of the table ``path`` that cannot be used; at most ``max_percent`` of all rows may be skipped.
+    """The parts of the source ``path`` that cannot be used, such as lines of a table or files of annotations.
 
-    ``row`` is the word for a row in messages; ``unusable`` describes the rows so far.
+    ``path`` can be empty if all parts are added with their file. At most ``max_percent`` of all parts may be skipped;
+    ``usable`` is the number of the others. ``row`` is the word for a part in messages, and ``hint`` the advice in the
+    error if there are too many. Without ``are_images``, the parts are annotations, which do not count as unusable
+    images.
     """
 
-    def __init__(self, path: Path, max_percent: float, split: str = "", row: str = "line") -> None:
+    def __init__(
+        self,
+        path: Path,
+        max_percent: float = 0,
+        split: str = "",
+        row: str = "line",
+        *,
+        are_images: bool = True,
+        hint: str = "Correct or remove them, or raise the limit of unusable images.",
+    ) -> None:
         self._name, self._max_percent, self._split, self._row = show(path.name), max_percent, split, row
-        self.unusable: list[Unusable] = []
+        self._are_images, self._hint = are_images, hint
+        self._found: list[tuple[str, str]] = []
         self._first: list[str] = []
         self.count = 0
+        self.usable = 0
+
+    @property
+    def unusable(self) -> list[Unusable]:
+        """The parts added so far."""
+        return [
+            Unusable(path, reason, self._split, is_image=self._are_images) for path, reason in self._found
+        ]
 
     def add(self, line: int, reason: str, file: str = "") -> None:
-        """Add a row; ``file`` is the name of its file, if the table consists of several."""
+        """Add a line; ``file`` is the name of its file, if the source consists of several."""
+        self.add_place(f"{self._row} {line}", reason, file)
+
+    def add_place(self, place: str, reason: str, file: str = "") -> None:
+        """Add a part at ``place``, such as ``annotation 7``; without it, the whole ``file``, one of several."""
         self.count += 1
         if self.count <= MAX_FAULTS:
-            self.unusable.append(Unusable(f"{file or self._name}, {self._row} {line}", reason, self._split))
+            self._found.append((", ".join(filter(None, (file or self._name, place))), reason))
         if self.count <= MAX_LINES_SHOWN:
-            place = f"{file}, " if file else ""
-            self._first.append(f"{place}{self._row} {line}: {reason}")
+            text = f"{place}: {reason}" if place else reason
+            self._first.append(f"{file}, {text}" if file else text)
+
+    def describe(self) -> str:
+        """Return a sentence that names the first parts; empty if there are none."""
+        if not self.count:
+            return ""
+        lines = first_lines(self._first, self.count)
+        source = f" of {self._name}" if self._name else ""
+        return f"{count_of(self.count, self._row)}{source} cannot be used: {lines}."
 
     def check(self, usable: int) -> None:
-        """Raise UnusableSource if there are too many compared to the ``usable`` rows, or if no row is usable.
+        """Raise UnusableSource if there are too many compared to the ``usable`` parts, or if no part is usable.
 
-        The message names the first rows.
+        The message names the first parts.
         """
-        total = usable + self.count
-        if self.count and (self.count * 100 > total * self._max_percent or self.count > MAX_FAULTS):
-            lines = first_lines(self._first, self.count)
-            raise UnusableSource(
-                f"{count_of(self.count, self._row)} of {self._name} cannot be used: {lines}.",
-                "Correct or remove them, or raise the limit of unusable images.",
-            )
+        self.usable = usable
+        self._check_limit()
         if not usable:
             raise UnusableSource(f"{self._name} has no rows.")
+
+    def collect(self, max_percent: float, split: str) -> list[Unusable]:
+        """Return the parts, which are those of ``split``; raises UnusableSource if more than ``max_percent``."""
+        self._max_percent, self._split = max_percent, split
+        self._check_limit()
+        return self.unusable
+
+    def _check_limit(self) -> None:
+        is_over = self.count * 100 > (self.usable + self.count) * self._max_percent
+        if self.count and (is_over or not self.usable or self.count > MAX_FAULTS):
+            raise UnusableSource(self.describe(), self._hint)
 
 
 def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Value]], list[Value]]:

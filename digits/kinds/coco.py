@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
@@ -13,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, count_of, path_below, read_bounded, show
-from digits.data.tables import first_lines
+from digits.data.sources import UnusableSource, listed, path_below, read_bounded, show
+from digits.data.tables import Faults
 from digits.kinds.export import append
 
 MAX_BYTES = 2 << 30
@@ -61,7 +62,8 @@ class _File(Struct, Generic[AnyAnnotation]):
 @dataclass
 class CocoFile(Generic[AnyAnnotation]):
     """The contents of a file: the ``images`` by id, their ``paths`` below the image folder, and the names of the
-    categories by id. Annotations that refer to missing images or categories are listed in ``faults`` instead.
+    categories by id. Images outside the folder and unusable annotations are in ``unusable_images`` and
+    ``unusable_annotations`` instead.
     """
 
     path: Path
@@ -69,7 +71,13 @@ class CocoFile(Generic[AnyAnnotation]):
     paths: dict[Id, str]
     categories: dict[Id, str]
     annotations: list[AnyAnnotation]
-    faults: list[str] = field(default_factory=list)
+    unusable_images: Faults
+    unusable_annotations: Faults
+
+    @property
+    def faults(self) -> list[Faults]:
+        """All parts that cannot be used."""
+        return [self.unusable_images, self.unusable_annotations]
 
     @property
     def classes(self) -> list[str]:
@@ -77,39 +85,43 @@ class CocoFile(Generic[AnyAnnotation]):
         ids = sorted(self.categories, key=lambda item: (str(type(item)), item))
         return list(dict.fromkeys(self.categories[item] for item in ids))
 
-    def check(self) -> None:
-        """Raise UnusableSource if there are faults."""
-        if self.faults:
-            noun = "entry" if len(self.faults) == 1 else "entrie"
-            raise UnusableSource(
-                f"{count_of(len(self.faults), noun)} of {show(self.path.name)} cannot be used: "
-                f"{first_lines(self.faults)}.",
-                "Correct or remove them.",
-            )
+    def skip_image(self, number: Id, reason: str) -> None:
+        """Count one of the ``images`` as unusable."""
+        self.unusable_images.usable -= 1
+        self.unusable_images.add_place(f"image {number}", reason)
+
+    def skip(self, item: AnyAnnotation, reason: str) -> None:
+        """Count one of the ``annotations`` as unusable."""
+        self.unusable_annotations.usable -= 1
+        self.unusable_annotations.add_place(f"annotation {item.id}", reason)
 
 
 def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[AnyAnnotation]:
-    """Read a file whose images are below ``root``, a real path; raises UnusableSource.
+    """Read a file whose images are below ``root``, a real path.
 
-    Invalid entries are reported by `CocoFile.check`.
+    Raises UnusableSource for a file in a different format, and if ids of images or categories are not unique.
     """
     found = _decode(path, annotation)
-    faults = _duplicates("image", found.images) + _duplicates("category", found.categories)
+    _need_unique(path, "image", found.images)
+    _need_unique(path, "category", found.categories)
     images = {item.id: item for item in found.images}
     categories = {item.id: item.name for item in found.categories}
     finder, paths = ImageFinder(root), {}
+    faulty, skipped = Faults(path, row="image"), Faults(path, row="annotation", are_images=False)
     for item in found.images:
         try:
             paths[item.id] = _relative(root, item.file_name, finder)
         except ValueError as error:
-            faults.append(f"image {item.id}: {error}")
+            faulty.add_place(f"image {item.id}", str(error))
+    faulty.usable = len(paths)
     annotations = []
     for entry in found.annotations:
         if fault := _fault(entry, images, categories):
-            faults.append(f"annotation {entry.id}: {fault}")
+            skipped.add_place(f"annotation {entry.id}", fault)
         elif entry.image_id in paths:
             annotations.append(entry)
-    return CocoFile(path, images, paths, categories, annotations, faults)
+    skipped.usable = len(annotations)
+    return CocoFile(path, images, paths, categories, annotations, faulty, skipped)
 
 
 def find_file(folder: Path) -> Path | None:
@@ -149,14 +161,14 @@ def _relative(root: Path, name: str, finder: ImageFinder) -> str:
     return found if (root / found).exists() else finder.find(name) or found
 
 
-def _duplicates(noun: str, items: list[_Item]) -> list[str]:
-    seen: set[Id] = set()
-    found = []
-    for item in items:
-        if item.id in seen:
-            found.append(f"{noun} {item.id}: the id is not unique")
-        seen.add(item.id)
-    return found
+def _need_unique(path: Path, noun: str, items: list[_Item]) -> None:
+    """Raise UnusableSource if two items have the same id: references to them are then ambiguous."""
+    repeated = [item for item, count in Counter(item.id for item in items).items() if count > 1]
+    if repeated:
+        raise UnusableSource(
+            f"{show(path.name)}, {noun} {listed(map(str, repeated))}: the id is not unique.",
+            "Correct or remove the duplicates.",
+        )
 
 
 def _fault(item: Annotation, images: Collection[Id], categories: Collection[Id]) -> str:

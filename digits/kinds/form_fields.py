@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from flask_wtf import FlaskForm
@@ -18,7 +19,10 @@ from digits.core.job import Job
 from digits.core.remote import is_address
 from digits.core.schema import LARGEST_NUMBER, Limits
 from digits.data.data_roots import FileType, Roots
+from digits.data.databases import find_job, is_database
+from digits.data.image_lists import need_an_image
 from digits.data.shards import is_pattern
+from digits.data.sources import UnusableSource
 
 NAME_LENGTH = 200
 # For all fields except those in ``LONG_FIELDS`` of a form.
@@ -333,6 +337,34 @@ class AllowedPath:
             raise ValidationError(error.sentences) from None
         if any(map(is_address, found)):
             raise StopValidation
+
+
+def need_images(field: Field) -> None:
+    """Raise ValidationError if the folder in a field contains no images.
+
+    Only the first entries are examined. Remote addresses, files, databases and their dataset jobs are valid.
+    """
+    folder = Path(field.data or "")
+    if not field.data or not folder.is_dir():
+        return
+    try:
+        if not is_database(folder) and find_job(folder) is None:
+            need_an_image(folder)
+    except UnusableSource as error:
+        raise ValidationError(error.sentences) from None
+
+
+def check_images(form: Form, names: Iterable[str]) -> bool:
+    """Add an error to each field whose folder contains no images, as in `need_images`; return whether all do."""
+    is_valid = True
+    for field in (form[name] for name in names):
+        try:
+            if not field.errors:
+                need_images(field)
+        except ValidationError as error:
+            field.errors = [*field.errors, str(error)]
+            is_valid = False
+    return is_valid
 
 
 class AllowedFiles:

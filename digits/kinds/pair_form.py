@@ -18,7 +18,7 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
 from digits.kinds.dataset_form import check_shares, required_integer
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, check_images, choices
 from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import CreateFromPairs, PairFolders
 from digits.kinds.pair_summary import suggest_sources, summarize_pair_table
@@ -111,6 +111,13 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
     def reads_table(self) -> bool:
         """Whether the source is a table."""
         return bool(self.method.data == TABLE)
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        is_valid = bool(super().validate(extra_validators))
+        if self.method.data in (TABLE, RECORDS):
+            return is_valid
+        splits = (split for split in FOLDERS if split == "train" or self[f"has_{split}_folder"].data)
+        return check_images(self, (name for split in splits for name in FOLDERS[split])) and is_valid
 
     def unused_fields(self) -> Iterable[str]:
         sources = {"folder": self.FILE_FIELDS, TABLE: self.TABLE_FIELDS, RECORDS: self.RECORD_FIELDS}

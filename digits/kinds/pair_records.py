@@ -6,7 +6,7 @@ from digits.data.images import UnusableImage
 from digits.data.pairs import PairedSplit
 from digits.data.record_features import Features, ImageFeature, guess_image, guess_target_image
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, check_shares
+from digits.data.sources import Progress, Unusable, check_shares
 from digits.data.tfrecords import RecordImages
 from digits.kinds.record_source import RecordSource, RecordSplits, divide_records, first_record, need_feature
 
@@ -70,13 +70,19 @@ def plan_records(
     *,
     word: str,
     is_required: bool,
+    max_unusable_percent: float,
+    unusable: list[Unusable],
 ) -> dict[str, PairedSplit]:
-    """Return the splits of ``source``, with the names of the records as targets; raises UnusableSource."""
+    """Return the splits of ``source``, with the names of the records as targets; raises UnusableSource.
+
+    At most ``max_unusable_percent`` of the records of a split are skipped; these are added to ``unusable``.
+    """
     check_shares(0 if source.val else pct_val, 0 if source.test else pct_test)
     files = source.find()
     mapping = PairMapping(source, files, first_record(files.splits["train"]), word, is_required)
-    records = RecordSplits(files, mapping.image, mapping.check)
+    records = RecordSplits(files, mapping.image, mapping.check, max_unusable_percent)
     names = {split: records.collect(split, progress)[0] for split in files.splits}
+    unusable += records.unusable
     splits = {}
     for split, found in names.items():
         images = records.images(split)

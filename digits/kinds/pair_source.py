@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
+from digits.data.tables import Faults
 from digits.kinds.pair_records import PairRecords, plan_records
 from digits.kinds.pair_tables import PairTable, plan_table
 
@@ -79,11 +80,12 @@ class CreateFromPairs(CreateDataset, kw_only=True):
 
 @dataclass(frozen=True)
 class FoundPairs:
-    """The pairs in the ``folders`` of a split."""
+    """The pairs in the ``folders`` of a split. ``faults`` are annotations that are skipped."""
 
     folders: PairFolders
     pairs: Pairs
     lists: list[ImageList]
+    faults: list[Faults] = field(default_factory=list, kw_only=True)
 
     @cached_property
     def images(self) -> ImageSource:
@@ -145,28 +147,28 @@ def plan_splits(
 ) -> tuple[dict[str, PairedSplit], list[str]]:
     """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
 
-    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Skipped rows of
-    a table are added to ``unusable``. Raises UnusableSource.
+    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Skipped rows,
+    records and annotations are added to ``unusable``. Raises UnusableSource.
     """
     settings = (recipe.pct_val, recipe.pct_test, recipe.seed, progress)
+    checks: dict[str, Any] = {
+        "word": target,
+        "is_required": recipe.needs_targets,
+        "max_unusable_percent": recipe.max_unusable_percent,
+        "unusable": unusable,
+    }
     if recipe.records is not None:
-        return plan_records(recipe.records, *settings, word=target, is_required=recipe.needs_targets), []
+        return plan_records(recipe.records, *settings, **checks), []
     if recipe.table is not None:
-        table = plan_table(
-            recipe.table,
-            *settings,
-            word=target,
-            is_required=recipe.needs_targets,
-            max_unusable_percent=recipe.max_unusable_percent,
-            unusable=unusable,
-        )
-        return table, []
+        return plan_table(recipe.table, *settings, **checks), []
     shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     check_shares(*shares)
     splits: dict[str, PairedSplit] = {}
     warnings: list[str] = []
     for name, folders in recipe.folders():
         found = find(folders, progress)
+        for faults in found.faults:
+            unusable += faults.collect(recipe.max_unusable_percent, name)
         found.need(target)
         warnings += found.remarks(target)
         splits |= _share_out(name, found, *(shares if name == "train" else (0, 0)), recipe.seed)

@@ -107,10 +107,12 @@ def open_pairs(
 
 
 def check_columns(source: PairTable, *, word: str, is_required: bool) -> None:
-    """Raise UnusableSource if the first training table does not have the columns; reads only its beginning."""
+    """Raise UnusableSource if the first training table does not have the columns, or if the only one has no rows."""
     train = source.find()["train"]
     first = replace(train, paths=train.paths[:1])
-    open_pairs(first, source, MAX_HEADER_BYTES, word=word, is_required=is_required)
+    opened = open_pairs(first, source, MAX_HEADER_BYTES, word=word, is_required=is_required)
+    if len(train.paths) == 1:
+        opened.table.need_rows()
 
 
 def _is_header(cells: Cells) -> bool:

@@ -16,6 +16,7 @@ from digits.data.record_files import RecordFiles, find_files
 from digits.data.sources import (
     Progress,
     SplitPlan,
+    Unusable,
     UnusableSource,
     choose,
     count_of,
@@ -23,11 +24,10 @@ from digits.data.sources import (
     show,
     split_counts,
 )
-from digits.data.tables import first_lines
+from digits.data.tables import Faults
 from digits.data.tfrecords import RecordImages
 
 PROGRESS_RECORDS = 2000
-MAX_FAULTS = 1000
 
 Value = TypeVar("Value")
 AnySplit = TypeVar("AnySplit", bound=SplitPlan)
@@ -85,46 +85,60 @@ def need_feature(features: Features, name: str, guess: str, what: str) -> str:
 class RecordSplits(Generic[Value]):
     """Reads the records of all splits of ``files`` in order, with the image and a value of each.
 
-    ``read`` returns the value; it raises ValueError with a message for a record that has none.
+    ``read`` returns the value; it raises ValueError with a message for a record that has none. At most
+    ``max_unusable_percent`` of the records of a split are skipped; these are added to ``unusable``.
     """
 
-    def __init__(self, files: RecordFiles, image: ImageFeature, read: Callable[[Features], Value]) -> None:
+    def __init__(
+        self,
+        files: RecordFiles,
+        image: ImageFeature,
+        read: Callable[[Features], Value],
+        max_unusable_percent: float,
+    ) -> None:
         self._files, self._image, self._read = files, image, read
+        self._max_unusable_percent = max_unusable_percent
+        self.unusable: list[Unusable] = []
         self._range = ValueRange()
         self._images: dict[str, RecordImages] = {}
 
     def collect(self, split: str, progress: Progress) -> tuple[list[str], list[Value]]:
-        """Return the names and the values of all records of ``split``; raises UnusableSource that names records."""
+        """Return the names and the values of the usable records of ``split``.
+
+        Raises UnusableSource that names records if too many are unusable.
+        """
         root = self._files.root
         images = self._images[split] = RecordImages(root, self._image)
         names: list[str] = []
         values: list[Value] = []
-        faults: list[str] = []
-        for path in self._files.splits[split]:
+        paths = self._files.splits[split]
+        faults = Faults(
+            Path(),
+            self._max_unusable_percent,
+            split,
+            "record",
+            hint="Choose another feature, correct the records, or raise the limit of unusable images.",
+        )
+        for path in paths:
             below = str(path.relative_to(root))
             if tfrecords.is_compressed(path):
                 images.compressed.add(below)
             for frame, features in tfrecords.examples(path):
                 if not frame.number % PROGRESS_RECORDS:
                     progress.reading(f"Reading {show(path.name)}: {frame.number:,} records")
+                name = images.add(below, frame)
                 try:
-                    values.append(self._read(features))
+                    value = self._read(features)
                     self._range.add(features, self._image.name)
-                    names.append(images.add(below, frame))
                 except ValueError as error:
-                    images.add(below, frame)
-                    faults.append(f"{show(path.name)}, record {frame.number:,}: {error}")
-                    if len(faults) == MAX_FAULTS:
-                        break
-        if faults:
-            count = count_of(len(faults), "record")
-            at_least = "At least " if len(faults) == MAX_FAULTS else ""
-            raise UnusableSource(
-                f"{at_least}{count} cannot be used: {first_lines(faults)}.",
-                "Choose another feature, or correct the records.",
-            )
-        if not names:
+                    faults.add(frame.number, str(error), show(path.name))
+                    continue
+                values.append(value)
+                names.append(name)
+        if not names and not faults.count:
             raise UnusableSource(f"The {split} files contain no records.")
+        faults.check(len(names))
+        self.unusable += faults.unusable
         return names, values
 
     def images(self, split: str) -> RecordImages:

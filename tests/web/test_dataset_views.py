@@ -245,10 +245,15 @@ def only_corrupt(folder: Path) -> None:
             (folder / name / f"{index}.jpg").write_text("no picture")
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [(empty, "No images"), (one_class, "one class"), (no_images, "No images"), (only_corrupt, "")],
-)
+@pytest.mark.parametrize("make", [empty, no_images])
+def test_a_folder_without_images_is_refused(site: Site, make: Any) -> None:
+    make(site.data / "odd")
+    answer = site.post(CREATE, dataset_name="odd", folder_train=str(site.data / "odd"))
+    assert answer.status_code == 400
+    assert "No images found" in answer.get_json()["errors"]["folder_train"][0]
+
+
+@pytest.mark.parametrize(("make", "words"), [(one_class, "one class"), (only_corrupt, "")])
 def test_an_unusable_folder_fails_with_the_reason(site: Site, make: Any, words: str) -> None:
     make(site.data / "odd")
     job_id = site.dataset(folder_train=str(site.data / "odd"))

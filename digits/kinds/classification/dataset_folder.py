@@ -8,6 +8,7 @@ from pathlib import Path
 from digits.data import parquet
 from digits.data.class_names import sort_labels
 from digits.data.dataset_folder import Contents
+from digits.data.image_lists import need_an_image
 from digits.data.sources import UnusableSource, listed
 from digits.data.tables import Faults, Row
 from digits.kinds.classification.listing import Listing, OpenTable, collect, json_rows
@@ -31,6 +32,20 @@ def read(
         found[name] = collect(metadata_rows(path, source), split, faults, known)
         known = known or set(found["train"].labels)
     return found, None
+
+
+def need_images(contents: Contents, source: DatasetFolder) -> None:
+    """Raise UnusableSource if there are no training images, without examining all files."""
+    paths = contents.tables.get("train", [])
+    if contents.is_parquet:
+        is_empty = not any(map(parquet.count_rows, paths))
+    elif paths:
+        is_empty = next(metadata_rows(paths[0], source), None) is None
+    else:
+        need_an_image(contents.folders["train"])
+        return
+    if is_empty:
+        raise UnusableSource(f"{listed(path.name for path in paths)} has no rows.")
 
 
 def metadata_rows(path: Path, source: DatasetFolder) -> Iterator[Row[str]]:

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from flask_wtf.file import FileField
 from wtforms import BooleanField, HiddenField, IntegerField, SelectField, StringField, TextAreaField
@@ -17,9 +17,12 @@ from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import open_plain, write_bytes
 from digits.core.remote import is_address
 from digits.data.dataset_folder import find
-from digits.data.sources import UnusableSource
+from digits.data.image_lists import need_an_image
+from digits.data.sources import UnusableSource, show
+from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.classification.database_form import METHOD as DATABASES
 from digits.kinds.classification.database_form import DatabaseFields
+from digits.kinds.classification.dataset_folder import need_images
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
     summarize_dataset_folder,
@@ -124,6 +127,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
     folder_train_more = TextAreaField(
         "More folders", default="", validators=[OnlyIf(method="folder"), Optional(), AllowedPath("folder")]
     )
+    one_class = BooleanField("Create with one class", default=False)
     folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
     folder_train_min_per_class = _count("Minimum images per class", "min_per_class")
@@ -211,6 +215,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._saved: dict[str, Path] = {}
+        self._offer_one_class = False
 
     def validate(self, extra_validators: Any = None) -> bool:
         self._use_names_of_digits()
@@ -224,11 +229,24 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         for folder in folders:
             if os.path.isdir(folder) and self.meta.data_roots.contain(Path(folder)):
                 classes += [name for name in _subfolders(folder, enough=2) if name not in classes]
-        if len(classes) < 2:
+        if len(classes) < 2 and not (classes and self.one_class.data):
             found = f"only “{classes[0]}”" if classes else "none"
+            if classes:
+                self._offer_one_class = True
             raise ValidationError(
                 "Each class requires a separate sub-folder, and at least two are required: "
                 f"{', '.join(field.lines())} has {found}."
+            )
+        try:
+            need_an_image(*map(Path, folders))
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
+
+    def validate_one_class(self, field: BooleanField) -> None:
+        # Validated after the folders.
+        if self._offer_one_class:
+            raise ValidationError(
+                "Only one class was found, so accuracy will always be 100%. Select this to create the dataset anyway."
             )
 
     def validate_s3_bucket(self, field: StringField) -> None:
@@ -248,6 +266,16 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
 
     def validate_textfile_train_images(self, field: FileField) -> None:
         self._need_upload(field)
+        if self.method.data == "textfile" and field.data and not self.textfile_use_local_files.data:
+            _need_text(field.data.stream, field.data.filename)
+            field.data.stream.seek(0)
+
+    def validate_textfile_local_train_images(self, field: StringField) -> None:
+        try:
+            with open(field.data, "rb") as file:
+                _need_text(file, os.path.basename(field.data))
+        except OSError as error:
+            raise ValidationError(f"It cannot be read: {error.strerror}.") from None
 
     def validate_textfile_val_images(self, field: FileField) -> None:
         if self.textfile_use_val.data:
@@ -275,14 +303,14 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
             raise ValidationError("Enter a CSV file of the server, or upload one.")
         if not self.table_train.errors and not is_address(self.table_train.data):
             try:
-                OpenTable.open(Path(self.table_train.data), self._tables(""))
+                OpenTable.open(Path(self.table_train.data), self._tables("")).table.need_rows()
             except UnusableSource as error:
                 raise ValidationError(error.sentences) from None
 
     def validate_dataset_folder(self, field: StringField) -> None:
         try:
             if self.method.data == "huggingface" and not field.errors:
-                find(field.data)
+                need_images(find(field.data), self._dataset_folder(field.data))
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
@@ -361,6 +389,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         if method == DATABASES:
             return CreateClassification(files=self.database_source(), **settings)
         return CreateClassification(
+            one_class=self.one_class.data,
             train=self._split("train"),
             val=self._split("val") if "val" in separate else None,
             test=self._split("test") if "test" in separate else None,
@@ -405,6 +434,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
     def _fill_folders(self, recipe: CreateClassification) -> None:
         self.set(
             method="folder",
+            one_class=recipe.one_class,
             has_val_folder=recipe.val is not None,
             has_test_folder=recipe.test is not None,
         )
@@ -626,6 +656,12 @@ _UPLOADED = {
 
 def _lines(text: str | None) -> list[str]:
     return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _need_text(file: IO[bytes], name: str) -> None:
+    """Raise ValidationError if the beginning of a file is blank."""
+    if not file.read(MAX_HEADER_BYTES).strip():
+        raise ValidationError(f"{show(name)} is empty.")
 
 
 def _subfolders(folder: str, enough: int) -> list[str]:

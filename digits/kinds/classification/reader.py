@@ -118,6 +118,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
         pct_test=recipe.pct_test,
         seed=recipe.seed,
         separate={name: _scan(split, progress) for name, split in separate.items() if split},
+        one_class=recipe.one_class,
     )
 
 
@@ -136,7 +137,7 @@ def _read_files(
         progress.reading(f"Reading {show(source.train.file)}")
         found = listing.read_tables(source, recipe.max_unusable_percent)
     elif isinstance(source, LabeledRecords):
-        found, names = record_files.read(source, progress)
+        found, names = record_files.read(source, recipe.max_unusable_percent, progress)
         is_shuffled = False  # they are read in order
     elif isinstance(source, Databases):
         return databases.plan(recipe, source, progress)
@@ -265,11 +266,12 @@ def plan(
     pct_test: float,
     seed: int,
     separate: dict[str, tuple[Scan, Bounds]] | None = None,
+    one_class: bool = False,
 ) -> Plan:
     """Plan the splits. ``separate`` contains separate folders for ``val`` or ``test``.
 
     A split with a separate folder takes no share of ``train``. Raises UnusableSource if fewer than two classes have
-    images.
+    images, or none with ``one_class``.
     """
     separate = separate or {}
     shares = {"val": pct_val, "test": pct_test}
@@ -278,7 +280,10 @@ def plan(
     wanted = 1 + sum(share > 0 for share in shares.values())
     warnings = remarks(train)
     classes = large_enough(train, max(bounds.minimum, wanted), warnings)
-    need_two_classes(train, classes, warnings)
+    if one_class and len(classes) == 1:
+        warnings.append(f"Only one class found ({classes[0].label}): accuracy will always be 100%.")
+    else:
+        need_two_classes(train, classes, warnings)
     _remark_on_names(train, classes, warnings)
 
     labels = [item.label for item in classes]
@@ -288,7 +293,7 @@ def plan(
         splits[name] = _matched(name, found, own_bounds, classes, seed, warnings)
     for name, split in splits.items():
         shuffle(split, seed, name)
-    return Plan(class_index(labels), splits, labels, warnings, required_groups=2)
+    return Plan(class_index(labels), splits, labels, warnings, required_groups=1 if one_class else 2)
 
 
 class _Walk:

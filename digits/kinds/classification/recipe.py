@@ -110,7 +110,8 @@ class CreateClassification(CreateDataset, kw_only=True):
     The source is ``files``, or folders with a sub-folder for each class: ``train``, and ``val`` and ``test`` if these
     are separate. Without separate images, ``pct_val`` and ``pct_test`` percent of each class of the training images are
     taken. With ``sample``, a sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of the
-    train folder, from ``sample_mirrors`` if its own address fails.
+    train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes, unless
+    ``one_class``.
     """
 
     kind: str = KIND
@@ -120,6 +121,7 @@ class CreateClassification(CreateDataset, kw_only=True):
     files: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases | None = None
     pct_val: Percent = 25.0
     pct_test: Percent = 0.0
+    one_class: bool = False
     sample: str | None = None
     sample_mirrors: list[str] = field(default_factory=list)
 

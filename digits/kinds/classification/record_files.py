@@ -64,11 +64,13 @@ def guess(source: LabeledRecords, files: RecordFiles, first: Features) -> dict[s
     }
 
 
-def read(source: LabeledRecords, progress: Progress) -> tuple[dict[str, Listing], list[str]]:
+def read(
+    source: LabeledRecords, max_unusable_percent: float, progress: Progress
+) -> tuple[dict[str, Listing], list[str]]:
     """Return the images of each split, and the names of the classes; raises UnusableSource."""
     files = source.find()
     mapping = LabelMapping(source, files, first_record(files.splits["train"]))
-    splits = RecordSplits(files, mapping.image, mapping.label.read)
+    splits = RecordSplits(files, mapping.image, mapping.label.read, max_unusable_percent)
     read = {name: splits.collect(name, progress) for name in files.splits}
     names = mapping.names or sort_labels(set(read["train"][1]))
     found: dict[str, Listing] = {}
@@ -79,4 +81,5 @@ def read(source: LabeledRecords, progress: Progress) -> tuple[dict[str, Listing]
                 f"The {name} records have labels that no training record has: {listed(sorted(unknown))}."
             )
         found[name] = Listing(splits.images(name), splits.describe(name), records, list(map(intern, labels)))
+    found["train"].unusable = splits.unusable
     return found, names

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from digits.data.images import Size, UnusableImage, upright_size, upright_size_of
 from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
-from digits.data.tables import first_lines
+from digits.data.tables import Faults, first_lines
 
 # The name of regions without annotations, as in KITTI.
 DONT_CARE = "dontcare"
@@ -75,7 +75,8 @@ class Annotations:
 
     ``title`` is the name of the format. ``stored`` are the images that the source itself contains; by default, they are
     files below the image folder. ``classes`` are those that the source declares, in their order, and
-    ``remarks`` sentences about files that are not used; both may grow during iteration.
+    ``remarks`` sentences about files that are not used; both may grow during iteration, and so may the ``faults``:
+    images and objects that are skipped.
     """
 
     title: str
@@ -83,6 +84,7 @@ class Annotations:
     classes: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     stored: ImageSource | None = None
+    faults: list[Faults] = field(default_factory=list)
 
     def size_of(self, root: Path, file: str) -> Size | None:
         """Return the width and height of an image, which may be a file below ``root``.

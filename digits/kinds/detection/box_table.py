@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import MAX_TABLE_BYTES, Cells, TableFile, first_lines, is_image, open_table
+from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, is_image, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.recipe import BoxTable
 
@@ -37,7 +37,8 @@ def read(path: Path, root: Path, settings: BoxTable) -> Annotations:
     table = open_boxes(path, settings)
     places = find_columns(table, settings)
     table.need_paths(places["image_column"])
-    return Annotations("CSV", _images(table, root, places))
+    faults = Faults(path, are_images=False)
+    return Annotations("CSV", _images(table, root, places, faults), faults=[faults])
 
 
 def open_boxes(path: Path, settings: BoxTable, max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
@@ -134,19 +135,14 @@ def _number(text: str) -> float:
         raise ValueError(f"“{show(text[:40])}” is not a number") from None
 
 
-def _images(table: TableFile, root: Path, places: Places) -> Iterator[AnnotatedImage]:
+def _images(table: TableFile, root: Path, places: Places, faults: Faults) -> Iterator[AnnotatedImage]:
     found: dict[str, AnnotatedImage] = {}
-    faults = []
     for row in table.parse(root, places["image_column"], _parser(places)):
         if row.value is None:
-            faults.append(f"line {row.line}: {row.fault}")
+            faults.add(row.line, row.fault)
             continue
+        faults.usable += 1
         annotated = found.setdefault(row.file, AnnotatedImage(row.file, []))
         if row.value:
             annotated.boxes.append(Box(*row.value, f"line {row.line}"))
-    if faults:
-        raise UnusableSource(
-            f"{count_of(len(faults), 'line')} of {show(table.path.name)} cannot be used: {first_lines(faults)}.",
-            "Correct or remove them.",
-        )
     yield from found.values()

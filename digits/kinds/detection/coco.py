@@ -22,11 +22,10 @@ def read(path: Path, root: Path) -> Annotations:
     objects: dict[Id, list[Box]] = {number: [] for number in found.paths}
     for item in found.annotations:
         if item.bbox and len(item.bbox) != 4:
-            found.faults.append(f"annotation {item.id}: bbox has {len(item.bbox)} numbers instead of four")
+            found.skip(item, f"bbox has {len(item.bbox)} numbers instead of four")
         elif item.bbox:
             objects[item.image_id].append(_box(item, item.bbox, found.categories[item.category_id]))
-    found.check()
-    return Annotations("COCO", _images(found.paths, objects), found.classes)
+    return Annotations("COCO", _images(found.paths, objects), found.classes, faults=found.faults)
 
 
 def _images(paths: dict[Id, str], objects: dict[Id, list[Box]]) -> Iterator[AnnotatedImage]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, count_of, path_below, read_bounded, show
-from digits.data.tables import first_lines
+from digits.data.sources import UnusableSource, path_below, read_bounded, show
+from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 from digits.kinds.detection.label_files import InvalidAnnotation, number_in
 from digits.kinds.detection.voc import parse_xml
@@ -20,15 +20,16 @@ _EDGES = ("xtl", "ytl", "xbr", "ybr")
 _SHAPES = ("polygon", "mask", "ellipse", "polyline", "points", "cuboid", "skeleton")
 
 
-def read(path: Path, root: Path, classes: list[str], remarks: list[str]) -> Iterator[AnnotatedImage]:
+def read(
+    path: Path, root: Path, classes: list[str], remarks: list[str], faults: Faults
+) -> Iterator[AnnotatedImage]:
     """Yield the images of a file, which are below ``root``, and add its labels to ``classes``.
 
-    Raises UnusableSource.
+    Images that cannot be used are added to ``faults``. Raises UnusableSource for a file in a different format.
     """
     tree = _parse(path)
     classes += [name for name in (item.findtext("name") for item in tree.findall("meta//label")) if name]
     finder = ImageFinder(root)
-    faults: list[str] = []
     others: Counter[str] = Counter()
     for image in tree.findall("image"):
         name = image.get("name", "")
@@ -36,16 +37,12 @@ def read(path: Path, root: Path, classes: list[str], remarks: list[str]) -> Iter
             file = path_below(str(root), name)
             file = file if (root / file).exists() else finder.find(name) or file
             boxes = [_box(item, f"{show(name)}, box {n}") for n, item in enumerate(image.findall("box"), 1)]
-        except (InvalidAnnotation, ValueError) as error:
-            faults.append(str(error))
+        except ValueError as error:
+            faults.add_place(show(name), str(error).removeprefix(f"{show(name)}, "))
             continue
+        faults.usable += 1
         others.update(item.tag for item in image if item.tag in _SHAPES)
         yield AnnotatedImage(file, boxes)
-    if faults:
-        raise UnusableSource(
-            f"{count_of(len(faults), 'image')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
-            "Correct or remove them.",
-        )
     if others:
         shapes = ", ".join(f"{count} × {shape}" for shape, count in others.most_common())
         remarks.append(f"Only boxes are used. Other shapes: {shapes}.")

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from digits.data.databases import Database, find_job, open_arrays
-from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import first_lines
+from digits.data.databases import find_job, open_arrays
+from digits.data.sources import show
+from digits.data.tables import Faults
 from digits.kinds.detection import kitti
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, Annotations, Box
-from digits.kinds.detection.label_files import MAX_FAULTS, InvalidAnnotation
+from digits.kinds.detection.label_files import InvalidAnnotation
 
 COLUMNS = 16
 _CLASS_COLUMN = 5
@@ -35,49 +35,46 @@ def read(labels: Path, images: Path, classes: Sequence[str]) -> Annotations:
     names = list(classes) or [DONT_CARE, *kitti.CLASSES]
     stored = open_arrays(images)
     declared = [name for name in names if name.lower() != DONT_CARE]
-    return Annotations("DetectNet", _images(labels, names), declared, stored=stored)
-
-
-def _images(labels: Path, names: Sequence[str]) -> Iterator[AnnotatedImage]:
-    database = open_arrays(labels)
-    faults: list[str] = []
-    try:
-        for name, values in database.vectors():
-            try:
-                yield AnnotatedImage(name, parse(values, names, f"record {show(name)}"))
-            except InvalidAnnotation as error:
-                faults.append(str(error))
-                if len(faults) == MAX_FAULTS:
-                    break
-    finally:
-        database.close()
-    if faults:
-        raise _unusable(database, faults)
-
-
-def _unusable(database: Database, faults: list[str]) -> UnusableSource:
-    return UnusableSource(
-        f"{count_of(len(faults), 'record')} of {database.describe()} cannot be used: {first_lines(faults)}.",
-        "Choose the database with the labels of a DIGITS dataset for object detection, and the classes that were "
+    faults = Faults(
+        labels,
+        row="record",
+        hint="Choose the database with the labels of a DIGITS dataset for object detection, and the classes that were "
         "entered for it.",
     )
+    return Annotations("DetectNet", _images(labels, names, faults), declared, stored=stored, faults=[faults])
+
+
+def _images(labels: Path, names: Sequence[str], faults: Faults) -> Iterator[AnnotatedImage]:
+    database = open_arrays(labels)
+    try:
+        for name, values in database.vectors():
+            where = f"record {show(name)}"
+            try:
+                boxes = parse(values, names, where)
+            except InvalidAnnotation as error:
+                faults.add_place(where, str(error))
+                continue
+            faults.usable += 1
+            yield AnnotatedImage(name, boxes)
+    finally:
+        database.close()
 
 
 def parse(values: Sequence[float], names: Sequence[str], where: str) -> list[Box]:
-    """Return the objects in the array of an image; raises InvalidAnnotation."""
+    """Return the objects in the array of the image at ``where``; raises InvalidAnnotation."""
     count = int(values[0]) if len(values) >= COLUMNS and 0 <= values[0] < len(values) else -1
     is_complete = values[1:2] == [COLUMNS] and not len(values) % COLUMNS
     if not is_complete or count != values[0] or (count + 1) * COLUMNS > len(values):
-        raise InvalidAnnotation(f"{where}: not an array of objects with {COLUMNS} columns each")
+        raise InvalidAnnotation(f"not an array of objects with {COLUMNS} columns each")
     rows = (values[start : start + COLUMNS] for start in range(COLUMNS, (count + 1) * COLUMNS, COLUMNS))
-    return [_box(row, names, f"{where}, object {number}") for number, row in enumerate(rows, 1)]
+    return [_box(row, names, where, number) for number, row in enumerate(rows, 1)]
 
 
-def _box(row: Sequence[float], names: Sequence[str], where: str) -> Box:
+def _box(row: Sequence[float], names: Sequence[str], where: str, place: int) -> Box:
     left, top, width, height = row[:4]
     number = row[_CLASS_COLUMN]
     if number not in range(len(names)):
-        raise InvalidAnnotation(f"{where}: the class {number:g} is not between 0 and {len(names) - 1}")
+        raise InvalidAnnotation(f"object {place}: the class {number:g} is not between 0 and {len(names) - 1}")
     name = names[int(number)]
     is_ignored = name.lower() == DONT_CARE
     return Box(
@@ -86,6 +83,6 @@ def _box(row: Sequence[float], names: Sequence[str], where: str) -> Box:
         left + width,
         top + height,
         DONT_CARE if is_ignored else name,
-        where,
+        f"{where}, object {place}",
         is_ignored=is_ignored,
     )

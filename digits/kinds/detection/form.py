@@ -17,11 +17,11 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
-from digits.kinds.detection.formats import detect, find_sources, is_detected
+from digits.kinds.detection.formats import STORING, detect, find_sources, is_detected
 from digits.kinds.detection.overview import Overview, RecordOverview, source_fields, suggest_annotations
 from digits.kinds.detection.recipe import BoxRecords, BoxTable, CreateDetection, Format
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
-from digits.kinds.form_fields import AllowedPath, RequiredIf, choices, select, whole
+from digits.kinds.form_fields import AllowedPath, RequiredIf, check_images, choices, select, whole
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
@@ -124,6 +124,19 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         sent = self.meta.wrap_formdata(self, formdata) or {}
         # As in DIGITS, padded images are resized only if the request contains a size.
         self._is_resized = "resize_width" in sent or "resize_height" in sent
+
+    def validate(self, extra_validators: Any = None) -> bool:
+        is_valid = bool(super().validate(extra_validators))
+        return check_images(self, self._image_fields()) and is_valid
+
+    def _image_fields(self) -> Iterator[str]:
+        """Yield the fields of folders that must contain image files."""
+        for split in () if self.reads_records else ("train", "val", "test"):
+            labels = self[f"{split}_label_folder"]
+            if labels.data and not labels.errors and not is_address(labels.data):
+                path = Path(labels.data)
+                if (detect(path) if self.format.data == "auto" else self.format.data) not in STORING:
+                    yield f"{split}_image_folder"
 
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
@@ -316,7 +329,9 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
             field.data = str(path)
             found = detect(path) if self.format.data == "auto" else self.format.data
             if found == "csv" and path.is_file():
-                find_columns(open_boxes(path, self._table(), MAX_BYTES), self._table())
+                table = open_boxes(path, self._table(), MAX_BYTES)
+                find_columns(table, self._table())
+                table.need_rows()
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
         except DigitsError as error:

@@ -12,6 +12,7 @@ from digits.data.hdf5_images import HDF5_ENDINGS
 from digits.data.lmdb_images import LMDB_ENDINGS
 from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
+from digits.data.tables import Faults
 from digits.kinds.coco import find_file
 from digits.kinds.detection import (
     box_table,
@@ -38,7 +39,8 @@ _FILES: dict[str, Format] = {
     **dict.fromkeys((*LMDB_ENDINGS, *HDF5_ENDINGS), "detectnet"),
 }
 AUTOMATIC = BoxTable()
-_FILES_OR_FOLDERS = ("detectnet", "parquet")
+# The formats that contain the images themselves; their annotations can be files or folders.
+STORING = ("detectnet", "parquet")
 _NOT_LABELS = (
     *yolo.NAME_FILES,
     "readme.txt",
@@ -70,7 +72,7 @@ def open_annotations(
     if format_name == "auto":
         format_name = detect(labels)
     is_folder = format_name in ("kitti", "voc", "yolo")
-    if is_folder != labels.is_dir() and format_name not in _FILES_OR_FOLDERS:
+    if is_folder != labels.is_dir() and format_name not in STORING:
         expected = "a folder" if is_folder else "a file"
         raise UnusableSource(
             f"{show(str(labels))} is not {expected} of annotations in the format {format_name.upper()}.",
@@ -180,14 +182,14 @@ def _open_kitti(labels: Path, images: Path, keeps_all_types: bool) -> Annotation
     remarks: list[str] = []
     folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
     found = folder.read(lambda data: kitti.parse(data, keeps_all_types), remarks)
-    return Annotations("KITTI", found, list(kitti.CLASSES), remarks)
+    return Annotations("KITTI", found, list(kitti.CLASSES), remarks, faults=[folder.faults])
 
 
 def _open_voc(labels: Path, images: Path) -> Annotations:
     remarks: list[str] = []
-    return Annotations(
-        "Pascal VOC", LabelFolder(labels, images, ".xml").read(voc.parse, remarks), remarks=remarks
-    )
+    folder = LabelFolder(labels, images, ".xml")
+    found = folder.read(voc.parse, remarks)
+    return Annotations("Pascal VOC", found, remarks=remarks, faults=[folder.faults])
 
 
 def _open_yolo(labels: Path, images: Path) -> Annotations:
@@ -195,17 +197,20 @@ def _open_yolo(labels: Path, images: Path) -> Annotations:
     names = yolo.find_names(labels, images)
     folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
     found = folder.read(lambda data: yolo.parse(data, names), remarks, unlabeled_are_empty=True)
-    return Annotations("YOLO", found, names, remarks)
+    return Annotations("YOLO", found, names, remarks, faults=[folder.faults])
 
 
 def _open_json_lines(labels: Path, images: Path) -> Annotations:
-    return Annotations("JSON Lines", json_lines.read(labels, images))
+    faults = Faults(labels)
+    return Annotations("JSON Lines", json_lines.read(labels, images, faults), faults=[faults])
 
 
 def _open_cvat(labels: Path, images: Path) -> Annotations:
     remarks: list[str] = []
     classes: list[str] = []
-    return Annotations("CVAT", cvat.read(labels, images, classes, remarks), classes, remarks)
+    faults = Faults(labels, row="image")
+    found = cvat.read(labels, images, classes, remarks, faults)
+    return Annotations("CVAT", found, classes, remarks, faults=[faults])
 
 
 _OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, count_of, path_below, show
-from digits.data.tables import IMAGE_COLUMNS, first_lines, open_json_lines
+from digits.data.sources import path_below
+from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 from digits.kinds.detection.label_files import InvalidAnnotation
 
@@ -19,29 +19,30 @@ FILE_NAME = "metadata.jsonl"
 CLASS_KEYS = ("categories", "category", "label", "labels")
 
 
-def read(path: Path, root: Path) -> Iterator[AnnotatedImage]:
-    """Yield the images of a file, which are below ``root``, a real path; raises UnusableSource."""
+def read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
+    """Yield the images of a file, which are below ``root``, a real path.
+
+    Lines that cannot be used are added to ``faults``. Raises UnusableSource for a file in a different format.
+    """
     finder = ImageFinder(root)
-    faults: list[str] = []
     for line, item in open_json_lines(path):
         name = next((item[key] for key in IMAGE_COLUMNS if isinstance(item.get(key), str)), "")
         try:
             file = path_below(str(root), name)
             file = file if (root / file).exists() else finder.find(name) or file
-            yield AnnotatedImage(file, read_boxes(item.get("objects"), f"line {line}"))
-        except (InvalidAnnotation, ValueError) as error:
-            faults.append(f"line {line}: {error}")
-    if faults:
-        raise UnusableSource(
-            f"{count_of(len(faults), 'line')} of {show(path.name)} cannot be used: {first_lines(faults)}.",
-            "Correct or remove them.",
-        )
+            boxes = read_boxes(item.get("objects"), f"line {line}")
+        except ValueError as error:
+            faults.add(line, str(error))
+            continue
+        faults.usable += 1
+        yield AnnotatedImage(file, boxes)
 
 
 def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Box]:
     """Return the boxes of an image, from lists of boxes and of classes, or from a list of objects.
 
-    ``classes`` are the names of classes that are numbers. Raises InvalidAnnotation.
+    ``classes`` are the names of classes that are numbers, and ``where`` the place of the image. Raises
+    InvalidAnnotation.
     """
     if isinstance(objects, list) and all(isinstance(item, dict) for item in objects):
         keys = dict.fromkeys(key for item in objects for key in item)
@@ -53,7 +54,7 @@ def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Bo
     if not isinstance(edges, list) or not isinstance(names, list) or len(edges) != len(names):
         raise InvalidAnnotation("“objects” must have lists “bbox” and “categories” of the same length")
     return [
-        _box(box, _name_of(name, classes), f"{where}, object {number}")
+        _box(box, _name_of(name, classes), where, number)
         for number, (box, name) in enumerate(zip(edges, names, strict=True), 1)
     ]
 
@@ -65,11 +66,11 @@ def _name_of(name: Any, classes: Sequence[str]) -> Any:
     return classes[name] if 0 <= name < len(classes) else None
 
 
-def _box(edges: Any, name: Any, where: str) -> Box:
+def _box(edges: Any, name: Any, where: str, number: int) -> Box:
     try:
         left, top, width, height = map(float, edges)
     except (TypeError, ValueError):
-        raise InvalidAnnotation(f"{where}: “bbox” must be left, top, width and height") from None
+        raise InvalidAnnotation(f"object {number}: “bbox” must be left, top, width and height") from None
     if isinstance(name, bool) or not isinstance(name, (str, int)) or not str(name).strip():
-        raise InvalidAnnotation(f"{where}: no class")
-    return Box(left, top, left + width, top + height, str(name).strip(), where)
+        raise InvalidAnnotation(f"object {number}: no class")
+    return Box(left, top, left + width, top + height, str(name).strip(), f"{where}, object {number}")

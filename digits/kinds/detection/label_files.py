@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.data.image_lists import list_images
-from digits.data.sources import UnusableSource, count_of, listed, path_below, read_bounded, show
-from digits.data.tables import first_lines
+from digits.data.sources import count_of, listed, path_below, read_bounded, show
+from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 
 MAX_LABEL_BYTES = 16 << 20
-# A source with this many invalid files is refused without reading the others.
-MAX_FAULTS = 100
 
 
 class InvalidAnnotation(ValueError):
@@ -34,6 +32,7 @@ class LabelFolder:
     ignored: tuple[str, ...] = ()
     images: dict[str, str] = field(init=False)
     remarks: list[str] = field(init=False)
+    faults: Faults = field(init=False)
 
     def __post_init__(self) -> None:
         """List the images; raises UnusableSource if there are none."""
@@ -41,6 +40,7 @@ class LabelFolder:
         found.need_images()
         self.remarks = found.remarks()
         self.images = _by_stem(found.files)
+        self.faults = Faults(self.labels, row="file")
 
     def read(
         self,
@@ -50,12 +50,11 @@ class LabelFolder:
     ) -> Iterator[AnnotatedImage]:
         """Yield the annotated images, sorted by the name of the label file.
 
-        ``parse`` raises InvalidAnnotation. Images without a file have no objects, or are not used. Raises
-        UnusableSource that names the first faulty files.
+        ``parse`` raises InvalidAnnotation; such files are added to the ``faults``. Images without a file have no
+        objects, or are not used.
         """
         remarks += self.remarks
         unused = set(self.images.values())
-        faults: list[str] = []
         lonely: list[str] = []
         for name in self.label_files():
             file = self.image_of(name)
@@ -65,16 +64,11 @@ class LabelFolder:
             unused.discard(file)
             try:
                 boxes = parse(self._bytes(name))
-                yield AnnotatedImage(file, [_named(box, name) for box in boxes])
             except InvalidAnnotation as error:
-                faults.append(f"{show(name)}, {error}")
-                if len(faults) == MAX_FAULTS:
-                    break
-        if faults:
-            raise UnusableSource(
-                f"{count_of(len(faults), 'file')} of annotations cannot be used: {first_lines(faults)}.",
-                "Correct or remove them.",
-            )
+                self.faults.add_place("", str(error), show(name))
+                continue
+            self.faults.usable += 1
+            yield AnnotatedImage(file, [_named(box, name) for box in boxes])
         if lonely:
             verb = "has" if len(lonely) == 1 else "have"
             remarks.append(

@@ -141,7 +141,8 @@ class Overview:
             )
         if not self._objects:
             summary.problems.append(none_usable(self._checks.ignored).sentences)
-        summary.problems += [*annotations.remarks, *self._checks.remarks()]
+        faults = [item.describe() for item in annotations.faults if item.count]
+        summary.problems += [*faults, *annotations.remarks, *self._checks.remarks()]
         order = dict.fromkeys([*self._choice.chosen, *annotations.classes, *sorted(self._objects)])
         bars = [(name, self._objects[name]) for name in order if self._objects[name]]
         summary.set_bars("Objects per class", bars)

@@ -13,11 +13,11 @@ from pathlib import Path
 from digits.data import parquet
 from digits.data.dataset_folder import PARQUET, Contents
 from digits.data.shards import files_at, files_in, is_pattern, split_of
-from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import first_lines
+from digits.data.sources import UnusableSource, listed, show
+from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
 from digits.kinds.detection.json_lines import CLASS_KEYS, read_boxes
-from digits.kinds.detection.label_files import MAX_FAULTS, InvalidAnnotation
+from digits.kinds.detection.label_files import InvalidAnnotation
 
 BOX_KEY = "bbox"
 
@@ -70,24 +70,23 @@ def read(labels: Path, images: Path) -> Annotations:
     root = images if folder.is_relative_to(images) else folder
     columns = parquet.find_objects(files[0], BOX_KEY, CLASS_KEYS)
     stored = parquet.ParquetImages(root, columns.image)
-    return Annotations("Parquet", _images(files, root, columns), list(columns.classes), stored=stored)
+    faults = Faults(Path(), row="row")
+    found = _images(files, root, columns, faults)
+    return Annotations("Parquet", found, list(columns.classes), stored=stored, faults=[faults])
 
 
-def _images(files: list[Path], root: Path, first: parquet.Columns) -> Iterator[AnnotatedImage]:
-    faults: list[str] = []
+def _images(
+    files: list[Path], root: Path, first: parquet.Columns, faults: Faults
+) -> Iterator[AnnotatedImage]:
     for path in files:
         columns = parquet.find_objects(path, BOX_KEY, CLASS_KEYS, first)
         name = path.relative_to(root)
+        file = show(str(name))
         for row, objects in enumerate(parquet.values(path, columns.label)):
-            where = f"{show(str(name))}, row {row + 1}"
             try:
-                yield AnnotatedImage(f"{name}:{row}", read_boxes(objects, where, columns.classes))
+                boxes = read_boxes(objects, f"{file}, row {row + 1}", columns.classes)
             except InvalidAnnotation as error:
-                faults.append(str(error))
-                if len(faults) == MAX_FAULTS:
-                    break
-    if faults:
-        raise UnusableSource(
-            f"{count_of(len(faults), 'row')} cannot be used: {first_lines(faults)}.",
-            "Correct or remove them.",
-        )
+                faults.add(row + 1, str(error), file)
+                continue
+            faults.usable += 1
+            yield AnnotatedImage(f"{name}:{row}", boxes)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
+    Unusable,
     UnusableSource,
     check_shares,
     count_of,
@@ -144,12 +146,14 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         0 if recipe.test_labels or (records and records.test) else recipe.pct_test,
     )
     warnings: list[str] = []
+    unusable: list[Unusable] = []
     found: dict[str, _Objects] = {}
     if recipe.records is not None:
-        found = _read_records(recipe, recipe.records, progress, warnings)
+        found = _read_records(recipe, recipe.records, progress, warnings, unusable)
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
-        found[name] = _read_source(recipe, Path(folder), Path(labels), progress, warnings)
+        source = _Source(name, Path(folder), Path(labels))
+        found[name] = _read_source(recipe, source, progress, warnings, unusable)
     if recipe.padding:
         _need_padding(found, recipe.padding)
     parts = _divide(found, recipe)
@@ -165,7 +169,9 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise UnusableSource(
             f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
         )
-    return DetectionPlan(target.boxes(classes, most), splits, groups, warnings, padding=recipe.padding)
+    return DetectionPlan(
+        target.boxes(classes, most), splits, groups, warnings, unusable, padding=recipe.padding
+    )
 
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
@@ -190,13 +196,29 @@ def format_of(recipe: CreateDetection) -> Format:
     return detect(Path(recipe.labels)) if recipe.format == "auto" else recipe.format
 
 
+class _Source(NamedTuple):
+    """The folder of images and the annotations of a split."""
+
+    split: str
+    folder: Path
+    labels: Path
+
+
 def _read_source(
-    recipe: CreateDetection, folder: Path, labels: Path, progress: Progress, warnings: list[str]
+    recipe: CreateDetection,
+    source: _Source,
+    progress: Progress,
+    warnings: list[str],
+    unusable: list[Unusable],
 ) -> _Objects:
+    """Return the images of a split; what is skipped is added to ``unusable``. Raises UnusableSource."""
+    split, folder, labels = source
     annotations = open_annotations(labels, folder, recipe.format, recipe.classes, recipe.table)
-    source = annotations.stored or ImageFolder(folder)
     found = _Objects(
-        source, str(labels), declared=annotations.classes, keeps_order=annotations.stored is not None
+        annotations.stored or ImageFolder(folder),
+        str(labels),
+        declared=annotations.classes,
+        keeps_order=annotations.stored is not None,
     )
     gathering = _Gathering(recipe, found)
     readable = False
@@ -206,6 +228,8 @@ def _read_source(
         readable |= size is not None
         if len(found.files) % _IMAGES_PER_REPORT == 0:
             progress.reading(f"Reading {show(labels.name)}: {len(found.files):,} images")
+    for faults in annotations.faults:
+        unusable += faults.collect(recipe.max_unusable_percent, split)
     if not found.files:
         raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
     if not readable:
@@ -220,12 +244,19 @@ def _read_source(
 
 
 def _read_records(
-    recipe: CreateDetection, source: BoxRecords, progress: Progress, warnings: list[str]
+    recipe: CreateDetection,
+    source: BoxRecords,
+    progress: Progress,
+    warnings: list[str],
+    unusable: list[Unusable],
 ) -> dict[str, _Objects]:
-    """Return the images of each split of TFRecord files; raises UnusableSource."""
+    """Return the images of each split of TFRecord files; those skipped are added to ``unusable``.
+
+    Raises UnusableSource.
+    """
     files = source.find()
     mapping = BoxMapping(source, files, first_record(files.splits["train"]))
-    records = RecordSplits(files, mapping.image, mapping.read)
+    records = RecordSplits(files, mapping.image, mapping.read, recipe.max_unusable_percent)
     read = {split: records.collect(split, progress) for split in files.splits}
     found = {}
     for split, (names, values) in read.items():
@@ -238,6 +269,7 @@ def _read_records(
             gathering.add(AnnotatedImage(name, named), size)
         warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
         found[split] = objects
+    unusable += records.unusable
     return found
 
 

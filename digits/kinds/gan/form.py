@@ -10,7 +10,7 @@ from wtforms.validators import DataRequired, Optional, ValidationError
 from digits.core.remote import is_address
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import AllowedPath
+from digits.kinds.form_fields import AllowedPath, need_images
 from digits.kinds.gan.attributes import open_attributes
 from digits.kinds.gan.recipe import CreateGan
 
@@ -26,6 +26,9 @@ class DatasetForm(ImageDatasetForm[CreateGan]):
     file_list = StringField("Attributes file", validators=[Optional(), AllowedPath("file")])
     center_crop_size = required_integer("Center crop", CreateGan, "center_crop")
     resize = required_integer("Image size", CreateGan, "width")
+
+    def validate_image_folder(self, field: StringField) -> None:
+        need_images(field)
 
     def validate_file_list(self, field: StringField) -> None:
         if field.errors or not field.data or is_address(field.data):

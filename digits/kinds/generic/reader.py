@@ -225,7 +225,7 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
         "test": 0.0 if "test" in files.splits else recipe.pct_test,
     }
     check_shares(shares["val"], shares["test"])
-    records = RecordSplits(files, mapping.image, check)
+    records = RecordSplits(files, mapping.image, check, recipe.max_unusable_percent)
     splits: dict[str, SplitPlan] = {}
     for name in files.splits:
         in_train = name == "train"
@@ -236,6 +236,7 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
     return GenericPlan(
         spec,
         {name: splits[name] for name in ("train", "val", "test") if name in splits},
+        unusable=records.unusable,
         stacked=channels // recipe.channels if mapping.array else 1,
         dtype=recipe.dtype,
         array_feature=mapping.array,

@@ -143,7 +143,7 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
     if recipe.records:
-        splits, labels, warnings = _read_records(recipe, progress)
+        splits, labels, warnings = _read_records(recipe, progress, unusable)
     else:
         splits, labels, warnings = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
@@ -158,11 +158,11 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
 
 
 def _read_records(
-    recipe: CreateMultilabel, progress: Progress
+    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
     assert recipe.records is not None
     check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
-    splits, labels, warnings = records.read(recipe.records, progress)
+    splits, labels, warnings = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
     return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), labels, warnings
 
 
@@ -225,8 +225,10 @@ def open_labels(table: SplitTable, columns: Columns, max_bytes: int) -> LabelRow
 
 
 def check_columns(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table does not have the columns; reads only its beginning."""
-    open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
+    """Raise UnusableSource if the first file of a table does not have the columns, or if the only one has no rows."""
+    opened = open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
+    if len(table.paths) == 1:
+        opened.table.need_rows()
 
 
 def _is_header(cells: Cells) -> bool:

@@ -21,7 +21,7 @@ from digits.data.record_features import (
     values_of,
 )
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.sources import Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.tables import first_lines
 from digits.kinds.multilabel.recipe import MAX_LABELS, LabelRecords, Layout
 from digits.kinds.record_source import RecordSplits, first_record, need_feature
@@ -147,15 +147,18 @@ def _class_names(source: LabelRecords, files: RecordFiles, name: str) -> list[st
     return [label for _, label in sorted(files.names_of(name).items())]
 
 
-def read(source: LabelRecords, progress: Progress) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
+def read(
+    source: LabelRecords, max_unusable_percent: float, progress: Progress, unusable: list[Unusable]
+) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
     """Return the records of each split, the labels and warnings; raises UnusableSource.
 
-    The targets are zeros and ones for the labels, float32 [labels].
+    Skipped records are added to ``unusable``. The targets are zeros and ones for the labels, float32 [labels].
     """
     files = source.find()
     mapping = LabelMapping(source, files, first_record(files.splits["train"]))
-    records = RecordSplits(files, mapping.image, mapping.read)
+    records = RecordSplits(files, mapping.image, mapping.read, max_unusable_percent)
     found = {name: records.collect(name, progress) for name in files.splits}
+    unusable += records.unusable
     labels = mapping.names or sort_labels(
         {label for _, all in found.values() for own in all for label in own}
     )

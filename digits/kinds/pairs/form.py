@@ -16,7 +16,7 @@ from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
-from digits.kinds.form_fields import AllowedPath, choices
+from digits.kinds.form_fields import AllowedPath, choices, need_images
 from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
@@ -59,7 +59,22 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
     encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
 
     def validate_pair_source(self, field: StringField) -> None:
-        if field.errors or os.path.isdir(field.data):
+        self._check_source(field)
+
+    def validate_val_source(self, field: StringField) -> None:
+        if field.data:
+            self._check_source(field)
+
+    def validate_test_source(self, field: StringField) -> None:
+        if field.data:
+            self._check_source(field)
+
+    def _check_source(self, field: StringField) -> None:
+        """Raise ValidationError unless the folder contains images, or the table pairs."""
+        if field.errors:
+            return
+        if os.path.isdir(field.data):
+            need_images(field)
             return
         try:
             read_rows(Path(field.data), Path(self._root(field.data)), MAX_HEADER_BYTES)

@@ -66,9 +66,9 @@ class PairSplit(SplitPlan):
 class PairPlan(Plan):
     """A plan whose records consist of two images."""
 
-    def read(self, split: SplitPlan, place: int) -> list[bytes]:
+    def names(self, split: SplitPlan, place: int) -> list[str]:
         assert isinstance(split, PairSplit)
-        return [split.images.read(name) for name in split.pairs[place]]
+        return list(split.pairs[place])
 
 
 def read(recipe: CreatePairs, progress: Progress) -> Plan:
@@ -147,6 +147,7 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
             f"{show(path.name)} has {len(table.columns)} columns.", "Each line needs two images and a label."
         )
     table.need_paths(0)
+    table.need_rows()
     inside = os.path.realpath(root)
 
     def parse(cells: Cells) -> tuple[str, int]:

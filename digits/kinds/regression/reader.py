@@ -85,7 +85,7 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
     if recipe.records:
-        splits, names = _read_records(recipe, progress)
+        splits, names = _read_records(recipe, progress, unusable)
     else:
         splits, names = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
@@ -98,10 +98,12 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
     return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
-def _read_records(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
+def _read_records(
+    recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
+) -> tuple[dict[str, SplitPlan], list[str]]:
     assert recipe.records is not None
     check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
-    splits, names = records.read(recipe.records, progress)
+    splits, names = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
     return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), names
 
 
@@ -161,8 +163,11 @@ def read_rows(table: SplitTable, columns: Columns, max_bytes: int) -> NumberRows
 
 
 def check_header(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table does not have the columns; reads only its first row."""
-    _places(open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect), columns)
+    """Raise UnusableSource if the first file of a table does not have the columns, or if the only one has no rows."""
+    opened = open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect)
+    _places(opened, columns)
+    if len(table.paths) == 1:
+        opened.need_rows()
 
 
 def _is_header(cells: Cells) -> bool:

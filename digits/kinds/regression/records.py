@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from digits.data.record_features import FLOATS, Features, NumberFeature, guess_image, guess_target, values_of
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, SplitPlan, UnusableSource, listed
+from digits.data.sources import Progress, SplitPlan, Unusable, UnusableSource, listed
 from digits.kinds.record_source import RecordSplits, first_record, need_feature
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, NumberRecords
 
@@ -63,12 +63,18 @@ def _names_of(feature: NumberFeature) -> list[str]:
     return [f"{feature.name} {number}" for number in range(1, feature.shape[0] + 1)]
 
 
-def read(source: NumberRecords, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
-    """Return the records of each split with their numbers, and the names of the numbers; raises UnusableSource."""
+def read(
+    source: NumberRecords, max_unusable_percent: float, progress: Progress, unusable: list[Unusable]
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the records of each split with their numbers, and the names of the numbers; raises UnusableSource.
+
+    Skipped records are added to ``unusable``.
+    """
     files = source.find()
     mapping = NumberMapping(source, files, first_record(files.splits["train"]))
-    records = RecordSplits(files, mapping.image, mapping.read)
+    records = RecordSplits(files, mapping.image, mapping.read, max_unusable_percent)
     found = {name: records.collect(name, progress) for name in files.splits}
+    unusable += records.unusable
     splits = {
         name: SplitPlan(records.images(name), names, values, source=records.describe(name))
         for name, (names, values) in found.items()

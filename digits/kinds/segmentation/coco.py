@@ -144,16 +144,16 @@ class CocoClasses:
             try:
                 region = _region(item.segmentation, index, *masks.sizes[file])
             except ValueError as error:
-                found.faults.append(f"annotation {item.id}: {error}")
+                found.skip(item, str(error))
                 continue
             if region is None:
                 empty.append(f"annotation {item.id}")
             else:
                 masks.regions.setdefault(file, []).append(region)
-        found.check()
         pairs = Pairs([(file, file) for file in masks.sizes], [], [], [])
         notes = _notes(found, masks, missing, empty)
-        return AnnotatedImages(folders, pairs, [ImageList(root, list(masks.sizes))], masks, notes)
+        lists = [ImageList(root, list(masks.sizes))]
+        return AnnotatedImages(folders, pairs, lists, masks, notes, faults=found.faults)
 
     def _index(self, name: str) -> int:
         name = BACKGROUND if name.lower() == BACKGROUND else show(name)
@@ -167,7 +167,8 @@ class CocoClasses:
             image = found.images[number]
             if image.width and image.height:
                 if image.width * image.height > images.MAX_PIXELS or min(image.width, image.height) < 0:
-                    found.faults.append(f"image {number}: {image.width}×{image.height} pixels is too large")
+                    reason = f"{image.width}×{image.height} pixels is too large"
+                    found.skip_image(number, reason)
                 elif (root / file).is_file():
                     masks.sizes[file] = (image.width, image.height)
                 else:

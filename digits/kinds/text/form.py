@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,15 +10,17 @@ from wtforms import IntegerField, StringField
 from wtforms.fields import SelectField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
-from digits.data.sources import UnusableSource
+from digits.data.sources import UnusableSource, show
+from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.form_fields import AllowedPath, choices
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_form import DialectFields
 from digits.kinds.table_summary import suggest_tables
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
+from digits.kinds.text.lines import read_rows
 from digits.kinds.text.overview import summarize
-from digits.kinds.text.reader import read_labels
+from digits.kinds.text.reader import read_labels, usable_rows
 from digits.kinds.text.recipe import CreateText
 
 
@@ -51,6 +54,17 @@ class DatasetForm(DialectFields[CreateText]):
     encoding = SelectField(
         "Encoding", choices=choices(("png", "PNG (smaller)"), ("none", "None (raw bytes)")), default="png"
     )
+
+    def validate_train_data_file(self, field: StringField) -> None:
+        if self.delimiter.errors:
+            return
+        dialect = self.dialect()
+        try:
+            rows = usable_rows(read_rows(Path(field.data), dialect.delimiter, MAX_HEADER_BYTES), dialect)
+            if next(iter(rows), None) is None:
+                raise ValidationError(f"{show(os.path.basename(field.data))} has no rows.")
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from None
 
     def validate_alphabet(self, field: StringField) -> None:
         try:

@@ -137,6 +137,14 @@ class Written:
     features: FeatureShapes = field(default_factory=FeatureShapes)
 
 
+class UnusablePart(Exception):
+    """The image ``name``, one of several in a record, cannot be used because of ``error``."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(name)
+        self.name, self.error = name, error
+
+
 class Creation:
     """A dataset being created: owns its files until the manifest is written."""
 
@@ -258,7 +266,7 @@ class Creation:
         total = np.zeros((recipe.height, recipe.width, recipe.channels * plan.stacked), np.float64)
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
         planned = sum(len(split) for split in plan.splits.values())
-        self._images = planned + len(plan.unusable) + len(self._skipped)
+        self._images = plan.count_images() + _count_images([*plan.unusable, *self._skipped])
         self._report.start_writing(planned)
         self._report.skipped(self._skipped)
         self._skip(plan.unusable)
@@ -267,7 +275,8 @@ class Creation:
             for message in news:
                 if isinstance(message, Advanced):
                     self._report.advanced(message)
-                    self._skip(message.unusable)
+                    if message.unusable:
+                        self._skip(message.unusable)
                 elif isinstance(message, ShardWritten):
                     split = written[message.split]
                     split.counts += message.counts
@@ -290,11 +299,12 @@ class Creation:
         self._skipped += unusable
         self._report.skipped(unusable)
         limit = self._recipe.max_unusable_percent
-        if len(self._skipped) * 100 > self._images * limit:
+        count = _count_images(self._skipped)
+        if count * 100 > self._images * limit:
             self._save_skipped()
             first = min(self._skipped, key=_split_and_path)
             raise UserFault(
-                f"At least {len(self._skipped):,} of {count_of(self._images, 'image')} cannot be used, "
+                f"At least {count:,} of {count_of(self._images, 'image')} cannot be used, "
                 f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
                 f"{SKIPPED_FILE} lists those found. Repair or remove them, or raise the limit.",
             )
@@ -396,14 +406,13 @@ class ShardMaker:
         shard = self._job_folder / piece.name
         with records.ShardWriter(shard, lists_classes=target.lists_classes) as writer:
             for place in range(piece.start, piece.stop):
-                path = split.files[place]
                 group = split.groups[place] if split.groups else -1
                 try:
                     make = self._record if self._plan.dtype == "uint8" else self._array_record
                     record, pixels, digest = make(split, place)
-                except (images.UnusableImage, OSError) as error:
+                except (images.UnusableImage, OSError, UnusablePart) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
-                    news.advance(Unusable(show(path), _reason(error, split.images), piece.split, name))
+                    news.advance(_unusable(self._plan, piece.split, place, name, error))
                     continue
                 classes = target.contained(record.target(target)) if target.lists_classes else None
                 writer.add(records.encode_example(record), group, record.source, classes)
@@ -439,14 +448,27 @@ class ShardMaker:
         if (total := self._sum.total()) is not None:
             send(Summed(total))
 
+    def _pictures(self, split: SplitPlan, place: int) -> list[images.Picture]:
+        """Read the images of a record; raises UnusableImage, OSError and UnusablePart."""
+        plan, recipe = self._plan, self._recipe
+        # Images to pad are decoded at their full size.
+        enough = None if plan.padding else (recipe.width, recipe.height)
+        names = plan.names(split, place)
+        if len(names) == 1:
+            return [
+                images.open_picture(data, recipe.channels, enough=enough) for data in plan.read(split, place)
+            ]
+        found = []
+        for name in names:
+            try:
+                found.append(images.open_picture(split.images.read(name), recipe.channels, enough=enough))
+            except (images.UnusableImage, OSError) as error:
+                raise UnusablePart(name, error) from error
+        return found
+
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
         recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
-        # Images to pad are decoded at their full size.
-        enough = None if self._plan.padding else size
-        read = [
-            images.open_picture(data, recipe.channels, enough=enough)
-            for data in self._plan.read(split, place)
-        ]
+        read = self._pictures(split, place)
         pictures = [self._plan.pad(item) for item in read]
         first = pictures[0]
         features = self._plan.features(split, place, _geometry(first.size, *size, recipe.resize_mode))
@@ -622,6 +644,16 @@ def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
     return pieces
 
 
+def _unusable(plan: Plan, split_name: str, place: int, group: str, error: Exception) -> Unusable:
+    """Return the record that is skipped because of ``error``; raises UserFault like `_reason`."""
+    split = plan.splits[split_name]
+    path = show(split.files[place])
+    if not isinstance(error, UnusablePart):
+        return Unusable(path, _reason(error, split.images), split_name, group)
+    reason = f"{show(error.name)}: {_reason(error.error, split.images)}"
+    return Unusable(path, reason, split_name, group, split.path_of(error.name))
+
+
 def _reason(error: Exception, source: ImageSource) -> str:
     """Return why an image was skipped; raises UserFault if the whole source has disappeared."""
     if isinstance(error, images.UnusableImage):
@@ -634,6 +666,12 @@ def _reason(error: Exception, source: ImageSource) -> str:
     if isinstance(error, FileNotFoundError):
         return "the file does not exist"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _count_images(skipped: list[Unusable]) -> int:
+    """Return the number of unusable images: records that share one are skipped together."""
+    alone = sum(item.is_image and not item.file for item in skipped)
+    return alone + len({item.file for item in skipped if item.file})
 
 
 def _split_and_path(item: Unusable) -> tuple[int, str]:

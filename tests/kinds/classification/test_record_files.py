@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from digits.data.images import UnusableImage
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources import Plan, Unusable, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.recipe import CreateClassification, LabeledRecords
 from tests.kinds.tables import Silent
@@ -128,6 +128,21 @@ def test_faults_are_reported_with_the_file_and_the_record(
 ) -> None:
     with pytest.raises(UnusableSource, match=message):
         of_file(tmp_path, payloads)
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_a_record_without_a_label_is_skipped_and_listed(tmp_path: Path, compression: str) -> None:
+    payloads = [*colored(2), example(image__encoded=picture()), *colored(2)]
+    path = write_records(tmp_path / "a.tfrecord", payloads, compression)
+    recipe = CreateClassification(
+        files=LabeledRecords(train=str(path)), pct_val=0, max_unusable_percent=20, seed=1
+    )
+    made = reader.read(recipe, Silent())
+    reason = "it has no feature “image/class/text”; its features are image/encoded"
+    assert made.unusable == [Unusable("a.tfrecord, record 2", reason, "train")]
+    split = made.splits["train"]
+    assert split.files == [f"a.tfrecord:{number}" for number in (0, 1, 3, 4)]
+    assert made.read(split, 2) == [picture("red")] and made.read(split, 3) == [picture("blue")]
 
 
 def test_a_record_without_a_usable_image_is_skipped(tmp_path: Path) -> None:

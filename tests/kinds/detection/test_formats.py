@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from digits.data.images import Geometry
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources import Plan, Unusable, UnusableSource
 from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import kitti, reader, voc, yolo
 from digits.kinds.detection.formats import detect, find_sources, open_annotations
@@ -641,3 +641,81 @@ def test_any_json_is_a_coco_file_or_refused(tmp_path_factory: pytest.TempPathFac
         list(open_annotations(path, path.parent, "auto").images)
     except UnusableSource as error:
         assert "a.json" in error.sentences
+
+
+def write_cvat(folder: Path) -> Path:
+    images = [
+        f"<image name='{name}.png'>"
+        + "".join(
+            f"<box label='{label}' xtl='{left}' ytl='{top}' xbr='{right}' ybr='{bottom}'/>"
+            for label, left, top, right, bottom in objects
+        )
+        + "</image>"
+        for name, objects in OBJECTS.items()
+    ]
+    path = folder / "annotations.xml"
+    path.write_text(f"<annotations>{''.join(images)}</annotations>")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("write", "old", "new", "path", "reason", "kept"),
+    [
+        (write_kitti, "dog 0", "dog", "a.txt", "line 2: 14 columns instead of 15", "bc"),
+        (write_voc, "<name>dog</name>", "<name>", "a.xml", "line 1: mismatched tag", "bc"),
+        (write_yolo, "\n1 ", "\n7 ", "a.txt", "line 2: there is no class 7, only 0 to 1", "bc"),
+        (write_cvat, "label='dog'", "", "annotations.xml, a.png", "box 2: no label", "bc"),
+        (
+            write_json_lines,
+            '"categories": ["cat", "dog"]',
+            '"categories": ["cat", null]',
+            "metadata.jsonl, line 1",
+            "object 2: no class",
+            "bc",
+        ),
+        # Other objects of the image are kept.
+        (write_csv, "dog", "", "boxes.csv, line 3", "no class", "abc"),
+    ],
+)
+def test_unusable_annotations_are_skipped_and_listed(
+    folder: Path,
+    write: Callable[[Path], Path],
+    old: str,
+    new: str,
+    path: str,
+    reason: str,
+    kept: str,
+) -> None:
+    labels = write(folder)
+    file = next(labels.glob("a.*")) if labels.is_dir() else labels
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new, 1))
+    found = plan(folder, labels, classes=["cat", "dog"], max_unusable_percent=50)
+    is_image = kept == "bc"
+    assert found.unusable == [Unusable(path, reason, "train", is_image=is_image)]
+    assert sorted(boxes_of(found)) == [f"{name}.png" for name in kept]
+    with pytest.raises(UnusableSource) as caught:
+        plan(folder, labels, classes=["cat", "dog"])
+    assert reason in caught.value.sentences and "raise the limit" in caught.value.hint
+
+
+def test_unusable_annotations_of_coco_are_skipped_and_their_images_kept(folder: Path) -> None:
+    content = coco_file()
+    first, second, third = content["annotations"]
+    content["annotations"] += [{**first, "id": 7, "image_id": "z"}, {**second, "id": 8, "category_id": 99}]
+    content["images"].append({"id": "d", "file_name": "/etc/passwd"})
+    third["bbox"] = [1, 2]
+    (folder / "labels.json").write_text(json.dumps(content))
+    found = plan(folder, folder / "labels.json", max_unusable_percent=60)
+    image, *others = found.unusable
+    assert (image.path, image.reason, image.is_image) == (
+        "labels.json, image d",
+        "“/etc/passwd” is outside the image folder",
+        True,
+    )
+    assert {(item.path, item.reason, item.is_image) for item in others} == {
+        ("labels.json, annotation 7", "image z does not exist", False),
+        ("labels.json, annotation 8", "category 99 does not exist", False),
+        (f"labels.json, annotation {third['id']}", "bbox has 2 numbers instead of four", False),
+    }
+    assert sorted(boxes_of(found)) == ["a.png", "b.png", "c.png"]

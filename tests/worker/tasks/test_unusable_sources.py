@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -159,7 +160,8 @@ def test_special_files_in_a_list_are_skipped(images: Path, job: Path, source: st
     for number, damage in enumerate(inside.values(), 2):
         damage(images / f"b/{number}.png")
     create(job, recipe)
-    reasons = {row["reason"] for row in skipped(job)}
+    # The reasons of pairs start with the name of the image.
+    reasons = {row["reason"].rpartition(".png: ")[2] for row in skipped(job)}
     assert reasons == {
         "cannot be read: Too many levels of symbolic links",
         "the file does not exist",
@@ -170,13 +172,19 @@ def test_special_files_in_a_list_are_skipped(images: Path, job: Path, source: st
 
 
 @pytest.mark.parametrize("source", small_sources.LISTED)
-def test_a_list_with_a_path_outside_its_folder_is_refused(images: Path, job: Path, source: str) -> None:
+def test_a_path_outside_the_folder_of_a_list_is_skipped(images: Path, job: Path, source: str) -> None:
     recipe = small_sources.LISTED[source](images)
     SPECIAL["link outside"](images / "b/2.png")
     if "parquet" in source:  # its paths are read with the images
         create(job, recipe)
         assert [row["reason"] for row in skipped(job)] == ["“files/b/2.png” is outside the image folder"]
         return
+    create(job, recipe)
+    rows = [row for row in skipped(job) if row["reason"] == "“b/2.png” is outside the image folder"]
+    assert rows and all(re.fullmatch(r"\S+, (line|image) \d+", row["path"]) for row in rows)
+    assert rows == skipped(job) and {row["split"] for row in rows} == {"train"}
+    assert "b/2.png" not in {name for names in kept(job) for name in names}
+    recipe.max_unusable_percent = 5.0
     with pytest.raises(UserFault, match=r"(line|image) \d+: “b/2.png” is outside the image folder"):
         create(job, recipe)
 
@@ -218,3 +226,15 @@ def test_too_many_unusable_images_fail_the_job(images: Path, job: Path, source: 
         create(job, recipe)
     assert manifest.SKIPPED_FILE in caught.value.hint and skipped(job)
     assert {path.name for path in job.iterdir()} == {"create", manifest.SKIPPED_FILE}
+
+
+def test_the_limit_counts_images_of_pairs_once_and_the_reasons_name_them(images: Path, job: Path) -> None:
+    recipe = small_sources.ALL["random pairs"](images)
+    recipe.max_unusable_percent = 100 / 16
+    (images / "b/2.png").write_bytes(b"")
+    create(job, recipe)
+    rows = skipped(job)
+    assert len(rows) > 1 and {row["reason"] for row in rows} == {"b/2.png: the file is empty"}
+    recipe.max_unusable_percent = 6.0
+    with pytest.raises(UserFault, match=r"At least 1 of 16 images cannot be used, .* \(b/2\.png: the file"):
+        create(job, recipe)
