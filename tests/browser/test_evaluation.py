@@ -38,7 +38,7 @@ def test_a_number_of_the_matrix_opens_its_images(
     page.goto(f"/models/{model['id']}")
     page.wait_for_load_state()
     panel = page.locator("#evaluation")
-    panel.get_by_label("Split").select_option("Training")
+    panel.locator('[name="split"]').select_option("Training")
     panel.get_by_role("button", name="Evaluate").click()
     result = panel.get_by_role("link", name="Epoch 1, training")
     expect(result).to_be_visible(timeout=60_000)
@@ -93,7 +93,7 @@ def test_the_report_is_one_page_with_all_results(
     page.goto(f"/models/{model['id']}")
     page.wait_for_load_state()
     panel = page.locator("#evaluation")
-    panel.get_by_label("Split").select_option("Training")
+    panel.locator('[name="split"]').select_option("Training")
     panel.get_by_role("button", name="Evaluate").click()
     expect(panel.get_by_role("link", name="Epoch 1, training")).to_be_visible(timeout=60_000)
 

@@ -115,13 +115,13 @@ def test_images_numbers_and_masks(in_child: Any) -> None:
     assert item["rmse"] == pytest.approx((5 / 3) ** 0.5)
     assert item["r2"] == pytest.approx(1 - 5 / (14 / 3))
 
-    # Pixels of the intersections of two classes, then of the unions; the second image has one class only.
-    values = np.array([[4, 2, 8, 6], [10, 0, 10, 0]], np.float32)
+    # Pixels of the intersections of two classes, of the unions, and of the masks; the second mask has one class only.
+    values = np.array([[4, 2, 8, 6, 5, 3], [10, 0, 10, 2, 10, 0]], np.float32)
     errors, _, details = in_child(
         lambda: evaluate("segmentation", targets.mask(["a", "b"], 4, 4), records=2, values=values)
     )
-    assert errors == pytest.approx([1 - (4 / 8 + 2 / 6) / 2, 0])
-    assert [item["iou"] for item in details["classes"]] == pytest.approx([14 / 18, 2 / 6])
+    assert errors == pytest.approx([1 - (4 / 8 + 2 / 6) / 2, 1 - (1 + 0) / 2])
+    assert [item["iou"] for item in details["classes"]] == pytest.approx([14 / 18, 2 / 8])
     assert [item["support"] for item in details["classes"]] == [2, 1]
 
 

@@ -265,7 +265,8 @@ def test_a_refused_archive_names_the_reason_and_leaves_nothing(shared_site: Site
     assert (state["state"], state["folder"]) == ("failed", None)
     assert "truncated" in state["error"]
     (folder,) = folders(shared_site)
-    assert [path.name for path in folder.iterdir()] == ["upload.json"]
+    # The state may still be being saved.
+    shared_site.wait(lambda: [path.name for path in folder.iterdir()] == ["upload.json"])
     shared_site.client.delete(f"/uploads/{state['id']}")
     assert folders(shared_site) == []
 
