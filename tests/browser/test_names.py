@@ -198,9 +198,9 @@ def test_a_failed_dataset_page_explains_what_is_missing(
     dot = "element => getComputedStyle(element, '::before').backgroundColor"
     assert page.locator("#job-history li").last.evaluate(dot) == badge.evaluate(dot)
 
-    for name in ("cats", "dogs"):
-        (server.data / "empty" / name).mkdir(parents=True)
-    empty = create("datasets", dataset_name="Empty", method="folder", folder_train=server.data / "empty")
+    table = server.data / "unlabeled.csv"
+    table.write_text("image,label\na.png,cat\nb.png,\n")
+    empty = create("datasets", dataset_name="Empty", method="csv", table_train=table)
     page.goto(f"/datasets/{empty['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error")
     expect(page.locator("#counts-empty")).to_have_text("No images counted.")

@@ -211,7 +211,7 @@ def _read_source(
     warnings: list[str],
     unusable: list[Unusable],
 ) -> _Objects:
-    """Return the images of a split; what is skipped is added to ``unusable``. Raises UnusableSource."""
+    """Return the images of a split, and add the skipped ones to ``unusable``; raises UnusableSource."""
     split, folder, labels = source
     annotations = open_annotations(labels, folder, recipe.format, recipe.classes, recipe.table)
     found = _Objects(
