@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, get_args
 
 from flask import Blueprint, Response, jsonify, request, url_for
@@ -17,6 +16,7 @@ from digits.data.evaluation import Evaluation
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.evaluation_charts import SIDE
+from digits.web.evaluation_parts import describe_metric
 from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
@@ -26,7 +26,6 @@ from digits.web.services import services
 blueprint = Blueprint("results", __name__)
 
 MAX_MODELS = 1000
-_NUMBER = re.compile(r"[-−]?\d[\d.,]*(?:e[+-]?\d+)?(?:%| dB)?$")
 OTHER_COLUMNS = ("name", "milliseconds", "parameters", "seconds")
 
 
@@ -59,8 +58,9 @@ def show(job_id: str) -> str:
             }
             for name in (*metrics, *OTHER_COLUMNS)
         },
-        format=lambda name, value: _number_in(views.describe_metric(name, value)),
-        title=views.charts[0].word(main) if views.charts and main in views.charts[0].metrics else main,
+        format=lambda name, value: describe_metric(views, name, value)[1],
+        titles={name: describe_metric(views, name, 0)[0] for name in metrics},
+        title=describe_metric(views, main, 0)[0] if main else "",
         plot=_plot(rows, main),
         splits=[(name, SPLIT_TITLES[name]) for name in get_args(Split)],
         split=split,
@@ -157,12 +157,6 @@ def _sort(rows: list[dict[str, Any]], column: str, *, is_descending: bool) -> No
 def _value(row: dict[str, Any], column: str) -> Any:
     value = row[column] if column in OTHER_COLUMNS else row["metrics"].get(column)
     return value.casefold() if isinstance(value, str) else value
-
-
-def _number_in(words: str) -> str:
-    """Return the number at the end of a metric in words, with its unit."""
-    found = _NUMBER.search(words)
-    return found[0] if found else words
 
 
 def _first_direction(column: str) -> str:

@@ -50,6 +50,7 @@ def test_models_are_sorted_and_the_front_is_marked(site: Site):
     assert names(sort="name", direction="desc") == ["untrained", "trained"]
     assert len(names(sort="no such column")) == 2
     page = site.get(f"/datasets/{dataset}/results").text
+    assert "F1, mean of classes" in page
     assert "Pareto front" in page and "100.00%" in page and 'class="plot-mark"' in page
     assert "Production: " not in page
     trained = by_name["trained"]["id"]
