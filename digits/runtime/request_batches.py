@@ -86,6 +86,8 @@ class RequestBatches:
 
         Raises TooBusy if too many images are waiting, TookTooLong on timeout, and any error of the inference server.
         """
+        if not items:
+            return []  # no batch would complete the request
         queue = self._queues.setdefault((model_folder, snapshot), _Queue())
         if queue.waiting and queue.waiting + len(items) > self._max_waiting:
             raise TooBusy(f"{queue.waiting:,} images are waiting for this model.", "Try again in a second.")

@@ -54,6 +54,12 @@ def test_images_that_arrive_during_a_batch_are_predicted_together():
     assert sizes == [1, 3, 1]
 
 
+def test_a_request_without_images_is_complete():
+    server = Server()
+    assert RequestBatches(server.ask, wait_seconds=1).predict(MODEL, "snapshot_1.ckpt", []) == []
+    assert server.batches == []
+
+
 def test_an_error_affects_only_requests_in_the_same_batch():
     server = Server()
     server.go.set()
