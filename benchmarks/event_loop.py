@@ -83,9 +83,9 @@ def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def serve(folder: Path, rows: int, logs: float, jobs: int) -> None:
     """Run the measured server; print the port and the ids of its jobs, and finally the measurements."""
-    from gevent import monkey
+    from digits.cli.main import patch_standard_library
 
-    monkey.patch_all()
+    patch_standard_library()
 
     from benchmarks.long_logs import make_models
     from digits.web import loop_watch

@@ -102,9 +102,9 @@ def ask(port: int, path: str, text: bool = False) -> dict[str, Any]:
 
 def serve(folder: Path, scale: float) -> None:
     """Run the server to measure; print its port and models, and finally the longest callbacks."""
-    from gevent import monkey
+    from digits.cli.main import patch_standard_library
 
-    monkey.patch_all()
+    patch_standard_library()
 
     from digits.core.settings import Settings
     from digits.web import loop_watch

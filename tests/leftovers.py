@@ -98,17 +98,28 @@ class Leftovers:
         ]
 
 
-def open_files(kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,)) -> dict[int, str]:
-    """Return the files of these types that this process has open, by descriptor."""
+def open_files(
+    kinds: Sequence[Callable[[int], bool]] = (lambda mode: True,), process: int | str = "self"
+) -> dict[int, str]:
+    """Return the files of these types that a process has open, by descriptor; by default this process."""
+    folder = f"/proc/{process}/fd"
     found = {}
-    for name in os.listdir("/proc/self/fd"):
+    for name in os.listdir(folder):
         try:
-            mode = os.stat(int(name)).st_mode
-            if any(is_kind(mode) for is_kind in kinds):
-                found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+            if any(is_kind(os.stat(f"{folder}/{name}").st_mode) for is_kind in kinds):
+                found[int(name)] = os.readlink(f"{folder}/{name}")
         except OSError:
-            continue  # the descriptor of the listing itself
+            continue  # it was closed, or it is the descriptor of the listing itself
     return found
+
+
+def check_folders_of_server(pid: int) -> None:
+    """Fail if a running server keeps folders open other than that of its jobs, which it always does."""
+    deadline = time.monotonic() + LEAVE_SECONDS
+    # A request may still be in progress.
+    while len(folders := open_files([stat.S_ISDIR], pid)) > 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(folders) <= 1, f"the server left folders open: {folders}"
 
 
 def _fork_servers() -> set[int]:

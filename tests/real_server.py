@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from tests.leftovers import check_folders_of_server
+
 PATIENCE_SECONDS = 90
 SLOW_LINEAR = """import time
 class UserModel(Tower):
@@ -100,6 +102,8 @@ class RealServer:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
+        """Stop the server, after checking that it has not left folders open."""
+        check_folders_of_server(self.process.pid)
         self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:

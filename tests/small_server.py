@@ -4,9 +4,9 @@ Accepts JSON with the arguments ``gate``, ``auth``, ``limits``, ``socketio`` and
 It exits when standard input is closed.
 """
 
-from gevent import monkey
+from digits.cli.main import patch_standard_library
 
-monkey.patch_all()
+patch_standard_library()
 
 import json  # noqa: E402
 import logging  # noqa: E402

@@ -16,13 +16,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; without a command, serve."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if is_serving(words):
-        _patch_standard_library()
+        patch_standard_library()
     from digits.cli.commands import digits
 
     digits.main(words, prog_name="digits")
 
 
-def _patch_standard_library() -> None:
+def patch_standard_library() -> None:
+    """Make the standard library cooperate with gevent's event loop, except for `os.close`.
+
+    gevent would leave closing a folder or pipe to the event loop of the calling thread, but only that of the main
+    thread runs.
+    """
+    import os
+
     from gevent import monkey
 
     monkey.patch_all()
+    os.close = monkey.get_original("os", "close")

@@ -290,7 +290,8 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
     if manifest and is_same and isinstance(dataset, DatasetJob):
         records = worst_records(job, result, dataset, manifest)
         indexes = services().record_indexes
-        worst = in_thread(_worst, result, dataset, manifest, records, indexes, views.shows_images)
+        with _making:
+            worst = in_thread(_worst, result, dataset, manifest, records, indexes, views.shows_images)
         found_tables, points = in_thread(_numbers, job, result, manifest)
         tables += found_tables
         if points:
@@ -381,7 +382,7 @@ def _worst(
         return []
     split = manifest.splits[result.split]
     found = []
-    with _making, SplitReader(dataset.folder, split, indexes.get(dataset.folder, split)) as reader:
+    with SplitReader(dataset.folder, split, indexes.get(dataset.folder, split)) as reader:
         for each in records:
             item = each["item"]
             try:

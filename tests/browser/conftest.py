@@ -34,6 +34,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from tests.leftovers import check_folders_of_server
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 # The colors in which pages are checked for accessibility; visitors prefer the last one.
@@ -138,6 +140,7 @@ def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str
 
 
 def _stop(process: subprocess.Popen[str], folder: Path) -> None:
+    check_folders_of_server(process.pid)
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_SECONDS)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from digits.core.model_job import ModelJob
 from digits.kinds.jobs import DatasetJob
+from tests import leftovers
+from tests.real_server import RealServer
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 
@@ -193,3 +197,20 @@ def test_an_evaluation_of_a_dataset_that_changed(
 def test_an_unknown_evaluation_or_model(site: Site, model: str, ending: str) -> None:
     for path in (f"/models/{model}/report{ending}?name=other", f"/models/none/report{ending}"):
         assert site.get(path).status_code == 404
+
+
+def test_reports_and_pages_leave_no_descriptors_in_the_server(site: Site, model: str, tmp_path: Path) -> None:
+    shutil.copytree(site.services.store.folder, tmp_path / "jobs")
+    (tmp_path / "data").mkdir()
+    server = RealServer(tmp_path, "--no-standby")
+    try:
+        paths = [f"/models/{model}{path}" for path in ("/report", "", "/evaluation")]
+        for path in paths:
+            server.read(path)
+        before = leftovers.open_files(process=server.process.pid)
+        for path in paths * 10:
+            server.read(path)
+        after = leftovers.open_files(process=server.process.pid)
+    finally:
+        server.stop()
+    assert len(after) <= len(before) + 2, (before, after)
