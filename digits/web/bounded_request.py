@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import IO, Any
 
 import flask
@@ -15,6 +16,8 @@ from digits.web.offload import in_thread
 MAX_JSON_BYTES = 64_000
 # Forms up to this size are parsed directly, which takes a few milliseconds.
 QUICK_FORM_BYTES = 64_000
+
+PIECE_BYTES = 256 * 1024
 
 URLENCODED = "application/x-www-form-urlencoded"
 
@@ -58,3 +61,9 @@ class BoundedRequest(flask.Request):
             if silent:
                 return None
             raise BadRequest("The JSON body is nested too deeply.") from None
+
+
+def pieces_of_body() -> Iterator[bytes]:
+    """Yield the body of this request in pieces, for views at the gate's ``STREAMED_PATHS``."""
+    while piece := flask.request.environ["wsgi.input"].read(PIECE_BYTES):
+        yield piece

@@ -51,7 +51,7 @@ FOREIGN = "X-Digits-Foreign"
 
 MAX_BODY_BYTES = 5_000_000
 MAX_IMAGE_BYTES = 70_000_000
-# By the start or the end of the path.
+# By the start or the end of the path. They apply to multipart forms, whose files are written to disk.
 BODY_LIMITS: Mapping[str, int] = {
     "/login": 64_000,
     "/socket.io": 128_000,
@@ -75,6 +75,10 @@ BODY_LIMITS: Mapping[str, int] = {
     "/top_n": MAX_IMAGE_BYTES,
     "/top_n.json": MAX_IMAGE_BYTES,
 }
+
+# The views at these paths read a body that is not a form in pieces, so that its limit applies as well.
+STREAMED_PATHS = ("/uploads/", "/predict", "/predict.json", "/serve/")
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
 # TensorBoard requests its font at the root of the site, to which cookies limited to a prefix are not sent.
@@ -294,7 +298,8 @@ class Gate:
     def _limit(self, environ: Environ) -> int:
         path = environ.get("PATH_INFO", "")
         parts = [part for part in self._body_limits if path.startswith(part) or path.endswith(part)]
-        return self._body_limits[max(parts, key=len)] if parts else self._max_body_bytes
+        limit = self._body_limits[max(parts, key=len)] if parts else self._max_body_bytes
+        return limit if _is_streamed(environ) else min(limit, self._max_body_bytes)
 
     def _check_rate(self, environ: Environ) -> None:
         is_login = environ["REQUEST_METHOD"] == "POST" and environ["PATH_INFO"] == "/login"
@@ -466,6 +471,15 @@ def _check_shape(environ: Environ) -> None:
         raise RefusalError(405, "This method is not allowed.")
     if not path.startswith("/") or "\0" in path:
         raise RefusalError(400, "The path of this request is invalid.")
+
+
+def _is_streamed(environ: Environ) -> bool:
+    """Return whether the application reads the body in pieces instead of keeping it in memory."""
+    media_type = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
+    path = str(environ.get("PATH_INFO", ""))
+    return media_type == MULTIPART or (
+        media_type != FORM and (path.startswith(STREAMED_PATHS) or path.endswith(STREAMED_PATHS))
+    )
 
 
 def _check_origin(environ: Environ, visitor: Visitor) -> None:

@@ -18,11 +18,10 @@ from digits.data.health import Finding, Health, Histogram
 from digits.data.label_check import LabelCheck
 from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
-from digits.web.gate import comes_from_another_site
 from digits.web.kind_routes import health_check, views_of
 from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
-from digits.web.services import require_tensorflow, services
+from digits.web.services import is_opened_by_another_site, require_tensorflow, services
 
 blueprint = Blueprint("health", __name__)
 
@@ -99,7 +98,7 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     result, problem = _load(job, manifest)
     checks = services().health_checks
     is_new = result is None and not problem and checks.failure(job.id) is None
-    if is_new and services().settings.health_checks and not comes_from_another_site(request.environ):
+    if is_new and services().settings.health_checks and not is_opened_by_another_site():
         checks.start(job, health_check(job))
     body = state_of(job, result, problem)
     labels = _load_label_check(job, manifest)

@@ -37,7 +37,7 @@ from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web import live_messages
 from digits.web.evaluation_runs import first_evaluation
-from digits.web.gate import comes_from_another_site
+from digits.web.gate import SAFE_METHODS, comes_from_another_site
 from digits.web.kind_routes import health_check
 from digits.web.live import Live
 from digits.web.picture_cache import PictureCache
@@ -242,12 +242,17 @@ def _limits() -> dict[str, int]:
     }
 
 
-def refuse_other_sites() -> None:
-    """Raise OtherSite for a GET that a page of another site caused.
+def is_opened_by_another_site() -> bool:
+    """Return whether a page of another site caused this GET or HEAD, which Flask answers with the same views.
 
-    For views that start a process on GET. The gate already refuses writes from other sites.
+    The gate already refuses writes from other sites.
     """
-    if request.method == "GET" and comes_from_another_site(request.environ):
+    return request.method in SAFE_METHODS and comes_from_another_site(request.environ)
+
+
+def refuse_other_sites() -> None:
+    """Raise OtherSite if another site opened this page; for views that start a process when read."""
+    if is_opened_by_another_site():
         raise OtherSite(
             "This request came from another site.", "Opening this page starts a program on this machine."
         )

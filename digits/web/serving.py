@@ -6,7 +6,7 @@ import base64
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -18,10 +18,12 @@ from digits.core.model_job import ModelJob
 from digits.data.manifest import Manifest
 from digits.runtime.request_batches import Item
 from digits.web import serializers
+from digits.web.bounded_request import pieces_of_body
 from digits.web.offload import in_thread
 from digits.web.services import services
 
 MAX_IMAGES = 512
+MAX_DIMENSIONS = 5
 # Larger bodies are parsed in a thread.
 QUICK_BYTES = 64_000
 # KServe data types for pixel values.
@@ -31,11 +33,14 @@ DATATYPES = {
 }  # fmt: skip
 
 
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+
+
 class _Tensor(msgspec.Struct):
-    """An input tensor of a KServe request."""
+    """An input tensor of a KServe request. Its ``shape`` is bounded, because it is computed with."""
 
     name: str
-    shape: list[int]
+    shape: Annotated[list[Size], msgspec.Meta(min_length=1, max_length=MAX_DIMENSIONS)]
     datatype: str
     data: Any
 
@@ -63,14 +68,24 @@ def manifest_of(job: ModelJob) -> Manifest:
 
 def body_as(type_: Any) -> Any:
     """Decode the JSON body of this request as ``type_``. Raises BadRequest if it is invalid."""
-    data = request.get_data()
+    data = b"".join(pieces_of_body())
     decode = functools.partial(msgspec.json.decode, type=type_)
     try:
         return decode(data) if len(data) <= QUICK_BYTES else in_thread(decode, data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequest(
-            f"The request body is invalid: {error}.", "See “Serving” in the documentation."
-        ) from error
+        raise _invalid(error) from error
+
+
+def converted(body: dict[str, Any]) -> InferRequest:
+    """Convert decoded JSON to a KServe request. Raises BadRequest if it is none."""
+    try:
+        return msgspec.convert(body, InferRequest)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+
+
+def _invalid(error: Exception) -> BadRequest:
+    return BadRequest(f"The request body is invalid: {error}.", "See “Serving” in the documentation.")
 
 
 def in_turn(read: Callable[[Any, Sequence[int]], list[Item]], body: Any, shape: Sequence[int]) -> list[Item]:
@@ -121,8 +136,6 @@ def tensors_of(body: InferRequest, shape: Sequence[int]) -> list[Item]:
         raise BadRequest(
             f"The datatype {tensor.datatype[:20]} is not supported.", f"Use {', '.join(DATATYPES)} or BYTES."
         )
-    if not tensor.shape or min(tensor.shape) < 1 or math.prod(tensor.shape) > 2**31:
-        raise BadRequest(f"The shape {tensor.shape[:8]} is invalid.", "Use [N, H, W, C] with positive sizes.")
     _check_count(tensor.shape[0])
     values = _array(tensor.data, "data").ravel()
     if values.size != math.prod(tensor.shape):

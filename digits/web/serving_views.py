@@ -26,7 +26,7 @@ from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
 from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread
-from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.services import require_tensorflow, services
 from digits.web.serving import InferRequest
 
 blueprint = Blueprint("serving", __name__)
@@ -59,7 +59,6 @@ def serve(name: str, model: str = "", version: str = "") -> Response:
 
 
 def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
-    refuse_other_sites()
     require_tensorflow()
     metrics = services().serving_metrics
     with metrics.request(name):
@@ -73,7 +72,7 @@ def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
         else:
             given = serving.body_as(dict[str, Any])
             if _is_kserve(given):
-                return _infer(name, job, snapshot, manifest, msgspec.convert(given, InferRequest))
+                return _infer(name, job, snapshot, manifest, serving.converted(given))
             answers = serving.predict(
                 job, snapshot, serving.in_turn(serving.instances_of, given, manifest.shape)
             )
@@ -84,11 +83,8 @@ def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
 
 
 def _is_kserve(body: dict[str, Any]) -> bool:
-    try:
-        msgspec.convert(body, InferRequest)
-    except msgspec.ValidationError:
-        return False
-    return True
+    inputs = body.get("inputs")
+    return isinstance(inputs, list) and any(isinstance(item, dict) and "datatype" in item for item in inputs)
 
 
 @blueprint.post("/serve/<name>/v2/models/<model>/infer")
@@ -96,7 +92,6 @@ def _is_kserve(body: dict[str, Any]) -> bool:
 def infer(name: str, model: str, version: str = "") -> Response:
     """Handle a KServe V2 inference request."""
     job, found = _production(name, version)
-    refuse_other_sites()
     require_tensorflow()
     with services().serving_metrics.request(name):
         return _infer(name, job, found.snapshot, serving.manifest_of(job), serving.body_as(InferRequest))
@@ -227,7 +222,6 @@ def metrics() -> Response:
 @blueprint.post("/models/<job_id>/promote.json", endpoint="promote_json")
 def promote(job_id: str) -> AnyResponse:
     """Promote a snapshot to the production name ``name``, replacing any model promoted to it before."""
-    refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
@@ -251,7 +245,6 @@ def promote(job_id: str) -> AnyResponse:
 @blueprint.delete("/serve/<name>")
 def remove(name: str) -> Response:
     """Remove a production name."""
-    refuse_other_sites()
     job, _ = _production(name, is_needed=False)
     if job is not None:
         check_owner(job)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Any
 
@@ -17,6 +16,7 @@ from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 
 from digits.core.errors import BadRequest
 from digits.web.auth import current_username, login_name
+from digits.web.bounded_request import pieces_of_body
 from digits.web.services import services
 from digits.web.upload_store import CHECKSUMS, State, TooLarge, Upload
 
@@ -25,7 +25,6 @@ blueprint = Blueprint("uploads", __name__)
 VERSION = "1.0.0"
 EXTENSIONS = "creation,termination,checksum,expiration"
 CHUNK_TYPE = "application/offset+octet-stream"
-PIECE_BYTES = 256 * 1024
 MAX_METADATA_CHARACTERS = 4096
 MAX_TABLES = 20
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -97,7 +96,7 @@ def append(upload_id: str) -> Response:
         raise BadRequest("The header Upload-Offset must be a number.")
     if int(offset) + (request.content_length or 0) > max(upload.record.length, int(offset)):
         raise TooLarge(f"There is more data than the announced {upload.record.length:,} bytes.")
-    services().uploads.receive(upload, int(offset), _pieces(), _checksum())
+    services().uploads.receive(upload, int(offset), pieces_of_body(), _checksum())
     return _answer(204, {"Upload-Offset": str(upload.offset), **_expiry(upload)})
 
 
@@ -157,11 +156,6 @@ def _tables(upload: Upload) -> list[str]:
 
 def _upload(upload_id: str) -> Upload:
     return services().uploads.get(upload_id, login_name(request))
-
-
-def _pieces() -> Iterator[bytes]:
-    while piece := request.stream.read(PIECE_BYTES):
-        yield piece
 
 
 def _check_version() -> None:

@@ -305,11 +305,11 @@ def test_no_request_causes_a_server_error_or_hangs(site: Site, data: st.DataObje
 
 @fuzz(max(30, EXAMPLES // 5))
 @given(data=st.data())
-def test_a_get_from_another_site_starts_no_process(
+def test_a_read_from_another_site_starts_no_process(
     site: Site, processes: NoProcesses, data: st.DataObject
 ) -> None:
     request = draw_request(data, site)
-    request |= {"method": "GET", "body": b""}
+    request |= {"method": data.draw(st.sampled_from(["GET", "HEAD"])), "body": b""}
     request["headers"] |= {"Sec-Fetch-Site": data.draw(st.sampled_from(["cross-site", "same-site"]))}
     before = processes.started
     assert send(site, request) < 500
@@ -325,6 +325,8 @@ def test_a_page_opened_by_another_site_asks_before_starting_a_process(
     page = site.get(path, headers=elsewhere)
     assert page.status_code == 403 and f'href="{path}"' in page.text
     before = processes.started
+    assert site.client.head(path, headers=elsewhere).status_code == 403
+    assert processes.started == before
     for own in ("same-origin", "none"):
         site.get(path, headers={"Sec-Fetch-Site": own})
     assert processes.started == before + 2

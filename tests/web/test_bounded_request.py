@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from urllib.parse import urlencode
 
 import flask
@@ -9,9 +10,11 @@ import pytest
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from digits.web.bounded_request import MAX_JSON_BYTES, QUICK_FORM_BYTES, BoundedRequest
+from digits.web.gate import MAX_BODY_BYTES
 from tests.site import Site
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+CHUNKED = {"CONTENT_LENGTH": "", "HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True}
 
 
 @pytest.fixture
@@ -52,6 +55,17 @@ def test_json_is_limited(app: flask.Flask) -> None:
         pytest.raises(RequestEntityTooLarge),
     ):
         flask.request.get_json()
+
+
+@pytest.mark.parametrize("path", ["/pretrained_models/upload_archive", "/pretrained_models/new"])
+def test_a_body_that_is_not_uploaded_in_files_is_not_read(site: Site, path: str) -> None:
+    pulled = io.BytesIO(b"a=" + b"b" * 40_000_000)
+    for content_type in (FORM["Content-Type"], "application/json", "image/png"):
+        pulled.seek(0)
+        for size in ({"content_length": 40_000_002}, {"environ_overrides": CHUNKED}):
+            answer = site.client.post(path, input_stream=pulled, content_type=content_type, **size)
+            assert answer.status_code in (400, 413)  # 400 for a body that the view does not read
+        assert pulled.tell() < 2 * MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize("path", ["/login", "/static/x.js", "/nothing", "/models/lint", "/jobs/x"])

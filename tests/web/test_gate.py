@@ -277,7 +277,9 @@ def test_uploads_have_a_larger_limit() -> None:
         ("/upload", 1001, 413),
         ("/upload/huge/x", 2000, 200),
     ]:
-        assert through(gate, path, "POST", data=b"x" * length).status_code == status
+        form = {"CONTENT_TYPE": "multipart/form-data; boundary=x"}
+        assert through(gate, path, "POST", data=b"x" * length, environ=form).status_code == status
+        assert through(gate, path, "POST", data=b"x" * length).status_code == 413  # would be kept in memory
 
 
 @pytest.mark.parametrize(
@@ -291,8 +293,17 @@ def test_uploads_have_a_larger_limit() -> None:
 )
 def test_images_to_predict_may_be_larger_than_other_requests(path: str) -> None:
     too_large = {"CONTENT_LENGTH": str(MAX_IMAGE_BYTES + 1)}
-    assert through(Gate(App()), path, "POST", data=b"x" * (MAX_BODY_BYTES + 1)).status_code == 200
-    assert through(Gate(App()), path, "POST", environ=too_large).status_code == 413
+    form, data = {"CONTENT_TYPE": "multipart/form-data; boundary=x"}, b"x" * (MAX_BODY_BYTES + 1)
+    assert through(Gate(App()), path, "POST", data=data, environ=form).status_code == 200
+    assert through(Gate(App()), path, "POST", environ=too_large | form).status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/serve/name", "/serve/name/v2/models/m/infer", "/models/1/predict"])
+def test_bodies_that_are_read_in_pieces_may_be_large_unless_they_are_forms(path: str) -> None:
+    data = b"x" * (MAX_BODY_BYTES + 1)
+    for content_type, status in (("application/json", 200), ("application/x-www-form-urlencoded", 413)):
+        asked = {"CONTENT_TYPE": content_type}
+        assert through(Gate(App()), path, "POST", data=data, environ=asked).status_code == status
 
 
 @pytest.mark.parametrize(

@@ -233,6 +233,10 @@ def test_a_network_with_a_fixed_batch_size_is_served(site: Site, dataset: str):
             "requires 4",
         ),
         ('{"inputs": [{"name": "x", "shape": [-1], "datatype": "UINT8", "data": [1]}]}', "is invalid"),
+        (
+            f'{{"inputs": [{{"name": "x", "shape": {[1] * 100_000}, "datatype": "UINT8", "data": [1]}}]}}',
+            "length <= 5",
+        ),
         ('{"inputs": [{"name": "x", "shape": [1], "datatype": "BOOL", "data": [1]}]}', "not supported"),
     ],
 )
