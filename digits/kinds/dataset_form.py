@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from wtforms import BooleanField, IntegerField, PasswordField, SelectField, StringField
+from wtforms import IntegerField, PasswordField, SelectField, StringField
 from wtforms.validators import (
     DataRequired,
     InputRequired,
@@ -34,6 +34,7 @@ from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,
     Between,
+    FlagField,
     JobForm,
     OptionalInteger,
     choices,
@@ -134,7 +135,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     s3_endpoint_url = StringField("S3 endpoint", default="", validators=[Optional(), Length(max=1024)])
     s3_accesskey = PasswordField("S3 access key", default="", validators=[Optional(), Length(max=1024)])
     s3_secretkey = PasswordField("S3 secret key", default="", validators=[Optional(), Length(max=1024)])
-    s3_keepcopiesondisk = BooleanField("Keep the downloaded files", default=False)
+    s3_keepcopiesondisk = FlagField("Keep the downloaded files", default=False)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         self.addresses: dict[str, AddressType] = {}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from flask_wtf import FlaskForm
 from msgspec import Struct
-from wtforms import Field, FloatField, Form, IntegerField, SelectField, StringField
+from wtforms import BooleanField, Field, FloatField, Form, IntegerField, SelectField, StringField
 from wtforms.fields.choices import SelectChoice
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
 
 from digits.core import schema
-from digits.core.errors import BadRequest, DigitsError, NotAllowed
+from digits.core.errors import DigitsError, NotAllowed
 from digits.core.job import Job
 from digits.core.remote import is_address
 from digits.core.schema import LARGEST_NUMBER, Limits
@@ -23,14 +23,13 @@ from digits.data.databases import find_job, is_database
 from digits.data.image_lists import need_an_image
 from digits.data.shards import is_pattern
 from digits.data.sources import UnusableSource
+from digits.kinds.request_fields import parse_flag
 
 NAME_LENGTH = 200
 # For all fields except those in ``LONG_FIELDS`` of a form.
 MAX_FIELD_CHARACTERS = 4096
 MAX_LIST_CHARACTERS = 2000
 MAX_LIST_LENGTH = 50
-# Limited to possible file sizes.
-_CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
 # The text direction of names is independent of the page.
 OWN_DIRECTION = {"dir": "auto"}
 
@@ -174,6 +173,13 @@ class DecimalField(FloatField):
             if re.fullmatch(r"[+-]?\d*,\d+", text):
                 raise ValueError(f"Use a decimal point: {text.replace(',', '.')}") from None
             raise ValueError("Enter a number.") from None
+
+
+class FlagField(BooleanField):
+    """A flag, with the texts of `parse_flag`. A request without the field does not set it."""
+
+    def process_formdata(self, valuelist: list[Any]) -> None:
+        self.data = bool(valuelist) and parse_flag(str(valuelist[0]))
 
 
 class OptionalInteger(IntegerField):
@@ -397,16 +403,6 @@ def resolve_files(roots: Roots, text: str) -> str:
             return str(roots.resolve(text, "folder"))
     folder, _, pattern = text.rpartition("/")
     return str(roots.resolve(folder, "folder") / pattern)
-
-
-def cursor_of(arguments: Mapping[str, str], name: str) -> int | None:
-    """The log cursor in a request's argument ``name``, in bytes; None if it is missing. Raises BadRequest."""
-    text = arguments.get(name)
-    if text is None:
-        return None
-    if not _CURSOR.fullmatch(text):
-        raise BadRequest(f"“{name}” must be a file position: an integer of at least 0.")
-    return int(text)
 
 
 def errors_of(form: Form) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from wtforms import BooleanField, IntegerField, SelectField, StringField
+from wtforms import IntegerField, SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.remote import is_address
@@ -18,7 +18,7 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
 from digits.kinds.dataset_form import check_shares, required_integer
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, check_images, choices
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, FlagField, RequiredIf, check_images, choices
 from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import CreateFromPairs, PairFolders
 from digits.kinds.pair_summary import suggest_sources, summarize_pair_table
@@ -94,14 +94,14 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
     label_folder = StringField("Targets", default="", validators=[OptionalPath("folder")])
     folder_pct_val = required_integer("Validation split (%)", CreateFromPairs, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateFromPairs, "pct_test")
-    has_val_folder = BooleanField("Use separate validation folders", default=False)
+    has_val_folder = FlagField("Use separate validation folders", default=False)
     validation_feature_folder = StringField(
         "Validation images", validators=[RequiredIf(has_val_folder=True), AllowedPath("folder")]
     )
     validation_label_folder = StringField(
         "Validation targets", default="", validators=[OptionalPath("folder")]
     )
-    has_test_folder = BooleanField("Use separate test folders", default=False)
+    has_test_folder = FlagField("Use separate test folders", default=False)
     test_feature_folder = StringField(
         "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
     )

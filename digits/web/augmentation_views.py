@@ -13,6 +13,7 @@ from digits.core.recipe import PreviewAugmentation
 from digits.data.drawing import legend
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
 from digits.web.kind_routes import views_of
 from digits.web.model_form import ModelForm
 from digits.web.offload import in_thread
@@ -47,7 +48,7 @@ def preview() -> str | Response | tuple[Response, int]:
         mean=form.use_mean.data,
         crop_size=form.crop_size.data,
         augment=form.augmentation(),
-        seed=request.form.get("seed", default=0, type=int) % 2**31,
+        seed=whole(request.form, "seed", 0, 0, 2**32 - 1) % 2**31,
     )
     made = services().short_tasks.preview_augmentation(recipe, request.form.get("form", "")[:100])
     if made.state.failure:

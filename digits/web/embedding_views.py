@@ -21,6 +21,7 @@ from digits.data.manifest import SPLITS, Manifest
 from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
 from digits.kinds.views import Views
 from digits.web import serializers
 from digits.web.evaluation_panel import other_datasets, state_of_task, title_of
@@ -71,10 +72,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
 def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> MapEmbeddings:
     """Return the recipe for the ``layer`` and the ``records`` of the request; raises BadRequest."""
     low, default, high = _limits()
-    text = request.form.get("records") or str(default)
-    records = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if not low <= records <= high:
-        raise BadRequest(f"The number of records must be between {low:,} and {high:,}.")
+    records = whole(request.form, "records", default, low, high)
     layer = request.form.get("layer", "").strip()
     if len(layer) > MAX_LAYER_NAME:
         raise BadRequest(f"The network has no layer called “{layer[:80]}…”.")
@@ -105,8 +103,8 @@ def show_json(job_id: str) -> Response:
     if name:
         result = _find(results, name)
         body["points"] = in_thread(_load_points, job, result)
-        if request.args.get("record"):
-            body["neighbors"] = in_thread(_load_neighbors, job, result, _asked_record())
+        if (record := _asked_record()) is not None:
+            body["neighbors"] = in_thread(_load_neighbors, job, result, record)
     return jsonify(body)
 
 
@@ -145,7 +143,7 @@ def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, 
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
     if manifest is not None and manifest.content_hash != result.content_hash:
         manifest = None
-    record = _asked_record() if request.args.get("record") else None
+    record = _asked_record()
     neighbors = in_thread(_load_neighbors, job, result, record) if record is not None else []
     parts: dict[str, Any] = {
         "title": _title(result, job),
@@ -198,11 +196,8 @@ def _as_json(result: EmbeddingMap) -> dict[str, Any]:
     return {**msgspec.to_builtins(result), "partial": result.is_partial}
 
 
-def _asked_record() -> int:
-    text = request.args.get("record", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise BadRequest(f"“{text[:40]}” is not a record number.")
-    return int(text)
+def _asked_record() -> int | None:
+    return whole(request.args, "record", None, 0)
 
 
 def _find(results: list[EmbeddingMap], name: str) -> EmbeddingMap:

@@ -7,13 +7,14 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
 
-from digits.core.errors import BadRequest, NotFound
+from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
 from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
 from digits.web.evaluation_parts import draw_prediction
 from digits.web.explore_views import GalleryItem, gallery_items
 from digits.web.inference_views import chosen_snapshot
@@ -102,17 +103,12 @@ def _follow(job: ModelJob) -> Followed:
         raise NotFound("The dataset of this model was deleted.", "Predict images from your computer instead.")
     split = next((name for name in ("val", "test", "train") if name in manifest.splits), "")
     count = manifest.splits[split].count if split else 0
-    first = request.args.get("first", "0")
-    if not first.isdecimal() or len(first) > 12 or int(first) >= max(1, count):
-        raise BadRequest(
-            f"“first”: there is no record {first[:20]!r} in the split {split}.",
-            f"Use a number from 0 to {max(0, count - 1):,}.",
-        )
+    first = whole(request.args, "first", 0, 0, max(0, count - 1))
     is_drawn = bool(manifest.target.spatial)
     most_records, most_epochs = (
         (MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS) if is_drawn else (MAX_RECORDS, MAX_EPOCHS)
     )
-    places = list(range(int(first), min(count, int(first) + most_records)))
+    places = list(range(first, min(count, first + most_records)))
     epochs = spread_snapshots(job, most_epochs)
     asked = {
         "call": "follow",

@@ -22,8 +22,9 @@ from digits.data.record_names import names_path
 from digits.data.records import Record, SplitReader
 from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import nearest
 from digits.web import export_views, serializers
-from digits.web.job_query import Page
+from digits.web.job_query import MAX_PAGE, Page
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import in_thread
@@ -198,8 +199,8 @@ def show_json(kind: Kind) -> Response:
 def _explore(job: DatasetJob, manifest: Manifest) -> Explored:
     """Return the page that the arguments of the request ask for; raises NotFound and BadRequest."""
     query = RecordQuery.parse(request.args, manifest, views_of(job.data_kind))
-    size = min(max(request.args.get("size", default=50, type=int), 1), max(PAGE_SIZES))
-    number = max(request.args.get("page", default=0, type=int), 0) + 1
+    size = nearest(request.args, "size", 50, 1, max(PAGE_SIZES))
+    number = nearest(request.args, "page", 0, 0, MAX_PAGE) + 1
     images = RecordImages(job, manifest)
     search, indexes = services().record_search, services().record_indexes
     try:

@@ -15,6 +15,7 @@ from digits.data.manifest import Manifest
 from digits.data.statistics import summarize
 from digits.kinds.export import Export, formats_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice
 from digits.web.kind_routes import views_of
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import refuse_other_sites, services
@@ -30,11 +31,7 @@ def download(job_id: str, ending: str) -> Response:
     if ending not in MEDIA_TYPES:
         raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
     formats = formats_of(job.data_kind)
-    name = request.args.get("format") or next(iter(formats))
-    if name not in formats:
-        raise BadRequest(
-            f"This dataset does not support the format “{name}”.", f"Use one of {', '.join(formats)}."
-        )
+    name = choice(request.args, "format", next(iter(formats)), formats)
     export = formats[name](job.folder, manifest, services().record_indexes)
     response = Response(
         each_in_thread(_pieces(ending, export)),

@@ -28,6 +28,7 @@ from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions, animation
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.prediction_rendering import Prediction, check_options
+from digits.kinds.request_fields import flag, parse_integer, whole
 from digits.kinds.views import InputRequest
 from digits.web import record_views, serializers
 from digits.web.kind_routes import views_of
@@ -369,24 +370,14 @@ def _animation(generated: Mapping[str, Any]) -> str:
 def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the `digits.worker.training.generator.Grid` that ``fields`` describe; raises BadRequest."""
     grid: dict[str, Any] = {
-        "rows": _whole(fields, "rows", 5, 1, MAX_GRID_SIDE),
-        "columns": _whole(fields, "columns", 10, 1, MAX_GRID_SIDE),
-        "seed": _whole(fields, "seed", secrets.randbelow(10**6), 0, 2**32 - 1),
-        "interpolate": fields.get("interpolate", "") not in ("", "n", "false", "0"),
+        "rows": whole(fields, "rows", 5, 1, MAX_GRID_SIDE),
+        "columns": whole(fields, "columns", 10, 1, MAX_GRID_SIDE),
+        "seed": whole(fields, "seed", secrets.randbelow(10**6), 0, 2**32 - 1),
+        "interpolate": flag(fields, "interpolate"),
         "vectors": [_vector(line) for line in fields.get("vectors", "").splitlines() if line.strip()],
     }
-    if fields.get("label", "").strip():
-        grid["label"] = _whole(fields, "label", 0, 0, 10**6)
-    return grid
-
-
-def _whole(fields: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
-    text = fields.get(name, "").strip()
-    if not text:
-        return default
-    if not text.isdecimal() or not low <= int(text[:12]) <= high:
-        raise BadRequest(f"“{name}” must be an integer from {low:,} to {high:,}.")
-    return int(text)
+    label = whole(fields, "label", None, 0, 10**6)
+    return grid if label is None else {**grid, "label": label}
 
 
 def _vector(line: str) -> list[float]:
@@ -412,7 +403,7 @@ def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
 
 def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str, Any]:
     """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
-    if request.values.get("show_visualizations", "") in ("", "n", "false", "0"):
+    if not flag(request.values, "show_visualizations"):
         return {}
     if not may_resize():
         raise BadRequest(
@@ -475,11 +466,12 @@ def input_of(job: ModelJob) -> Iterator[_Input]:
 
 def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
     """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
-    split, _, number = text.rpartition("/")
-    if not number.isdecimal() or len(number) > 12:
+    split, _, digits = text.rpartition("/")
+    number = parse_integer(digits)
+    if number is None or number < 0:
         raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
     dataset = record_views.find_dataset(job.dataset_id)
-    return in_thread(record_views.open_record(dataset, split, int(number), Record.as_array))
+    return in_thread(record_views.open_record(dataset, split, number, Record.as_array))
 
 
 def input_request() -> InputRequest:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
 
-from digits.core.errors import BadRequest, NotFound
+from digits.core.errors import NotFound
 from digits.core.model_job import ModelJob, epoch_label
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice, whole
 from digits.web import serializers
 from digits.web.inference_views import chosen_snapshot, input_of
 from digits.web.kind_routes import views_of
@@ -140,14 +141,9 @@ def _inspect(job: ModelJob) -> dict[str, Any]:
 
 def _explain(job: ModelJob) -> dict[str, Any]:
     """Return the heat map that this request asks for; raises BadRequest."""
-    method = request.values.get("method", "grad_cam")
-    if method not in METHODS:
-        raise BadRequest(f"There is no method “{method[:40]}”.", f"Use {' or '.join(METHODS)}.")
-    output = request.values.get("output", "").strip()
-    if output and (not output.isdecimal() or len(output) > 9):
-        raise BadRequest(f"“{output[:40]}” is not the number of an output.", "Leave it out for the best one.")
-    number = int(output) if output else None
-    return _ask(job, "explain", method=method, output=number, layer=request.values.get("layer", ""))
+    method = choice(request.values, "method", "grad_cam", METHODS)
+    output = whole(request.values, "output", None, 0, 10**9)
+    return _ask(job, "explain", method=method, output=output, layer=request.values.get("layer", ""))
 
 
 def _ask(job: ModelJob, call: str, **options: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from digits.core.job import Job
+from digits.kinds.request_fields import nearest
 from digits.runtime.job_index import COLUMNS, MAX_SEARCH_CHARACTERS, Direction, JobIndex
 
 T = TypeVar("T")
@@ -15,7 +16,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 PER_PAGE = 100
 MAX_PER_PAGE = 200
-_MAX_PAGE = 1_000_000
+MAX_PAGE = 1_000_000
 # Number of pages to link to on either side of the current one.
 _NEAR_PAGES = 2
 
@@ -103,16 +104,9 @@ class Page(Generic[T]):
 
 def page_of(arguments: Mapping[str, str], name: str = "page") -> int:
     """Return the page number in the argument ``name`` of a request, counted from 1."""
-    return _whole(arguments.get(name, ""), 1, _MAX_PAGE)
+    return nearest(arguments, name, 1, 1, MAX_PAGE)
 
 
 def per_page_of(arguments: Mapping[str, str]) -> int:
     """Return the argument ``per_page`` of a request, at most `MAX_PER_PAGE`."""
-    return _whole(arguments.get("per_page", ""), PER_PAGE, MAX_PER_PAGE)
-
-
-def _whole(text: str, default: int, most: int) -> int:
-    try:
-        return min(most, max(1, int(text)))
-    except ValueError:
-        return default
+    return nearest(arguments, "per_page", PER_PAGE, 1, MAX_PER_PAGE)

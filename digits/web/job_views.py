@@ -19,8 +19,9 @@ from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFo
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
-from digits.kinds.form_fields import NAME_LENGTH, cursor_of
+from digits.kinds.form_fields import NAME_LENGTH
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice, whole
 from digits.kinds.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web import serializers
@@ -77,7 +78,7 @@ def output_text(job_id: str) -> Response:
     job = _job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
-    after = cursor_of(request.args, "after") or 0
+    after = whole(request.args, "after", 0, 0)
     text, offset = services().executor.output(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
     return jsonify(text=text, next=offset)
 
@@ -161,7 +162,7 @@ def file(path: str) -> Response:
 @blueprint.get("/autocomplete/path")
 def complete_path() -> Response:
     """Return paths below the data roots that start with ``query``; with ``type=folder``, only folders."""
-    only_folders = request.args.get("type") == "folder"
+    only_folders = choice(request.args, "type", "any", ("any", "file", "folder")) == "folder"
     found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
     return jsonify(suggestions=found)
 

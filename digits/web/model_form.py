@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 from wtforms import (
-    BooleanField,
     Field,
     Form,
     IntegerField,
@@ -30,6 +29,7 @@ from digits.kinds.form_fields import (
     AllowedPath,
     Between,
     Each,
+    FlagField,
     NotYet,
     NumberList,
     RequiredIf,
@@ -166,7 +166,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
 
     use_mean = select("Mean subtraction", MEANS, Train, "mean")
     crop_size = whole("Random crop size", Train, "crop_size")
-    shuffle = BooleanField("Shuffle the training images", default=True)
+    shuffle = FlagField("Shuffle the training images", default=True)
     balance = select("Class balancing", BALANCES, Train, "balance")
 
     method = SelectField(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
-from wtforms import BooleanField, Field, SelectField, StringField
+from wtforms import Field, SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.model_job import DEVICE
@@ -14,6 +14,7 @@ from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
     Between,
+    FlagField,
     JobForm,
     JoinedField,
     OptionalInteger,
@@ -72,8 +73,8 @@ class AugmentationFields(JobForm):
     aug_scale = number("Zoom (standard deviation)", Augment, "scale")
     aug_noise = number("Noise (standard deviation)", Augment, "noise")
     aug_contrast = number("Contrast (relative change)", Augment, "contrast")
-    aug_whitening = BooleanField("Per-image standardization", default=False)
-    aug_hsv_use = BooleanField("Color jitter (HSV)", default=False)
+    aug_whitening = FlagField("Per-image standardization", default=False)
+    aug_hsv_use = FlagField("Color jitter (HSV)", default=False)
     aug_hsv_h = number("Hue", Augment, "hsv_hue", 0.02)
     aug_hsv_s = number("Saturation", Augment, "hsv_saturation", 0.04)
     aug_hsv_v = number("Brightness", Augment, "hsv_value", 0.06)
@@ -138,10 +139,10 @@ class RunFields(JobForm):
     freeze = StringField(
         "Freeze layers", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)]
     )
-    histograms = BooleanField("Layer histograms", default=False)
+    histograms = FlagField("Layer histograms", default=False)
     traces_interval = whole("Profile every N steps", Train, "traces_interval", 0)
-    numerics_checks = BooleanField("Detect NaN/Inf", default=False)
-    gradient_metrics = BooleanField("Gradient charts", default=False)
+    numerics_checks = FlagField("Detect NaN/Inf", default=False)
+    gradient_metrics = FlagField("Gradient charts", default=False)
 
     def validate_freeze(self, field: Field) -> None:
         for pattern in self.frozen():
@@ -178,7 +179,7 @@ class FineTuneFields(JobForm):
     """Initial weights of a standard network, and fine-tuning."""
 
     initial_weights = SelectField("Initial weights", choices=INITIAL_WEIGHTS, default="random")
-    fine_tune = BooleanField("Fine-tune", default=False)
+    fine_tune = FlagField("Fine-tune", default=False)
     head_epochs = number("Epochs of the head", FineTune, "head_epochs")
     head_rate = number("Learning rate of the head", FineTune, "head_rate")
     trunk_factor = number("Trunk factor", FineTune, "trunk_factor")

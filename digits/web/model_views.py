@@ -43,8 +43,9 @@ from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
 from digits.kinds import Kind, all_kinds, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
-from digits.kinds.form_fields import choices, cursor_of, errors_of
+from digits.kinds.form_fields import choices, errors_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import flag, whole
 from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
 from digits.web import (
     evaluation_panel,
@@ -221,7 +222,7 @@ def metrics(job_id: str) -> Response:
     """
     job = _model(job_id)
     task = job.tasks[0]
-    after = cursor_of(request.args, "after")
+    after = whole(request.args, "after", None, 0)
     if after is None:
         state = services().scheduler.task_state(job, task)
         # For many numbers, much faster than Flask's JSON provider.
@@ -410,7 +411,7 @@ def preflight() -> tuple[Response, int]:
         raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
     training = _recipe(form, dataset, weights, size, rate)
-    recipe = Preflight.of(training, eager="eager" in request.form)
+    recipe = Preflight.of(training, eager=flag(request.form, "eager"))
     preview = services().short_tasks.preflight(
         text,
         recipe,

@@ -35,6 +35,7 @@ from digits.data.images import EXTENSIONS
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.unpacking import Limits
 from digits.kinds import default_kind
+from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views
 from digits.web import serializers
 from digits.web.kind_routes import views_of
@@ -187,15 +188,12 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
 
 def may_resize() -> bool:
     """Return whether images may be resized to the network's input: not if this request has ``dont_resize``."""
-    return request.values.get("dont_resize", "") not in ("1", "y", "true")
+    return not flag(request.values, "dont_resize")
 
 
 def limit_of_request() -> int:
     """Return the largest number of images to predict. Raises BadRequest."""
-    text = request.values.get("num_test_images", "").strip() or str(MAX_IMAGES)
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_IMAGES:
-        raise BadRequest(f"“num_test_images” must be a number from 1 to {MAX_IMAGES:,}.")
-    return int(text)
+    return whole(request.values, "num_test_images", MAX_IMAGES, 1, MAX_IMAGES)
 
 
 def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:

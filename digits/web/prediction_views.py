@@ -18,6 +18,7 @@ from digits.data import images, predictions
 from digits.data.predictions import BatchPrediction, Row
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice, whole
 from digits.web import record_inputs, serializers
 from digits.web.inference_views import as_small_png
 from digits.web.job_query import Page, page_of
@@ -79,7 +80,7 @@ def show(job_id: str, prediction_id: str) -> str:
     """
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
-    shown = request.args.get("show", "all")
+    shown = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
     top = _top_n() if shown == TOP and labels else 0
     number = page_of(request.args, "page")
     chosen = [(place, row) for place, row in enumerate(results.rows) if _is_shown(row, labels, shown)]
@@ -166,7 +167,7 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
     """Return a PNG thumbnail of an image in the list, or of a ``part`` of stacked ones, without metadata."""
     job, about = _find(job_id, prediction_id)
     folder = predictions.folder_of(job.folder, about.id)
-    part = request.args.get("part", 0, type=int) % MAX_PARTS
+    part = whole(request.args, "part", 0, 0, MAX_PARTS - 1)
 
     def read() -> bytes:
         listed = predictions.load_list(folder)
@@ -270,10 +271,7 @@ def _classes_of(job: ModelJob) -> list[str]:
 
 
 def _top_n() -> int:
-    text = request.values.get("top_n", "").strip() or str(DEFAULT_TOP_N)
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_TOP_N:
-        raise BadRequest(f"“top_n” must be a number from 1 to {MAX_TOP_N}.")
-    return int(text)
+    return whole(request.values, "top_n", DEFAULT_TOP_N, 1, MAX_TOP_N)
 
 
 def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:

@@ -30,7 +30,7 @@ from digits.kinds.views import InputRecord
 from digits.web.inference_views import input_request
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
-from digits.web.prediction_runs import FindSource, Source, limit_of_request
+from digits.web.prediction_runs import FindSource, Source, limit_of_request, may_resize
 from digits.web.services import services
 
 # The maximum size of the inputs of one request, which are copied.
@@ -54,7 +54,7 @@ def records_of_request(job: ModelJob) -> FindSource:
         )
     dataset, manifest = _dataset_of(job)
     limit = limit_of_request()
-    size = (manifest.width, manifest.height) if request.values.get("dont_resize", "0") in ("1", "y") else None
+    size = None if may_resize() else (manifest.width, manifest.height)
     found = resolve_files(services().roots, text)
     database = _database_at(Path(found))
     if database is not None:

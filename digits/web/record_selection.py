@@ -36,6 +36,7 @@ from digits.data.manifest import (
 from digits.data.record_classes import classes_path, select_containing
 from digits.data.record_index import IndexCache
 from digits.data.record_names import find_names, names_path
+from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views
 
 # All splits together.
@@ -175,11 +176,11 @@ class RecordQuery:
             split = ALL if len(manifest.splits) > 1 else next(iter(manifest.splits))
         if split is None:
             raise NotFound(f"This dataset has no split called “{asked}”.")
-        label = arguments.get("label", type=int)
+        label = whole(arguments, "label", None)
         if label is not None and not 0 <= label < len(manifest.groups):
             last = len(manifest.groups) - 1
             raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
-        contain = arguments.get("contain", type=int)
+        contain = whole(arguments, "contain", None)
         if contain is not None and not manifest.lists_classes:
             raise NotFound(
                 f"The classes that each {views.record} of this dataset contains are not searchable.",
@@ -197,10 +198,10 @@ class RecordQuery:
         outcome = arguments.get("outcome", "") if compared else ""
         if compared and outcome not in GROUPS:
             raise BadRequest(f"outcome: choose one of {', '.join(GROUPS)}.")
-        predicted = arguments.get("predicted", type=int) if evaluated else None
+        predicted = whole(arguments, "predicted", None) if evaluated else None
         if predicted is not None and not 0 <= predicted < len(manifest.target.labels):
             raise NotFound(f"This dataset has no class {predicted}.")
-        wrong = bool(evaluated) and arguments.get("wrong", "") in ("1", "y", "true")
+        wrong = bool(evaluated) and flag(arguments, "wrong")
         return cls(
             split, text, label, contain, finding, ranges, evaluated, predicted, wrong, compared, outcome
         )

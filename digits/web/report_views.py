@@ -8,6 +8,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from digits.core.model_job import ModelJob
 from digits.data.images import data_uri
+from digits.kinds.request_fields import flag
 from digits.web import report as reports
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import in_thread
@@ -24,7 +25,7 @@ def show(job_id: str) -> Response:
     With ``download``, it is a file without links to this server.
     """
     report = _report(job_id)
-    is_file = "download" in request.args
+    is_file = flag(request.args, "download")
     page = render_in_turns("report.html", report=report, is_file=is_file, data_uri=data_uri)
     response = Response(page, mimetype="text/html")
     if is_file:

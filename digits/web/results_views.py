@@ -14,6 +14,7 @@ from digits.data import evaluation as evaluations
 from digits.data.comparison import pareto_front
 from digits.data.evaluation import Evaluation
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice
 from digits.web import serializers
 from digits.web.evaluation_charts import SIDE
 from digits.web.evaluation_parts import describe_metric
@@ -34,7 +35,7 @@ def show(job_id: str) -> str:
     """Show the models of a dataset: metrics, latency, size and training time, sorted by one of them."""
     dataset, split, rows, metrics, main = _results(job_id)
     sort = request.args.get("sort", main)
-    is_descending = request.args.get("direction", _first_direction(sort)) == "desc"
+    is_descending = choice(request.args, "direction", _first_direction(sort), ("asc", "desc")) == "desc"
     _sort(rows, sort, is_descending=is_descending)
     views = views_of(dataset.data_kind)
     return render_in_turns(
@@ -80,7 +81,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
     Models that were not evaluated on the split have rows without metrics if they could be.
     """
     dataset = services().store.get(job_id, DatasetJob)
-    split = request.args.get("split", "val")
+    split = choice(request.args, "split", "val", get_args(Split))
     manifest = dataset.manifest()
     content_hash = manifest.content_hash if manifest else ""
     children = services().store.children(dataset)

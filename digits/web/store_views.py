@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.model_job import ModelJob
 from digits.data import model_store
 from digits.data.model_store import StoredModel
+from digits.kinds.request_fields import flag
 from digits.web import serializers
 from digits.web.live_messages import EVERYONE, JOB
 from digits.web.long_pages import render_in_turns
@@ -51,7 +52,7 @@ def import_model() -> AnyResponse:
 
 def _states() -> list[StoreState]:
     refuse_other_sites()
-    stores, refresh = services().model_stores, request.args.get("refresh") == "1"
+    stores, refresh = services().model_stores, flag(request.args, "refresh")
     store = request.args.get("store")
     return stores.states(refresh) if store is None else [stores.load(store, refresh)]
 

@@ -31,6 +31,7 @@ from digits.kinds.form_fields import (
     select,
 )
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import parse_integer
 from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
 from digits.web import serializers
 from digits.web.auth import current_username
@@ -222,8 +223,8 @@ def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
 def _next_name(parent: DatasetJob) -> str:
     """Return a name for a version: *Flowers, version 2*."""
     name, separator, number = parent.name.rpartition(", version ")
-    count = int(number) + 1 if separator and number.isdecimal() and len(number) < 7 else 2
-    return f"{name if separator and number.isdecimal() else parent.name}, version {count}"[:NAME_LENGTH]
+    count = parse_integer(number) if separator else None
+    return f"{parent.name if count is None else name}, version {(count or 1) + 1}"[:NAME_LENGTH]
 
 
 def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:

@@ -126,8 +126,8 @@ def test_a_map_has_points_neighbors_and_a_projector(site: Site, dataset: str, mo
         ({"snapshot_epoch": "7"}, 404, "no snapshot of epoch 7"),
         ({"split": "everything"}, 400, "no split called"),
         ({"dataset": "20200101-000000-abcdef"}, 404, ""),
-        ({"records": "2"}, 400, "between 3 and 10,000"),
-        ({"records": "many"}, 400, "between 3 and 10,000"),
+        ({"records": "2"}, 400, "from 3 to 10,000"),
+        ({"records": "many"}, 400, "from 3 to 10,000"),
         ({"layer": "x" * 501}, 400, "no layer called"),
     ],
 )

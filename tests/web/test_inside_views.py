@@ -100,7 +100,7 @@ def test_show_visualizations_adds_all_layers(site: Site, model: str) -> None:
         ("inside", {"record": "val/0", "layers": "nonesuch"}, 400, "no layer called"),
         ("inside", {"record": "val/0", "snapshot_epoch": "7"}, 404, "snapshot"),
         ("heat-map", {"record": "val/0", "output": "3"}, 400, "outputs 0 to 2"),
-        ("heat-map", {"record": "val/0", "output": "left"}, 400, "not the number of an output"),
+        ("heat-map", {"record": "val/0", "output": "left"}, 400, "“output” must be an integer"),
         ("heat-map", {"record": "val/0", "method": "magic"}, 400, "no method"),
         ("heat-map", {"record": "val/0", "layer": "classes"}, 400, "has no maps"),
     ],

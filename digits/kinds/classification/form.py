@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from flask_wtf.file import FileField
-from wtforms import BooleanField, HiddenField, IntegerField, SelectField, StringField, TextAreaField
+from wtforms import HiddenField, IntegerField, SelectField, StringField, TextAreaField
 from wtforms.validators import AnyOf, Length, Optional, ValidationError
 
 from digits.core import schema
@@ -46,6 +46,7 @@ from digits.kinds.form_fields import (
     AllowedFiles,
     AllowedPath,
     Between,
+    FlagField,
     LinesField,
     NotLessThan,
     OnlyIf,
@@ -127,7 +128,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
     folder_train_more = TextAreaField(
         "More folders", default="", validators=[OnlyIf(method="folder"), Optional(), AllowedPath("folder")]
     )
-    one_class = BooleanField("Create with one class", default=False)
+    one_class = FlagField("Create with one class", default=False)
     folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
     folder_train_min_per_class = _count("Minimum images per class", "min_per_class")
@@ -135,7 +136,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         "Maximum images per class", "max_per_class", NotLessThan("folder_train_min_per_class")
     )
 
-    has_val_folder = BooleanField("Use a separate validation folder", default=False)
+    has_val_folder = FlagField("Use a separate validation folder", default=False)
     folder_val = LinesField(
         "Validation images",
         validators=[RequiredIf(method="folder", has_val_folder=True), AllowedPath("folder")],
@@ -145,7 +146,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         "Maximum images per class", "max_per_class", NotLessThan("folder_val_min_per_class")
     )
 
-    has_test_folder = BooleanField("Use a separate test folder", default=False)
+    has_test_folder = FlagField("Use a separate test folder", default=False)
     folder_test = LinesField(
         "Test images", validators=[RequiredIf(method="folder", has_test_folder=True), AllowedPath("folder")]
     )
@@ -154,14 +155,14 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         "Maximum images per class", "max_per_class", NotLessThan("folder_test_min_per_class")
     )
 
-    textfile_use_local_files = BooleanField("The files are on the server", default=False)
+    textfile_use_local_files = FlagField("The files are on the server", default=False)
     textfile_train_images = FileField("Training images")
     textfile_local_train_images = StringField(
         "Training images",
         validators=[RequiredIf(method="textfile", textfile_use_local_files=True), AllowedPath("file")],
     )
     textfile_train_folder = _optional_path("Image folder", "folder", method="textfile")
-    textfile_use_val = BooleanField("Use a validation file", default=True)
+    textfile_use_val = FlagField("Use a validation file", default=True)
     textfile_val_images = FileField("Validation images")
     textfile_local_val_images = StringField(
         "Validation images",
@@ -171,7 +172,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         ],
     )
     textfile_val_folder = _optional_path("Validation image folder", "folder", method="textfile")
-    textfile_use_test = BooleanField("Use a test file", default=False)
+    textfile_use_test = FlagField("Use a test file", default=False)
     textfile_test_images = FileField("Test images")
     textfile_local_test_images = StringField(
         "Test images",
@@ -242,7 +243,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
-    def validate_one_class(self, field: BooleanField) -> None:
+    def validate_one_class(self, field: FlagField) -> None:
         # Validated after the folders.
         if self._offer_one_class:
             raise ValidationError(

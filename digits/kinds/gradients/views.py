@@ -16,6 +16,7 @@ from digits.data.records import Record
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, draw_ramp
 from digits.kinds.gradients.reader import NAMES, draw_slopes
 from digits.kinds.regression.views import Views as RegressionViews
+from digits.kinds.request_fields import whole
 from digits.kinds.views import InputRecord, InputRequest
 
 
@@ -53,12 +54,10 @@ class Views(RegressionViews):
         return draw_ramp(slopes[0], slopes[1], recipe.width, recipe.height)
 
     def read_inputs(self, recipe: Any, request: InputRequest) -> Iterable[InputRecord] | None:
-        text = request.fields.get("test_image_count", "").strip()
-        if not text:
+        count = whole(request.fields, "test_image_count", None, 1, MAX_IMAGES)
+        if count is None:
             return None
-        if not text.isdecimal() or not 1 <= int(text[:9]) <= MAX_IMAGES:
-            raise BadRequest(f"“test_image_count” must be an integer from 1 to {MAX_IMAGES:,}.")
-        slopes = draw_slopes(recipe.seed, "test", int(text)).tolist()
+        slopes = draw_slopes(recipe.seed, "test", count).tolist()
         return (
             InputRecord(f"{x:.2f}, {y:.2f}", draw_ramp(x, y, recipe.width, recipe.height)) for x, y in slopes
         )

@@ -198,7 +198,7 @@ def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:
     )
     fields = {"job_id": model, "db_path": str(images)}
     assert len(site.post(f"{MODELS}/infer_db.json", **fields).get_json()["outputs"]) == 2
-    found = site.post(f"{MODELS}/infer_db.json", **fields, dont_resize=1).get_json()
+    found = site.post(f"{MODELS}/infer_db.json", **fields, dont_resize="true").get_json()
     assert (
         list(found["outputs"]) == ["b.tfrecord:1"]
         and "8×6 pixels, not 8×8" in found["skipped"]["b.tfrecord:0"]
