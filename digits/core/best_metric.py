@@ -1,4 +1,4 @@
-"""Track a validation metric: its best value and the epoch of that value."""
+"""Track a validation metric: its direction, its best value and the epoch of that value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _LOWER_IS_BETTER = re.compile(r"loss|error|entropy|perplexity|distance|^(mse|mae
 
 
 def lower_is_better(metric: str) -> bool:
-    """Return whether smaller values of ``metric`` are better, judged by its name."""
+    """Return whether lower values of ``metric`` are better, judged by its name, as for a loss.
+
+    The charts of a kind may declare another direction: see `digits.kinds.views.Views.lower_is_better`.
+    """
     return bool(_LOWER_IS_BETTER.search(metric))
 
 
@@ -21,6 +24,7 @@ class BestValue:
     """The best ``value`` of ``metric`` so far, and its ``epoch``."""
 
     metric: str
+    lower_is_better: bool
     value: float | None = None
     epoch: float = 0.0
 
@@ -43,4 +47,4 @@ class BestValue:
     def _is_better(self, value: float) -> bool:
         if self.value is None:
             return True
-        return value < self.value if lower_is_better(self.metric) else value > self.value
+        return value < self.value if self.lower_is_better else value > self.value

@@ -47,10 +47,14 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SnapshotList:
-    """The complete snapshots of a training, newest first. ``metric`` selects the best one."""
+    """The complete snapshots of a training, newest first.
+
+    ``metric`` selects the best one: that with the lowest value if ``lower_is_better``, else with the highest.
+    """
 
     snapshots: tuple[Snapshot, ...] = ()
     metric: str = ""
+    lower_is_better: bool = True
 
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self.snapshots)
@@ -61,7 +65,7 @@ class SnapshotList:
     @property
     def best(self) -> Snapshot | None:
         """The best intact snapshot, or None if none has been validated."""
-        return best_of(self.snapshots, self.metric)
+        return best_of(self.snapshots, self.metric, self.lower_is_better)
 
     @cached_property
     def default(self) -> Snapshot | None:
@@ -73,10 +77,10 @@ class SnapshotList:
         return next((snapshot for snapshot in self.snapshots if snapshot.epoch == epoch), None)
 
 
-def best_of(snapshots: Iterable[Snapshot], metric: str) -> Snapshot | None:
+def best_of(snapshots: Iterable[Snapshot], metric: str, is_lower_better: bool) -> Snapshot | None:
     """Return the intact snapshot with the best ``metric``; ties go to the lowest loss, then to the first one."""
     validated = [item for item in snapshots if item.is_intact and metric in item.metrics]
-    sign = 1 if lower_is_better(metric) else -1
+    sign = 1 if is_lower_better else -1
     return min(
         validated,
         key=lambda item: (sign * item.metrics[metric], item.metrics.get(LOSS, 0.0), item.epoch),
@@ -99,21 +103,27 @@ _Name = Annotated[str, Meta(max_length=200)]
 
 
 class _Record(Struct):
-    """The record of a snapshot: with the total size of its files, and the metric that selects the best one."""
+    """The record of a snapshot: with the total size of its files, and the metric that selects the best one.
+
+    Records of earlier versions lack the direction of the metric, which its name then implies.
+    """
 
     name: _Name
     bytes: Count
     metric: _Name = ""
+    lower_is_better: bool | None = None
     metrics: dict[_Name, float] = msgspec.field(default_factory=dict)
 
 
-def append(folder: Path, snapshot: Snapshot, metric: str) -> None:
+def append(folder: Path, snapshot: Snapshot, metric: str, is_lower_better: bool | None = None) -> None:
     """Durably record a ``snapshot`` in ``folder``, with the ``metric`` that selects the best one; raises OSError.
 
-    The files of the snapshot must be durable, and its metrics finite.
+    By default, the name of the metric implies whether lower values are better. The files of the snapshot must be
+    durable, and its metrics finite.
     """
     size = sum(os.stat(folder / f"{snapshot.name}{suffix}").st_size for suffix in SUFFIXES)
-    line = msgspec.json.encode(_Record(snapshot.name, size, metric, dict(snapshot.metrics)))
+    record = _Record(snapshot.name, size, metric, is_lower_better, dict(snapshot.metrics))
+    line = msgspec.json.encode(record)
     with open(folder / FILE_NAME, "ab+") as file:
         is_new = file.tell() == 0
         file.seek(0 if is_new else -1, os.SEEK_END)
@@ -138,8 +148,12 @@ def read(folder: Path) -> SnapshotList:
             is_intact = record is None or record.bytes == sum(sizes.get(name + end, 0) for end in SUFFIXES)
             found.append(Snapshot(float(match[2]), name, metrics, is_intact))
     found.sort(key=lambda snapshot: snapshot.epoch, reverse=True)
-    metrics_used = [record.metric for record in records.values() if record.metric]
-    return SnapshotList(tuple(found), metrics_used[-1] if metrics_used else "")
+    latest = next((record for record in reversed(records.values()) if record.metric), None)
+    if latest is None:
+        return SnapshotList(tuple(found))
+    direction = latest.lower_is_better
+    is_lower_better = lower_is_better(latest.metric) if direction is None else direction
+    return SnapshotList(tuple(found), latest.metric, is_lower_better)
 
 
 def exists(folder: Path, name: str) -> bool:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from digits.core.best_metric import lower_is_better
 from digits.core.files import UnreadableFile
 from digits.core.job import DeviceRequest, Job
 from digits.core.model_job import ModelJob
@@ -130,8 +129,10 @@ def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
 def metric_rank(model: Job, dataset: Job | None) -> tuple[bool, float] | None:
     """Return a key that sorts models by their main metric, best last; metrics where lower is better come first."""
     accuracy = model.summary.last_accuracy
-    metric = ("accuracy", accuracy / 100) if accuracy is not None else last_metric(model, dataset)
-    if metric is None:
+    if accuracy is not None:
+        return (True, accuracy / 100)
+    metric = last_metric(model, dataset)
+    if metric is None or not isinstance(dataset, DatasetJob):
         return None
     name, value = metric
-    return (False, -value) if lower_is_better(name) else (True, value)
+    return (False, -value) if dataset.data_kind.lower_is_better(name) else (True, value)

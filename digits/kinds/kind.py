@@ -39,7 +39,7 @@ class Kind:
     reader     both        ``read(recipe, progress)``: the `digits.data.sources.Plan`; optional:
                            ``group_records(names, values)``: the groups of records with new labels or numbers
     form       the server  ``DatasetForm``: a subclass of `digits.kinds.dataset_form.ImageDatasetForm`
-    views      the server  texts and data for pages and JSON; see `digits.kinds.views`
+    views      both        texts and data for pages and JSON, and the directions of metrics; see `digits.kinds.views`
     targets    the worker  balancing, and predictions from a network's outputs; see `digits.kinds.targets`
     metrics    the worker  metrics of the validation; see `digits.kinds.metrics`
     evaluation the worker  errors and details of evaluations; optional, see `digits.kinds.evaluation`
@@ -48,7 +48,7 @@ class Kind:
 
     and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``, and with
     ``input.html`` if `digits.kinds.views.Views.has_input`. The folder ``networks``, if there is one, contains standard
-    networks. Neither the package itself nor ``recipe`` and ``reader`` may import Flask or TensorFlow.
+    networks. Neither the package itself nor ``recipe``, ``reader`` and ``views`` may import Flask or TensorFlow.
     """
 
     name: str
@@ -74,6 +74,10 @@ class Kind:
         """Return the modules and templates missing from the package; raises any exception raised by importing it."""
         modules = [name for name in MODULES if importlib.util.find_spec(f"{self.package}.{name}") is None]
         return [*(f"{name}.py" for name in modules), *missing_templates(self.package, TEMPLATES)]
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Return whether lower values of the validation metric ``metric`` are better; see `Views.lower_is_better`."""
+        return bool(self.load("views").Views().lower_is_better(metric))
 
     def load(self, module: str) -> Any:
         """Import a module of the kind's package."""

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core import best_metric
 from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
 from digits.data.manifest import Manifest
 from digits.data.record_features import Features, ImageFeature, guess_image
@@ -23,8 +24,9 @@ class Chart:
     """A chart of metrics on a model's page, in addition to that of the loss.
 
     It draws the metrics whose names contain one of ``metrics``. Others have charts of their own. Metrics
-    from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``. The axis does not extend below
-    ``low``. With ``has_tile``, the latest value of its first metric is also shown above the charts.
+    from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``: this direction of the metrics selects
+    the best snapshot, stops a training early, and ranks models. The axis does not extend below ``low``. With
+    ``has_tile``, the latest value of its first metric is also shown above the charts.
     """
 
     id: str
@@ -139,6 +141,24 @@ class Views(Generic[AnyRecipe]):
     takes_image = True
     annotation_format = ""
     annotation_tools = "Label Studio or CVAT"
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Return whether lower values of a validation metric are better.
+
+        The chart that names it decides. Without one, a name like that of a loss means lower, such as
+        ``heatmap_loss`` beside a chart of ``map``; any other name is that of the chart that draws it, or else higher.
+        """
+        named = next((chart for chart in self.charts if metric in chart.metrics), None)
+        if named is None and best_metric.lower_is_better(metric):
+            return True
+        chart = named or self._chart_of(metric)
+        return chart is not None and chart.best == "lowest"
+
+    def _chart_of(self, metric: str) -> Chart | None:
+        """Return the first chart that draws ``metric``."""
+        return next(
+            (each for each in self.charts if any(part in metric.lower() for part in each.metrics)), None
+        )
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""

@@ -11,7 +11,6 @@ import humanize
 import msgspec
 from flask import url_for
 
-from digits.core.best_metric import lower_is_better
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import evaluation as evaluations
@@ -81,7 +80,7 @@ def table(jobs: Sequence[ModelJob], found: Sequence[dict[str, Any]]) -> list[dic
         described = [None if value is None else describe_metric(views, name, value) for value in values]
         title = next(each[0] for each in described if each)
         words = [each[1] if each else NONE for each in described]
-        rows.append(_row(title, values, words, lower_is_better(name)))
+        rows.append(_row(title, values, words, views.lower_is_better(name)))
     for name, (title, describe) in _COSTS.items():
         values = [item[name] for item in found]
         if name != "peak_gpu_memory" or any(values):

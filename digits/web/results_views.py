@@ -7,12 +7,12 @@ from typing import Any, get_args
 from flask import Blueprint, Response, jsonify, request, url_for
 
 from digits.core import snapshot_list
-from digits.core.best_metric import lower_is_better
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Split
 from digits.data import evaluation as evaluations
 from digits.data.comparison import pareto_front
 from digits.data.evaluation import Evaluation
+from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
 from digits.web import serializers
@@ -35,7 +35,8 @@ def show(job_id: str) -> str:
     """Show the models of a dataset: metrics, latency, size and training time, sorted by one of them."""
     dataset, split, rows, metrics, main = _results(job_id)
     sort = request.args.get("sort", main)
-    is_descending = choice(request.args, "direction", _first_direction(sort), ("asc", "desc")) == "desc"
+    first = _first_direction(sort, dataset.data_kind)
+    is_descending = choice(request.args, "direction", first, ("asc", "desc")) == "desc"
     _sort(rows, sort, is_descending=is_descending)
     views = views_of(dataset.data_kind)
     return render_in_turns(
@@ -54,7 +55,7 @@ def show(job_id: str) -> str:
                     sort=name,
                     direction=("asc" if is_descending else "desc")
                     if name == sort
-                    else _first_direction(name),
+                    else _first_direction(name, dataset.data_kind),
                 ),
             }
             for name in (*metrics, *OTHER_COLUMNS)
@@ -89,7 +90,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
     has_records = manifest is not None and split in manifest.splits and manifest.splits[split].count > 0
     rows = []
     for job in in_turns(iter(models)):
-        found, has_snapshot = in_thread(_best, job, content_hash, split, dataset.data_kind.metric)
+        found, has_snapshot = in_thread(_best, job, content_hash, split, dataset.data_kind)
         is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
         if found is not None or (has_records and has_snapshot and not is_latent):
             rows.append(_row(job, found, has_snapshot=has_snapshot))
@@ -97,12 +98,12 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
     main = next(
         (name for name in (dataset.data_kind.metric, "loss") if name in metrics), *metrics[:1] or [""]
     )
-    _mark_front(rows, main)
+    _mark_front(rows, main, dataset.data_kind)
     return dataset, split, rows, metrics, main
 
 
-def _best(job: ModelJob, content_hash: str, split: str, metric: str) -> tuple[Evaluation | None, bool]:
-    """Return the complete evaluation with the best ``metric`` on a split of the dataset; None if there is none.
+def _best(job: ModelJob, content_hash: str, split: str, kind: Kind) -> tuple[Evaluation | None, bool]:
+    """Return the complete evaluation with the best metric of the ``kind`` on a split of the dataset, or None.
 
     Also return whether its snapshot exists; without an evaluation, whether there is any snapshot. Reads files.
     """
@@ -111,8 +112,8 @@ def _best(job: ModelJob, content_hash: str, split: str, metric: str) -> tuple[Ev
         for item in evaluations.load_all(job.folder)
         if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
     ]
-    sign = -1 if lower_is_better(metric) else 1
-    best = max(found, key=lambda item: sign * item.metrics.get(metric, 0.0), default=None)
+    sign = -1 if kind.lower_is_better(kind.metric) else 1
+    best = max(found, key=lambda item: sign * item.metrics.get(kind.metric, 0.0), default=None)
     if best is None:
         return None, snapshot_list.newest_name(job.folder) is not None
     return best, snapshot_list.exists(job.folder, best.snapshot)
@@ -141,9 +142,9 @@ def _row(job: ModelJob, result: Evaluation | None, *, has_snapshot: bool) -> dic
     }
 
 
-def _mark_front(rows: list[dict[str, Any]], metric: str) -> None:
+def _mark_front(rows: list[dict[str, Any]], metric: str, kind: Kind) -> None:
     measured = [row for row in rows if metric in row["metrics"]]
-    sign = -1 if lower_is_better(metric) else 1
+    sign = -1 if kind.lower_is_better(metric) else 1
     points = [(sign * row["metrics"][metric], row["milliseconds"]) for row in measured]
     for row, is_on_front in zip(measured, pareto_front(points), strict=True):
         row["is_on_front"] = is_on_front
@@ -160,8 +161,8 @@ def _value(row: dict[str, Any], column: str) -> Any:
     return value.casefold() if isinstance(value, str) else value
 
 
-def _first_direction(column: str) -> str:
-    return "asc" if column in OTHER_COLUMNS or lower_is_better(column) else "desc"
+def _first_direction(column: str, kind: Kind) -> str:
+    return "asc" if column in OTHER_COLUMNS or kind.lower_is_better(column) else "desc"
 
 
 def _plot(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:

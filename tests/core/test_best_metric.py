@@ -28,7 +28,7 @@ def test_the_direction_depends_on_the_metric_name(metric: str, lower: bool) -> N
 
 
 def test_the_first_of_equal_values_is_the_best() -> None:
-    watch = BestValue("accuracy")
+    watch = BestValue("accuracy", lower_is_better=False)
     seen = [
         watch.observe(epoch, {"accuracy": value})
         for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6, float("inf")], 1)
@@ -38,11 +38,11 @@ def test_the_first_of_equal_values_is_the_best() -> None:
 
 
 def test_a_restored_watch_continues() -> None:
-    watch = BestValue("loss")
+    watch = BestValue("loss", lower_is_better=True)
     watch.restore({"metric": "loss", "value": 0.5, "epoch": 2})
     assert not watch.observe(3, {"loss": 0.6})
     assert watch.observe(4, {"loss": 0.4})
-    other = BestValue("accuracy")
+    other = BestValue("accuracy", lower_is_better=False)
     other.restore({"metric": "loss", "value": 0.5, "epoch": 2})
     assert other.value is None
 
@@ -86,7 +86,7 @@ def test_every_altered_byte_of_a_resume_point_is_detected(tmp_path: Path) -> Non
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_value_that_is_not_finite_is_never_the_best(value: float) -> None:
     for metric in ("score", "loss"):
-        watch = BestValue(metric)
+        watch = BestValue(metric, lower_is_better(metric))
         assert not watch.observe(1, {metric: value})
         assert watch.observe(2, {metric: 0.5}) and not watch.observe(3, {metric: value})
         assert watch.as_json() == {"epoch": 2, "metric": metric, "value": 0.5}

@@ -49,6 +49,17 @@ def test_the_metric_selects_the_best_snapshot(
     assert best_epoch(tmp_path) == epoch
 
 
+@pytest.mark.parametrize(("is_lower_better", "epoch"), [(True, 2), (False, 1)])
+def test_the_recorded_direction_precedes_the_name_of_the_metric(
+    tmp_path: Path, is_lower_better: bool, epoch: int
+) -> None:
+    save(tmp_path, 1, "fid", fid=40.0)
+    save(tmp_path, 2, "fid", fid=10.0)
+    latest = Snapshot(2, "snapshot_2.ckpt", {"fid": 10.0})
+    snapshot_list.append(tmp_path, latest, "fid", is_lower_better)
+    assert best_epoch(tmp_path) == epoch
+
+
 def test_ties_go_to_the_lowest_loss_then_to_the_first_snapshot(tmp_path: Path) -> None:
     for epoch, loss in enumerate([0.9, 0.5, 0.5, 0.7], 1):
         save(tmp_path, epoch, accuracy=1.0, loss=loss)

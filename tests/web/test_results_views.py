@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from digits.kinds.classification.views import Views as ClassificationViews
+from digits.kinds.views import Chart
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 from tests.web.test_evaluation_views import train, wait_for_evaluation
@@ -21,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> 
     opened.close()
 
 
-def test_models_are_sorted_and_the_front_is_marked(site: Site):
+def test_models_are_sorted_and_the_front_is_marked(site: Site, monkeypatch: pytest.MonkeyPatch):
     dataset = site.dataset(folder_pct_val=25, seed=1)
     assert site.wait_for_end(dataset) == "Done"
     assert "No evaluated models" in site.get(f"/datasets/{dataset}/results").text
@@ -69,6 +71,19 @@ def test_models_are_sorted_and_the_front_is_marked(site: Site):
     assert "Production: " in page and f'action="/models/{trained}/promote"' in page
     assert f"/datasets/{dataset}/results" in site.get(f"/datasets/{dataset}").text
     assert "No evaluated models" in site.get(f"/datasets/{dataset}/results?split=test").text
+
+    def best_loss() -> str:
+        page = site.get(f"/models/compare?ids={','.join(models)}").text
+        return re.findall(r'<th scope="row">Loss</th>.*?<b>([^<]+)</b>', page)[0]
+
+    lowest = best_loss()
+    # Charts that declare the opposite directions change the order, the front and the best values.
+    charts = (Chart("a", "Accuracy", ("accuracy",)), Chart("l", "Loss", ("loss",), best="highest"))
+    monkeypatch.setattr(ClassificationViews, "charts", charts)
+    assert names() == names(sort="accuracy", direction="asc") == ["untrained", "trained"]
+    assert float(best_loss()) > float(lowest)
+    rows = site.json(f"/datasets/{dataset}/results.json")["models"]
+    assert next(row for row in rows if row["name"] == "untrained")["is_on_front"]
 
 
 def test_models_without_an_evaluation_can_be_evaluated(site: Site):

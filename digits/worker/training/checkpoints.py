@@ -41,7 +41,7 @@ class Checkpoints:
 
     The best snapshot is the one with the best ``recipe.best_metric``. If that is unset, the kind's ``primary`` metric
     is used if the network reports it, else the loss, and only snapshots saved at the regular interval compete. If both
-    are empty, there is no best snapshot.
+    are empty, there is no best snapshot. ``lower_is_better`` returns the direction of a metric.
 
     ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
     ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.
@@ -53,14 +53,19 @@ class Checkpoints:
         job_folder: Path,
         events: EventLog,
         primary: str,
+        lower_is_better: Callable[[str], bool],
         flush: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._events, self._flush = job_folder, events, flush
         self._retention = SnapshotRetention(job_folder, recipe.snapshots_kept, events)
         self._chosen, self._primary = recipe.best_metric, primary
+        self._lower_is_better = lower_is_better
         self._best: Snapshot | None = None
         self._validated_step, self._metrics = -1, dict[str, float]()
-        self.early_stopping = _early_stopping(recipe)
+        stopping = recipe.early_stopping
+        self.early_stopping = stopping and EarlyStopping(
+            stopping.metric, stopping.patience, lower_is_better(stopping.metric)
+        )
         self.saved_step = -1
         self._is_disk_full = False
         self._due = time.monotonic() + RESUME_SECONDS
@@ -85,7 +90,7 @@ class Checkpoints:
     def _better(self, candidate: Snapshot, metric: str) -> Snapshot | None:
         # A snapshot saved again replaces the previous one of the same epoch.
         best = self._best if self._best and self._best.epoch != candidate.epoch else None
-        return best_of([item for item in (best, candidate) if item], metric)
+        return best_of([item for item in (best, candidate) if item], metric, self._lower_is_better(metric))
 
     def reason_to_stop(self, epoch: float) -> str:
         """Return why the training ends early after ``epoch`` epochs; empty if it continues."""
@@ -106,7 +111,8 @@ class Checkpoints:
         saved = snapshot_list.read(self._folder)
         # A killed training may have saved later snapshots, which will be saved again.
         earlier = [snapshot for snapshot in saved if snapshot.epoch <= point.epoch]
-        self._best = best_of(earlier, self._chosen or saved.metric)
+        metric = self._chosen or saved.metric
+        self._best = best_of(earlier, metric, self._lower_is_better(metric))
         if self.early_stopping:
             self.early_stopping.restore(point.watched.get("early"))
         # Remove the snapshots that the killed training was about to remove.
@@ -136,7 +142,8 @@ class Checkpoints:
         snapshot = Snapshot(epoch, target.name, metrics)
         metric = self._chosen or choose_metric(self._primary, metrics)
         try:
-            snapshot_list.append(self._folder, snapshot, metric if metrics else "")
+            selects = metric if metrics else ""
+            snapshot_list.append(self._folder, snapshot, selects, self._lower_is_better(selects))
         except OSError as error:
             self._skip(snapshot_list.FILE_NAME, error)
         self._events.append(Saved(epoch, step, target.name))
@@ -210,8 +217,7 @@ class Checkpoints:
 
 def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
     """Raise UserFault if ``recipe`` watches a metric that is not among the validation ``metrics``."""
-    stopping = _early_stopping(recipe)
-    for metric in filter(None, (recipe.best_metric, stopping and stopping.metric)):
+    for metric in filter(None, (recipe.best_metric, recipe.early_stopping and recipe.early_stopping.metric)):
         if metric not in metrics:
             raise UserFault(
                 f"The validation does not report the metric {metric!r}.",
@@ -219,8 +225,3 @@ def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
                 if metrics
                 else "Validate the training, with a dataset that has a validation split.",
             )
-
-
-def _early_stopping(recipe: Train) -> EarlyStopping | None:
-    settings = recipe.early_stopping
-    return EarlyStopping(settings.metric, settings.patience) if settings else None

@@ -13,8 +13,8 @@ _EPSILON = 1e-9
 class EarlyStopping:
     """Ends the training when ``metric`` has not improved for ``patience`` epochs."""
 
-    def __init__(self, metric: str, patience: float) -> None:
-        self._best, self._patience = BestValue(metric), patience
+    def __init__(self, metric: str, patience: float, is_lower_better: bool) -> None:
+        self._best, self._patience = BestValue(metric, is_lower_better), patience
 
     @property
     def metric(self) -> str:

@@ -97,8 +97,11 @@ class Trainer:
         self._timeline, self._learning_rate = setup.timeline, setup.learning_rate
         self._training = setup.training
         # No metric compares generated images with those of the dataset: the latest snapshot is the default.
-        primary = "" if setup.generates_images else kind_named(setup.data.manifest.kind).metric
-        self._checkpoints = Checkpoints(setup.recipe, setup.job_folder, setup.events, primary, reports.flush)
+        kind = kind_named(setup.data.manifest.kind)
+        primary = "" if setup.generates_images else kind.metric
+        self._checkpoints = Checkpoints(
+            setup.recipe, setup.job_folder, setup.events, primary, kind.lower_is_better, reports.flush
+        )
         self._validation = _validation(setup)
         self._rows = MetricRows()
         self._pace = Pace(setup.max_steps_per_call)

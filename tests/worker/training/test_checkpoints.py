@@ -10,9 +10,12 @@ import pytest
 
 from digits.core import snapshot_list
 from digits.core.events import BestSnapshotChanged, EventLog, Finished, Measured, Removed, Saved
+from digits.core.recipe import EarlyStopping
 from digits.core.task import EVENTS_FILE
 from digits.data import production
 from digits.data.production import Production, ProductionModels
+from digits.kinds.classification.views import Views as ClassificationViews
+from digits.kinds.views import Chart
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
@@ -74,6 +77,25 @@ def test_the_best_snapshot_is_kept_even_between_intervals(scripted: Any) -> None
     outcome = scripted("9 0.1 0.8 0.3 0.3", snapshots_kept=1, snapshot_interval=3, best_metric="score")
     assert [event.epoch for event in outcome.of(Saved)] == [1, 2, 3, 4]
     assert kept(outcome.job_folder) == ["snapshot_2", "snapshot_4"]
+
+
+@pytest.mark.parametrize(("best", "epoch"), [("lowest", 1), ("highest", 2)])
+def test_the_chart_of_a_metric_declares_its_direction(
+    scripted: Any, monkeypatch: pytest.MonkeyPatch, best: str, epoch: int
+) -> None:
+    charts = (Chart("score", "Score", ("score",), best=best),)
+    monkeypatch.setattr(ClassificationViews, "charts", charts)
+    outcome = scripted(
+        "9 0.1 0.8 0.3",
+        snapshots_kept=1,
+        best_metric="score",
+        early_stopping=EarlyStopping(metric="score", patience=1),
+    )
+    # The second epoch is no improvement if lower is better, and the third one if higher is.
+    assert [event.epoch for event in outcome.of(Saved)] == list(range(1, epoch + 2))
+    saved = snapshot_list.read(outcome.job_folder)
+    assert saved.best and saved.best.epoch == epoch
+    assert kept(outcome.job_folder) == [f"snapshot_{epoch}", f"snapshot_{epoch + 1}"]
 
 
 def test_snapshots_in_production_are_kept(tmp_path: Path, tensorflow: None) -> None:

@@ -9,7 +9,7 @@ from digits.worker.training.early_stopping import EarlyStopping
 
 
 def test_training_stops_when_patience_runs_out() -> None:
-    stopping = EarlyStopping("accuracy", 2)
+    stopping = EarlyStopping("accuracy", 2, is_lower_better=False)
     for epoch, value in enumerate([0.5, 0.8, 0.7]):
         stopping.observe(epoch, {"accuracy": value, "loss": 0})
         assert stopping.reason(epoch) == ""
@@ -18,7 +18,7 @@ def test_training_stops_when_patience_runs_out() -> None:
 
 
 def test_a_smaller_loss_is_an_improvement_and_nan_is_not() -> None:
-    stopping = EarlyStopping("loss", 1)
+    stopping = EarlyStopping("loss", 1, is_lower_better=True)
     stopping.observe(1, {"loss": 2.0})
     stopping.observe(2, {"loss": 1.0})
     assert stopping.reason(2) == ""
@@ -27,10 +27,10 @@ def test_a_smaller_loss_is_an_improvement_and_nan_is_not() -> None:
 
 
 def test_early_stopping_continues_from_a_saved_state() -> None:
-    first, second = EarlyStopping("loss", 2), EarlyStopping("loss", 2)
+    first, second = (EarlyStopping("loss", 2, is_lower_better=True) for _ in range(2))
     first.observe(1, {"loss": 1.0})
     second.restore(json.loads(json.dumps(first.state())))
     assert second.reason(2) == "" and second.reason(3) == first.reason(3) != ""
-    other = EarlyStopping("accuracy", 2)
+    other = EarlyStopping("accuracy", 2, is_lower_better=False)
     other.restore(first.state())
     assert other.reason(9) == ""
