@@ -16,7 +16,7 @@ from digits.core import schema
 from digits.core.files import read_json, write_json
 from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
-from digits.core.schema import LARGEST_NUMBER, Count, Fraction, NonNegative, Percent, Positive, Whole
+from digits.core.schema import LARGEST_NUMBER, Count, Fraction, NonNegative, Percent, Positive, Seed, Whole
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
@@ -28,6 +28,8 @@ MAX_LAYER_NAME = 500
 FileName = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w.-]{0,200})\Z")]
 Epochs = Annotated[float, Meta(gt=0, le=MAX_EPOCHS)]
 Pixels = Annotated[int, Meta(ge=1, le=MAX_SIDE_PIXELS)]
+# Scripts provoke divergence with rates such as 1e15, which stay far from the limit of float32.
+Rate = Annotated[float, Meta(ge=0, le=1e18)]
 MetricName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 Mean = Literal["image", "pixel", "none"]
@@ -86,7 +88,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     channels: Literal[1, 3] = 3
     resize_mode: ResizeMode = "squash"
     encoding: Encoding = "png"
-    seed: Whole = 0
+    seed: Seed = 0
     max_unusable_percent: Percent = 5.0
     processes: Positive | None = None
     remote: RemoteSources | None = None
@@ -96,7 +98,7 @@ class Solver(Struct, kw_only=True, frozen=True):
     """The optimizer and its settings. Each optimizer uses only some of them."""
 
     type: SolverType = "SGD"
-    learning_rate: NonNegative = 0.01
+    learning_rate: Rate = 0.01
     momentum: Fraction = 0.9
     rms_decay: Fraction = 0.99
     beta_1: Fraction = 0.9
@@ -189,7 +191,7 @@ class Train(Recipe, tag="train"):
     prefix of a snapshot or another file or folder to start from, or ``imagenet:`` and the name of an entry of
     `digits.data.pretrained_catalog`, whose file is in ``weights_folder`` or comes from one of ``weights_sources``,
     folders and addresses. ``devices`` lists ``"cpu"`` or the indexes
-    of GPUs. Without ``seed``, the worker draws one.
+    of GPUs. Without ``seed``, the worker draws one; augmentation uses it modulo 2³¹.
 
     ``batch_accumulation`` batches make one step. Without ``xla``, the device decides.
     ``strategy`` applies to several devices. ``snapshots_kept`` limits the number of snapshots; the best one is always
@@ -207,7 +209,7 @@ class Train(Recipe, tag="train"):
     batch_size: Annotated[int, Meta(ge=1, le=int(LARGEST_NUMBER))] | None = None
     snapshot_interval: NonNegative = 1.0
     val_interval: NonNegative = 1.0
-    seed: Whole | None = None
+    seed: Seed | None = None
     solver: Solver = Solver()
     lr_policy: AnySchedule = Fixed()
     weights: str | None = None

@@ -25,6 +25,8 @@ MAX_UNIX_TIME = 253_370_764_799.0
 # Limits of settings without a narrower one.
 LARGEST_WHOLE = 2**31 - 1
 LARGEST_NUMBER = 1e9
+# Anything that fits into 32 bits, such as the seeds of DIGITS 6.
+LARGEST_SEED = 2**32 - 1
 
 T = TypeVar("T")
 Malformed = msgspec.ValidationError
@@ -36,6 +38,7 @@ NonNegative = Annotated[float, Meta(ge=0, le=LARGEST_NUMBER)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 Whole = Annotated[int, Meta(ge=0, le=LARGEST_WHOLE)]
+Seed = Annotated[int, Meta(ge=0, le=LARGEST_SEED)]
 Positive = Annotated[int, Meta(ge=1, le=LARGEST_WHOLE)]
 
 if TYPE_CHECKING:

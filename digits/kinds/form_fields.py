@@ -93,12 +93,16 @@ def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
 
 
 class NumberList(Field):
-    """One number or several: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is a list of finite numbers."""
+    """One number or several within ``limits``: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is their list."""
 
     widget = StringField.widget
 
-    def __init__(self, label: str, number: type[int] | type[float], **arguments: Any) -> None:
+    def __init__(
+        self, label: str, number: type[int] | type[float], limits: Limits | None = None, **arguments: Any
+    ) -> None:
         self._number = number
+        self._low = (limits and limits.low) or 0
+        self._high = (limits and limits.high) or LARGEST_NUMBER
         super().__init__(label, **arguments)
 
     def process_formdata(self, valuelist: list[Any]) -> None:
@@ -109,10 +113,14 @@ class NumberList(Field):
         numbers = [
             number
             for value in valuelist[: MAX_LIST_LENGTH + 1]
-            for number in numbers_in(str(value), self._number)
+            for number in numbers_in(str(value), self._number, largest=self._high)
         ]
         _check_length(numbers, MAX_LIST_LENGTH)
         self.data = numbers
+
+    def pre_validate(self, form: Form) -> None:
+        if any(number < self._low for number in self.data or []):
+            raise ValidationError(f"Must be at least {in_full(self._low)}.")
 
     def process_data(self, value: Any) -> None:
         self.data = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
@@ -130,8 +138,13 @@ _ONE_NUMBER = {
 }
 
 
-def numbers_in(text: str, number: type[int] | type[float] = float, most: int = MAX_LIST_LENGTH) -> list[Any]:
-    """Parse a list of at most ``most`` numbers, such as ``0.1, 0.01`` or ``[8, 10]``.
+def numbers_in(
+    text: str,
+    number: type[int] | type[float] = float,
+    most: int = MAX_LIST_LENGTH,
+    largest: float = LARGEST_NUMBER,
+) -> list[Any]:
+    """Parse a list of at most ``most`` numbers up to ±``largest``, such as ``0.1, 0.01`` or ``[8, 10]``.
 
     Raises ValueError, with a message for the user, for invalid or ambiguous text:
     ``0,01`` is a list of two numbers only in brackets or with a space.
@@ -152,8 +165,8 @@ def numbers_in(text: str, number: type[int] | type[float] = float, most: int = M
         kind = "integers" if number is int else "numbers"
         raise ValueError(f"Enter {kind}, separated by commas.") from None
     _check_length(numbers, most)
-    if not all(abs(item) <= LARGEST_NUMBER for item in numbers):
-        raise ValueError(f"Numbers must be at most {LARGEST_NUMBER:,.0f}.")
+    if not all(abs(item) <= largest for item in numbers):
+        raise ValueError(f"Must be at most {in_full(largest)}.")
     return numbers
 
 
@@ -212,26 +225,12 @@ class LinesField(StringField):
         return [line.strip() for line in (self.data or "").splitlines() if line.strip()]
 
 
-class Each:
-    """Require every number of a list to be within ``limits``."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-
-    def __call__(self, form: Form, field: Field) -> None:
-        low, high = self.limits.low or 0, self.limits.high or LARGEST_NUMBER
-        for number in field.data or []:
-            if number < low:
-                raise ValidationError(f"Must be at least {low:g}.")
-            if number > high:
-                raise ValidationError(f"Must be at most {high:,.0f}.")
-
-
 class Between(NumberRange):
     """Require a finite number within ``limits``. Unlike its base class, accepts integers of any length."""
 
-    def __init__(self, limits: Limits, message: str = "Must be between {low:g} and {high:g}.") -> None:
-        super().__init__(limits.low, limits.high, message.format(low=limits.low, high=limits.high))
+    def __init__(self, limits: Limits, message: str = "Must be between {low} and {high}.") -> None:
+        words = {"low": in_full(limits.low or 0), "high": in_full(limits.high or 0)}
+        super().__init__(limits.low, limits.high, message.format(**words))
 
     def __call__(self, form: Form, field: Field) -> None:
         if field.data is None or not self.min <= field.data <= self.max:
@@ -259,6 +258,11 @@ def select(
 ) -> SelectField:
     """A choice among ``options``, by default with the default of the field ``name`` of ``kind``."""
     return SelectField(label, choices=options, default=default or str(schema.limits(kind, name).default))
+
+
+def in_full(number: float) -> str:
+    """Write a limit without an exponent: ``0.5``, ``4,294,967,295``."""
+    return f"{number:,.0f}" if number == int(number) else f"{number:,}"
 
 
 def plain(number: float) -> float:

@@ -28,7 +28,6 @@ from digits.kinds.form_fields import (
     OWN_DIRECTION,
     AllowedPath,
     Between,
-    Each,
     FlagField,
     NotYet,
     NumberList,
@@ -130,15 +129,13 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
         default=schema.limits(Train, "epochs").default,
         validators=[
             InputRequired("Enter a number."),
-            Between(Limits(low=1, high=MAX_EPOCHS), "Must be at least {low}, and at most {high:,}."),
+            Between(Limits(low=1, high=MAX_EPOCHS), "Must be at least {low}, and at most {high}."),
         ],
     )
     snapshot_interval = number("Snapshot interval (epochs)", Train, "snapshot_interval")
     val_interval = number("Validation interval (epochs)", Train, "val_interval")
     random_seed = whole("Random seed", Train, "seed")
-    batch_size = NumberList(
-        "Batch size", int, validators=[Each(schema.limits(Train, "batch_size"))], default=[]
-    )
+    batch_size = NumberList("Batch size", int, schema.limits(Train, "batch_size"), default=[])
     solver_type = select("Optimizer", SOLVERS, Solver, "type")
     rms_decay = number("RMS decay", Solver, "rms_decay")
     momentum = number("Momentum", Solver, "momentum")
@@ -146,7 +143,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     beta_2 = number("β₂", Solver, "beta_2")
     weight_decay = number("Weight decay", Solver, "weight_decay")
     batch_accumulation = whole("Gradient accumulation", Train, "batch_accumulation")
-    learning_rate = NumberList("Base learning rate", float, validators=[Each(_RATE)], default=[_RATE.default])
+    learning_rate = NumberList("Base learning rate", float, _RATE, default=[_RATE.default])
     lr_policy = SelectField("Learning-rate schedule", choices=POLICY_CHOICES, default="step")
     lr_step_size = number("Step size (%)", schedules.Step, "size")
     lr_step_gamma = number("Gamma", schedules.Step, "gamma")

@@ -520,18 +520,19 @@ def _weights_places() -> WeightsPlaces:
 
 
 def _fit(form: ModelForm, sent: Collection[str] = ()) -> None:
-    """Select the default network for the dataset, and its settings for the fields that were not ``sent``.
+    """Fill in the fields that were not ``sent``: the default network for the dataset, and the network's settings.
 
-    If the request names a network, keep it and the settings in the request. For fine-tuning, its settings are the
-    defaults.
+    For fine-tuning, its settings are the defaults.
     """
     if form.fine_tune.data:
         network_settings.apply(fine_tune_settings.SETTINGS, form, {*sent, "fine_tune"})
         return
     dataset = services().store.find(form.dataset.data or "")
-    if form.method.data != "standard" or "standard_networks" in sent or not isinstance(dataset, DatasetJob):
+    if form.method.data != "standard" or not isinstance(dataset, DatasetJob):
         return
-    if chosen := network_settings.network_for(dataset):
+    named = "standard_networks" in sent
+    name = form.standard_networks.data or ""
+    if chosen := every_network().get(name) if named else network_settings.network_for(dataset):
         form.standard_networks.data = chosen.id
         network_settings.apply(network_settings.settings_on(chosen, dataset), form, sent)
 

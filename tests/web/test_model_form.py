@@ -68,3 +68,17 @@ def test_a_curve_is_returned_for_each_rate_of_a_sweep(site: Site) -> None:
 )  # fmt: skip
 def test_an_invalid_schedule_has_no_curve(site: Site, fields: dict[str, str]) -> None:
     assert site.post(DRAW, **fields).status_code == 400
+
+
+def test_limits_are_written_in_full(site: Site) -> None:
+    fields = {"random_seed": 2**32, "learning_rate": "1e19", "snapshots_kept": 0, "lr_warmup": 101}
+    errors = site.post(CREATE, **fields).get_json()["errors"]
+    assert {name: errors[name] for name in fields} == {
+        "random_seed": ["Must be between 0 and 4,294,967,295."],
+        "learning_rate": ["Must be at most 1,000,000,000,000,000,000."],
+        "snapshots_kept": ["Must be between 1 and 2,147,483,647."],
+        "lr_warmup": ["Must be between 0 and 100."],
+    }
+    accepted = {"random_seed": 0xCAFEBABE, "learning_rate": "1e15"}
+    errors = site.post(CREATE, **accepted).get_json()["errors"]
+    assert not errors.keys() & accepted.keys()

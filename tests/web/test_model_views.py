@@ -349,7 +349,7 @@ def test_snapshots_show_their_metrics_and_the_best_is_selected(site: Site, datas
     assert site.post(CLASSIFY, **asked, snapshot_epoch=best).status_code == 400
 
 
-def test_a_model_without_a_network_gets_the_default_network_and_its_settings(site: Site) -> None:
+def test_a_model_gets_the_settings_of_its_network_and_without_one_the_default_network(site: Site) -> None:
     small = site.dataset(folder_val="")
     gray = site.dataset(folder_val="", resize_channels=1)
     fields = {"model_name": "fitting", "select_gpu": "cpu"}
@@ -357,15 +357,16 @@ def test_a_model_without_a_network_gets_the_default_network_and_its_settings(sit
     for dataset_id in (small, gray):
         answer = site.post(CREATE, dataset=dataset_id, train_epochs=1, **fields)
         made[dataset_id] = site.services.store.get(answer.get_json()["id"], ModelJob)
-    named = site.post(CREATE, dataset=gray, standard_networks="resnet32", **fields).get_json()
+    named = site.post(CREATE, dataset=gray, standard_networks="resnet32", momentum=0.5, **fields).get_json()
     made["named"] = site.services.store.get(named["id"], ModelJob)
     for job in made.values():
         site.post(f"/models/{job.id}/abort")
         site.wait_for_end(job.id)
     networks = {item.text: item.id for item in every_network().values()}
     found = {key: (networks[job.network_text()], job.recipe.batch_size) for key, job in made.items()}
-    # A request that names a network keeps its own settings.
-    assert found == {small: ("resnet32", 128), gray: ("lenet", 64), "named": ("resnet32", None)}
+    assert found == {small: ("resnet32", 128), gray: ("lenet", 64), "named": ("resnet32", 128)}
+    # Fields of the request take precedence.
+    assert (made["named"].recipe.solver.type, made["named"].recipe.solver.momentum) == ("MOMENTUM", 0.5)
     assert made[small].recipe.epochs == made[gray].recipe.epochs == 1
     assert made[small].recipe.augment.flip == "fliplr"
 

@@ -67,7 +67,7 @@ METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, DATABASES, "s3")
 
 def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
     limits = schema.limits(FolderSplit, name)
-    between = Between(limits, "Must be at least {low}, and at most {high:,}.")
+    between = Between(limits, "Must be at least {low}, and at most {high}.")
     return OptionalInteger(label, default=limits.default, validators=[Optional(), between, *checks])
 
 
@@ -86,7 +86,7 @@ def _optional_percent(label: str, name: str) -> OptionalInteger:
 
 
 def _optional_count(label: str, name: str) -> OptionalInteger:
-    between = Between(schema.limits(FolderSplit, name), "Must be at least {low}, and at most {high:,}.")
+    between = Between(schema.limits(FolderSplit, name), "Must be at least {low}, and at most {high}.")
     return OptionalInteger(label, default=None, validators=[Optional(), between])
 
 
