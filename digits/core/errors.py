@@ -7,6 +7,7 @@
     ├── NotFound            404  there is no such thing
     ├── InUse               403  something else depends on it (403 as DIGITS answered)
     ├── NotReady            409  a required job is not finished yet
+    ├── Outdated            409  what the request changes was changed in the meantime
     ├── Damaged             409  the files of a job are invalid
     ├── Unavailable         503  a component of the server is unavailable
     ├── StorageError        503  the disk is read-only, failing, or not writable
@@ -67,6 +68,10 @@ class InUse(DigitsError):
 
 
 class NotReady(DigitsError):
+    http_status = 409
+
+
+class Outdated(DigitsError):
     http_status = 409
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, jsonify, redirect, render_template, request, url_for
+from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
@@ -176,6 +176,11 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
 
     def asset(name: str) -> str:
         return f"{settings.url_prefix}/static/{name}?v={version_of(name)}"
+
+    @app.before_request
+    def keep_cursor() -> None:
+        # Before anything is read: messages since then may report changes that the page does not contain.
+        g.live_cursor = parts.live.cursor
 
     @app.before_request
     def wait_for_turn() -> None:

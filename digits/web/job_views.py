@@ -15,7 +15,7 @@ from flask import (
 )
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, explain
+from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, Outdated, explain
 from digits.core.job import DamagedJob, Job, is_id
 from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
@@ -85,7 +85,11 @@ def output_text(job_id: str) -> Response:
 
 @blueprint.put("/<any(jobs, datasets, models):place>/<job_id>")
 def edit(place: str, job_id: str) -> Response:
-    """Change the name, notes or group."""
+    """Change the name, notes or group.
+
+    With ``job_notes_before``, raises Outdated if the notes are no longer these, so that nobody's notes are overwritten
+    by somebody who has not seen them.
+    """
     job = _job(place, job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
@@ -98,7 +102,7 @@ def edit(place: str, job_id: str) -> Response:
     ):
         if field not in request.form:
             continue
-        text = request.form[field].strip()
+        text = _text(request.form[field])
         if attribute == "name" and not text:
             raise BadRequest("The name must not be empty.")
         if len(text) > longest:
@@ -106,10 +110,18 @@ def edit(place: str, job_id: str) -> Response:
         changes[attribute] = text
     if not changes:
         raise BadRequest("Specify job_name, job_notes or group_name.")
+    before = request.form.get("job_notes_before")
+    if before is not None and _text(job.notes) not in (_text(before), changes.get("notes")):
+        raise Outdated("The notes were changed in the meantime.", "Load them again before you change them.")
     services().store.edit(job, **changes)
     for attribute in changes:
         services().report(JobEdited(job, attribute))
     return jsonify(name=job.name, notes=job.notes, group=job.group)
+
+
+def _text(typed: str) -> str:
+    """Return text without surrounding space; forms separate lines by CR LF."""
+    return typed.replace("\r\n", "\n").strip()
 
 
 @blueprint.delete("/<any(jobs, datasets, models):place>/<job_id>")

@@ -1,11 +1,15 @@
 """Live updates for browsers over Socket.IO. No other module uses the socket.
 
 Clients of the namespace ``/jobs`` join the room of a job, or the room for all jobs, and receive the messages of
-`digits.web.live_messages`. They request missed updates over HTTP.
+`digits.web.live_messages`. Every page contains the cursor of the moment when it was requested. A client that joins a
+room sends the cursor, learns from the answer whether messages were published to the room since then, and if so,
+requests the page again over HTTP.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 from typing import Any
 
 from flask import Flask
@@ -24,6 +28,11 @@ class Live:
 
     def __init__(self) -> None:
         self.socketio = SocketIO()
+        # Cursors of different servers cannot be compared.
+        self._server = secrets.token_hex(8)
+        self._published = 0
+        # The number of the latest message in each room.
+        self._latest: dict[str, int] = {}
 
     def connect(self, app: Flask) -> None:
         """Serve the socket alongside ``app``. The gate checks host, origin and login."""
@@ -36,11 +45,28 @@ class Live:
             max_http_buffer_size=MAX_MESSAGE_BYTES,
             serve_client=False,
         )
-        self.socketio.on_event("join", _join, namespace=NAMESPACE)
+        self.socketio.on_event("join", self._join, namespace=NAMESPACE)
         self.socketio.on_event("leave", _leave, namespace=NAMESPACE)
+
+    @property
+    def cursor(self) -> str:
+        """The position of the next message among the messages to all rooms.
+
+        Read it before the data that messages report, so that `has_missed` never omits a change.
+        """
+        return f"{self._server}.{self._published}"
+
+    def has_missed(self, room: str, cursor: object) -> bool:
+        """Return whether a message was, or may have been, published to ``room`` since ``cursor``."""
+        server, _, position = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")
+        if server != self._server or not re.fullmatch(r"[0-9]{1,18}", position):
+            return True
+        return self._latest.get(room, 0) > int(position)
 
     def publish(self, room: str, event: str, body: dict[str, Any]) -> None:
         """Send ``body`` to all clients in ``room``."""
+        self._published += 1
+        self._latest[room] = self._published
         if self.socketio.server is not None:
             self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
 
@@ -55,6 +81,13 @@ class Live:
             if client is not None:
                 client.close(wait=False, abort=True)
 
+    def _join(self, body: Any = None) -> dict[str, Any]:
+        room = _room(body)
+        if room is None:
+            return {"error": "There is no such room."}
+        join_room(room)
+        return {"room": room, "missed": self.has_missed(room, body.get("cursor"))}
+
 
 def _every_origin(origin: str) -> bool:
     return True
@@ -65,14 +98,6 @@ def _room(body: Any) -> str | None:
     if isinstance(room, str) and (room == EVERYONE or jobs.is_id(room)):
         return room
     return None
-
-
-def _join(body: Any = None) -> dict[str, Any]:
-    room = _room(body)
-    if room is None:
-        return {"error": "There is no such room."}
-    join_room(room)
-    return {"room": room}
 
 
 def _leave(body: Any = None) -> dict[str, Any]:

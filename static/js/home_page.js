@@ -151,7 +151,7 @@ document.addEventListener('job-update', receive);
 for (const input of box.querySelectorAll('input[form="compare-form"]:checked')) chosen.add(input.value); // kept by the browser
 showChosen();
 document.addEventListener('task-update', receive);
-document.addEventListener('live-joined', refetchSoon);
+document.addEventListener('live-joined', ({ detail }) => detail.missed && refetchSoon());
 document.addEventListener('job-action', refetchSoon);
 drawPixelDigits(box);
 join('job_management');

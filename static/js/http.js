@@ -1,8 +1,17 @@
 // Requests to this server, with the CSRF token, the URL prefix, and the server's error messages.
 
-const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? '';
+const element = (name, page = document) => page.querySelector(`meta[name="${name}"]`);
+const meta = (name) => element(name)?.content ?? '';
 
 export const urlPrefix = meta('url-prefix');
+
+/** The position in the live messages up to which this page contains all changes. */
+export const liveCursor = () => meta('live-cursor');
+
+/** Call it after everything in this page is as in `fresh`, the same page requested again. */
+export function advanceLiveCursor(fresh) {
+  element('live-cursor').content = element('live-cursor', fresh).content;
+}
 
 /** A response that is not 2xx. `message` is for users; `body` is its JSON, if any. */
 export class RequestError extends Error {

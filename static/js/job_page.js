@@ -3,10 +3,9 @@
 import { formData, getJson, request, urlPrefix } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
-import { isolateQuoted } from './names.js';
 import { startNotes } from './notes.js';
 import { setProgress } from './progress.js';
-import { refreshParts } from './refresh.js';
+import { refreshParts, refreshSoon } from './refresh.js';
 import { toast } from './dialog.js';
 
 const TYPING_MILLISECONDS = 200;
@@ -17,7 +16,8 @@ export function startJobPage() {
   const job = { id: head.dataset.job, url: head.dataset.url };
   document.addEventListener('job-update', ({ detail }) => detail.job_id === job.id && JOB_UPDATES[detail.update]?.(detail));
   document.addEventListener('task-update', ({ detail }) => detail.job_id === job.id && TASK_UPDATES[detail.update]?.(detail));
-  startCatchingUp(job);
+  document.addEventListener('page-gone', showDeleted);
+  document.addEventListener('live-joined', ({ detail }) => detail.missed && refreshParts());
   startEditing(job);
   startNotes(job);
   startLogTail(document.getElementById('log-panel'));
@@ -35,11 +35,13 @@ const JOB_UPDATES = {
     if (message.attribute !== 'notes') refreshParts();
     else document.dispatchEvent(new CustomEvent('notes-changed', { detail: message.value ?? '' }));
   },
-  deleted() {
-    toast('This job was deleted.', 'warning', 60);
-    for (const button of document.querySelectorAll('#job-actions .button, [data-edit]')) button.hidden = true;
-  },
+  deleted: () => showDeleted(),
 };
+
+function showDeleted() {
+  toast('This job was deleted.', 'warning', 60);
+  for (const button of document.querySelectorAll('#job-actions .button, [data-edit]')) button.hidden = true;
+}
 
 const TASK_UPDATES = {
   progress(message) {
@@ -48,35 +50,8 @@ const TASK_UPDATES = {
     const row = document.querySelector(`[data-task="${CSS.escape(message.task)}"] [data-meter]`);
     setProgress(row, message.percentage, message.eta_seconds);
   },
-  warned(message) {
-    showWarnings(message.messages ?? [message.message]);
-  },
+  warned: () => refreshSoon(),
 };
-
-function showWarnings(messages) {
-  const box = document.getElementById('job-warnings');
-  box.replaceChildren(
-    ...messages.map((text) => {
-      const notice = document.createElement('div');
-      notice.className = 'notice tone-warning';
-      const body = document.createElement('div');
-      body.className = 'notice-body';
-      body.append(isolateQuoted(text));
-      notice.append(body);
-      return notice;
-    }),
-  );
-}
-
-// Fetch the page's parts again for events before the room was joined, or while the connection was lost.
-function startCatchingUp(job) {
-  let settled = document.getElementById('job-status').dataset.running === 'false';
-  document.addEventListener('live-joined', ({ detail }) => {
-    if (detail.room !== job.id) return;
-    if (!settled) refreshParts();
-    settled = false;
-  });
-}
 
 function startEditing(job) {
   const title = document.querySelector('.job-names'); // Not a refreshed part, so it stays unchanged while editing.

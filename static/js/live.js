@@ -1,12 +1,11 @@
 // The only module that uses the socket. It dispatches messages as events on the document:
 //   job-update, task-update   detail: the message
-//   live-joined               detail: {room}; earlier changes must be fetched
+//   live-joined               detail: {room, missed}; if `missed`, the page is older than the latest message
 // Messages contain data, never markup.
 
 import { io } from '../vendor/socket.io.js';
-import { urlPrefix } from './http.js';
+import { liveCursor, urlPrefix } from './http.js';
 
-const JOIN_MILLISECONDS = 5000;
 const rooms = new Set();
 let socket = null;
 
@@ -25,8 +24,7 @@ function connect() {
 }
 
 function enter(room) {
-  const joined = () => send('live-joined', { room });
-  socket.timeout(JOIN_MILLISECONDS).emit('join', { room }, joined);
+  socket.emit('join', { room, cursor: liveCursor() }, ({ missed }) => send('live-joined', { room, missed }));
 }
 
 /** Joins the room of a job's id or `job_management`; rejoins automatically after a lost connection. */

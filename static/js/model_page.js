@@ -141,7 +141,6 @@ const receive = {
   snapshots: () => refreshSoon(),
   best: () => refreshSoon(),
   phase: () => refreshSoon(),
-  warned: () => refreshSoon(),
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),

@@ -1,9 +1,12 @@
-// Fetches this page again and updates the parts with data-refresh, so that only the server renders them.
+// Fetches this page again and updates the parts with data-refresh, so that only the server renders them. Then it
+// dispatches `parts-refreshed` with the `fresh` page and the time when it was `asked` for, in `performance.now()`.
 
-import { request } from './http.js';
+import { RequestError, advanceLiveCursor, request } from './http.js';
 import { morph } from './morph.js';
 
 const GATHER_MILLISECONDS = 1000;
+const RETRY_MILLISECONDS = 3000;
+const TOO_BUSY = 429;
 
 let waiting = null;
 let running = null;
@@ -16,7 +19,7 @@ export function refreshParts() {
     return running;
   }
   running = update()
-    .catch(() => {}) // The connection note reports it; rejoining refreshes again.
+    .catch(fail)
     .finally(() => {
       running = null;
       if (!again) return;
@@ -24,6 +27,12 @@ export function refreshParts() {
       refreshParts();
     });
   return running;
+}
+
+/** Without a connection, which a note reports, joining refreshes again. */
+function fail({ status }) {
+  if (status === TOO_BUSY || status >= 500) setTimeout(refreshParts, RETRY_MILLISECONDS);
+  if (status === 404) document.dispatchEvent(new CustomEvent('page-gone'));
 }
 
 /** Refreshes at most once per second, for content that may change more often. */
@@ -35,11 +44,14 @@ export function refreshSoon() {
 }
 
 async function update() {
+  const asked = performance.now();
   const response = await request(location.href.split('#')[0], { headers: { Accept: 'text/html' } });
+  if (response.redirected) throw new RequestError('This is another page, for instance because the login expired.');
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const part of document.querySelectorAll('[data-refresh][id]')) {
     const next = fresh.getElementById(part.id);
     if (next) morph(part, next);
   }
-  document.dispatchEvent(new CustomEvent('parts-refreshed'));
+  document.dispatchEvent(new CustomEvent('parts-refreshed', { detail: { fresh, asked } }));
+  advanceLiveCursor(fresh);
 }

@@ -225,3 +225,55 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     shown = second.get_by_alt_text("Chosen image")
     expect(shown).to_be_visible()
     assert shown.evaluate("image => image.naturalWidth") == 16
+
+
+def test_changes_before_a_page_joins_are_fetched(page: Page, model) -> None:
+    def change_first(route: Route) -> None:
+        changes = {"job_notes": "from elsewhere", "group_name": "moved"}
+        assert page.request.put(f"/jobs/{model['id']}", form=changes).ok
+        route.continue_()
+
+    page.route("**/js/live.js", change_first)
+    page.goto(f"/models/{model['id']}")
+    expect(page.locator("#job-notes")).to_have_value("from elsewhere")
+    expect(page.locator("#job-group")).to_have_text("moved")
+    assert page.request.put(f"/jobs/{model['id']}", form={"job_notes": "", "group_name": ""}).ok
+
+
+def test_notes_changed_elsewhere_are_not_overwritten(
+    page: Page, page_faults: PageFaults, model, check_accessibility: Callable[[Page], None]
+) -> None:
+    page_faults.allow(f"/models/{model['id']}$")
+    notes, conflict = page.locator("#job-notes"), page.locator("#notes-conflict")
+
+    def save_elsewhere(text: str) -> None:
+        assert page.request.put(f"/jobs/{model['id']}", form={"job_notes": text}).ok
+
+    def saved() -> str:
+        page.reload()
+        return notes.input_value()
+
+    save_elsewhere("")
+    page.route(
+        "**/socket.io/**", lambda route: route.abort()
+    )  # so that it learns of changes only when it saves
+    page_faults.allow("/socket.io/")
+    page.goto(f"/models/{model['id']}")
+    save_elsewhere("theirs")
+    notes.fill("mine")
+    expect(conflict).to_be_visible()
+    expect(conflict.locator("pre")).to_have_text("theirs")
+    check_accessibility(page)
+    conflict.get_by_role("button", name="Keep mine").click()
+    expect(page.locator("#notes-state")).to_have_text("Saved")
+    expect(conflict).to_be_hidden()
+    expect(notes).to_be_focused()
+    assert saved() == "mine"
+
+    save_elsewhere("theirs again")
+    notes.fill("mine again")
+    conflict.get_by_role("button", name="Use the saved notes").click()
+    expect(notes).to_have_value("theirs again")
+    expect(conflict).to_be_hidden()
+    assert saved() == "theirs again"
+    save_elsewhere("")

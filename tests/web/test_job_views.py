@@ -85,6 +85,22 @@ def test_an_invalid_name_is_refused(site: Site, fields: dict[str, str]) -> None:
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
 
 
+def test_notes_changed_in_the_meantime_are_not_overwritten(site: Site) -> None:
+    job_id = site.dataset()
+
+    def save(notes: str, **before: str) -> int:
+        answer = site.client.put(f"/jobs/{job_id}", data={"job_notes": notes, **before})
+        return int(answer.status_code)
+
+    assert save("first\r\nline", job_notes_before="") == 200
+    assert save("late", job_notes_before="") == 409
+    assert site.client.put(f"/jobs/{job_id}", data={"group_name": "g"}).get_json()["notes"] == "first\nline"
+    # Repeating a request whose response was lost is not a conflict.
+    assert save("first\nline", job_notes_before="") == 200
+    assert save("second", job_notes_before="first\r\nline  ") == 200
+    assert save("a script without the notes before") == 200
+
+
 def test_names_survive_a_restart(site: Site) -> None:
     import json
 
