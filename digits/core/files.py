@@ -8,11 +8,13 @@ job may replace any file there. Only `open_plain` opens files of a job.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import json
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,8 @@ T = TypeVar("T")
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _HIGH_DESCRIPTOR = 512
 _CHUNK = 16 * 1024
+# Arguments of renameat2.
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 # Temporary problems of the server, not of the file.
@@ -232,6 +236,39 @@ def sync_tree(folder: Path) -> None:
             sync_file(Path(parent, name))
         sync_folder(Path(parent))
     sync_folder(folder.parent)
+
+
+def publish_folder(new: Path, target: Path) -> None:
+    """Make the folder ``new`` durable and move it to ``target``, in the place of an earlier one, which is deleted.
+
+    ``target`` is never missing or incomplete, even if the process is killed; then ``new`` may be left over. Both
+    must be on the same file system. Without `RENAME_EXCHANGE`, as on NFS, ``target`` is missing for a moment. Raises
+    OSError.
+    """
+    sync_tree(new)
+    target.parent.mkdir(exist_ok=True)
+    if not target.exists():
+        new.rename(target)
+    elif not _exchange(new, target):
+        old = new.with_name(f"{new.name}.replaced")
+        shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        new.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    sync_folder(target.parent)
+    shutil.rmtree(new, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; return False if the kernel or the file system cannot."""
+    with contextlib.suppress(AttributeError):  # a C library without the function
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+        if not renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+            return True
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise OSError(number, os.strerror(number), str(other))
+    return False
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import UnreadableFile, is_disk_full, sync_tree, write_json
+from digits.core.files import UnreadableFile, is_disk_full, publish_folder, write_json
 from digits.data import evaluation as evaluations
 from digits.data.dataset_fit import DatasetFit
 from digits.data.manifest import Manifest
@@ -242,12 +242,7 @@ class Writer:
         if worst:
             write_json(new / evaluations.WORST_FILE, worst)
         write_json(new / evaluations.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
-        sync_tree(new)
-        target.parent.mkdir(exist_ok=True)
-        if target.exists():
-            target.rename(self._task_folder / "replaced")
-        new.rename(target)
-        shutil.rmtree(self._task_folder / "replaced", ignore_errors=True)
+        publish_folder(new, target)
 
 
 class Collected:

@@ -23,7 +23,7 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core import snapshot_list
 from digits.core.events import EventLog, Progressed, Warned
-from digits.core.files import is_disk_full, sync_tree, write_json
+from digits.core.files import is_disk_full, publish_folder, write_json
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker import environment
@@ -62,18 +62,13 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
     try:
         folder.mkdir(parents=True)
         result = _Export(recipe, folder, events).write()
-        sync_tree(folder)
-        if target.exists():
-            target.rename(task_folder / "replaced")
-        folder.rename(target)
-        sync_tree(target)
+        publish_folder(folder, target)
     except OSError as error:
         if is_disk_full(error):
             raise UserFault("The disk is full: the export could not be saved.", "Free some space.") from error
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(task_folder / "replaced", ignore_errors=True)
     return result
 
 

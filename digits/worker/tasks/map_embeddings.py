@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import is_disk_full, sync_tree, write_json
+from digits.core.files import is_disk_full, publish_folder, write_json
 from digits.core.model_job import TENSORBOARD_FOLDER
 from digits.data import embedding_map as maps
 from digits.data import projector
@@ -222,19 +222,14 @@ def _publish(
     model: Path, task_folder: Path, result: maps.EmbeddingMap, arrays: dict[str, NDArray[Any]]
 ) -> None:
     """Write the map to a new folder, and put it in the place of an earlier one."""
-    new, old = task_folder / "result", task_folder / "replaced"
+    new = task_folder / "result"
     target = maps.folder_of(model, result.name)
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
     for name, array in arrays.items():
         np.save(new / name, array, allow_pickle=False)
     write_json(new / maps.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
-    sync_tree(new)
-    target.parent.mkdir(exist_ok=True)
-    if target.exists():
-        target.rename(old)
-    new.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    publish_folder(new, target)
 
 
 def _describe(
