@@ -46,7 +46,7 @@ class BuildContext:
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
       in training, too.
     - ``pretrained``: collects the pretrained models that the network requests, or None.
-    - ``folder``: the folder of the network's file, or None outside of a build.
+    - ``folder``, ``dataset``: the folders of the network's file and of its dataset, or None outside of a build.
     - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
     """
 
@@ -59,6 +59,7 @@ class BuildContext:
     trunk: Container[str] = ()
     pretrained: PretrainedParts | None = None
     folder: Path | None = None
+    dataset: Path | None = None
     draw: Any = None
 
 

@@ -33,17 +33,23 @@ from digits.worker.network.variables import record_outside_variables
 _MODULE = "network"
 
 
-def load_for(manifest: Manifest, path: Path, shape: tuple[int, int, int]) -> Network:
-    """Load the network in the file ``path`` for a dataset whose images have the ``shape`` after preparation.
+def load_for(manifest: Manifest, dataset: Path, path: Path, shape: tuple[int, int, int]) -> Network:
+    """Load the network in the file ``path`` for the dataset in the folder ``dataset``, with images of ``shape``.
+
+    The shape is that after preparation.
 
     Raises SyntaxError, UserFault, or whatever its text raises.
     """
     metrics: Metrics = kind_named(manifest.kind).load("metrics").Metrics(manifest.target)
-    return load(path, shape, manifest.target, metrics)
+    return load(path, shape, manifest.target, metrics, dataset)
 
 
 def load(
-    path: Path, shape: tuple[int, int, int], target: TargetSpec, metrics: Metrics | None = None
+    path: Path,
+    shape: tuple[int, int, int],
+    target: TargetSpec,
+    metrics: Metrics | None = None,
+    dataset: Path | None = None,
 ) -> Network:
     """Load the network in the file ``path`` for images of ``shape`` (height, width, channels) and a ``target``.
 
@@ -51,11 +57,14 @@ def load(
     """
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     folder = path.absolute().parent
-    with record_outside_variables() as own, build_context.extend(folder=folder):
+    dataset = dataset and dataset.absolute()
+    with record_outside_variables() as own, build_context.extend(folder=folder, dataset=dataset):
         tower_class = user_model(text)
     if not hasattr(tower_class, "target"):
         tower_class.target = target  # type: ignore[attr-defined]
-    return Network(tower_class, shape, target, metrics or Metrics(target), folder, own=own, hooks=_HOOKS)
+    return Network(
+        tower_class, shape, target, metrics or Metrics(target), folder, dataset, own=own, hooks=_HOOKS
+    )
 
 
 # Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,17 +35,20 @@ _FORMATS: tuple[ExportFormat, ...] = ("keras", "savedmodel")
 log = logging.getLogger(__name__)
 
 
-def exported(job_id: str, snapshot: str | None) -> Path:
+def exported(job_id: str, snapshot: str | None, beside: Iterable[Path | None]) -> Path:
     """Return the export of a snapshot of the model job ``job_id``: a ``.keras`` file or the folder of a SavedModel.
 
-    ``snapshot`` is its name or its epoch. Without it, it is the best one that has been exported or, if none has been,
-    the best one. Raises UserFault if there is no such snapshot, or if it cannot be exported.
+    The job is in a folder that also contains one of those in ``beside``, such as the dataset's, directly or further
+    down. ``snapshot`` is its name or its epoch. Without it, it is the best one that has been exported or, if none has
+    been, the best one. Raises UserFault if there is no such snapshot, or if it cannot be exported.
     """
-    # Tasks run in folders below that of the jobs.
-    here = Path.cwd()
-    folder = next((each / job_id for each in (here, *here.parents) if (each / job_id).is_dir()), None)
+    candidates = (each / job_id for known in beside if known for each in known.parents)
+    folder = next((each for each in candidates if os.path.isdir(each)), None)
     if folder is None:
-        raise UserFault(f"digits.pretrained: there is no job {job_id} on this server.")
+        raise UserFault(
+            f"digits.pretrained: there is no job {job_id} on this server.",
+            "The folder of the job must be beside that of the dataset.",
+        )
     chosen = _choose(folder, job_id, snapshot)
     if found := _find(folder, chosen):
         return found

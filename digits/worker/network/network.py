@@ -70,6 +70,8 @@ class Built:
 class Network:
     """A user's class ``UserModel`` in a file in ``folder``, for images of ``shape`` (height, width, channels).
 
+    ``dataset`` is the folder of the dataset, if there is one.
+
     ``accessed`` contains those of ``y`` and ``is_inference`` that its towers have read; ``own`` is what the text
     created outside of the class. ``kind_metrics`` are those of the dataset's kind.
     """
@@ -79,6 +81,7 @@ class Network:
     target: TargetSpec
     kind_metrics: Metrics
     folder: Path | None = None
+    dataset: Path | None = None
     step: tower.Step = field(default_factory=tower.Step)
     accessed: set[str] = field(default_factory=set)
     own: Own = field(default_factory=Own)
@@ -174,7 +177,7 @@ class Network:
     ) -> Iterator[None]:
         """Enter the build context of this network with the tower ``built``; see `tower.building`."""
         with (
-            build_context.extend(folder=self.folder),
+            build_context.extend(folder=self.folder, dataset=self.dataset),
             tower.building(built, self.step, step, accessed),
         ):
             yield

@@ -44,7 +44,9 @@ def pretrained(
         return _application(CATALOG[name], include_top, pooling)
     path, title = _path(name), Path(name).name
     if match := job_export.NAME.fullmatch(name):
-        path, title = job_export.exported(*match.groups()), f"the job {name}"
+        context = build_context.current()
+        path = job_export.exported(match[1], match[2], (context.folder, context.dataset))
+        title = f"the job {name}"
     if (path / "saved_model.pb").is_file():
         return _saved_model(path, title)
     if path.suffix in pretrained_files.KERAS_SUFFIXES and path.is_file():

@@ -417,7 +417,7 @@ def _write(description: _Description, target: Path) -> dict[str, Any]:
         augment=Augment(whitening=description.whitening),
     )
     prepare = feeds.preparation(manifest, target, training.mean, training.crop_size, training.augment)
-    net = network_loader.load_for(manifest, target / NETWORK_FILE, prepare.shape)
+    net = network_loader.load_for(manifest, target, target / NETWORK_FILE, prepare.shape)
     store = VariableStore()
     traced, fault = inference.trace_for_display(net, store)
     if fault is not None:

@@ -30,11 +30,12 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     """
     tf.config.set_visible_devices([], "GPU")  # no tensors are computed: leave the GPUs to other tasks
     scratch = task_folder.parent
-    manifest = load_manifest(Path(recipe.dataset))
+    dataset = Path(recipe.dataset)
+    manifest = load_manifest(dataset)
     prepare = Preparation(
         np.zeros(1, np.float32), recipe.crop_size or None, manifest.shape, image_dtype=manifest.dtype
     )
-    net = network_loader.load_for(manifest, scratch / recipe.network, prepare.shape)
+    net = network_loader.load_for(manifest, dataset, scratch / recipe.network, prepare.shape)
     store = VariableStore(empty=True)
     shown, _ = inference.trace_for_display(net, store)
     Training(net, store, prepare, Optimizer(recipes.Solver()), 0, Randomness(0)).trace()

@@ -218,7 +218,8 @@ class Setup:
 
     def _network(self) -> Network:
         file = self.job_folder / self.recipe.network
-        return network_loader.load_for(self.data.manifest, file, self.data.preparation.shape)
+        dataset = Path(self.recipe.dataset)
+        return network_loader.load_for(self.data.manifest, dataset, file, self.data.preparation.shape)
 
     def _training(self, net: Network, optimizer: Optimizer, phase: Phase) -> Training:
         return Training(

@@ -92,7 +92,7 @@ def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trai
     manifest = feeds.load_manifest(dataset)
     whitening = Augment(whitening=recipe.augment.whitening)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
-    net = network_loader.load_for(manifest, model_folder / recipe.network, prepare.shape)
+    net = network_loader.load_for(manifest, dataset, model_folder / recipe.network, prepare.shape)
     store = VariableStore()
     traced = inference.trace(net, store)
     restored = restore.restore(model_folder / snapshot, store.variables)

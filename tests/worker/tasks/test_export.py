@@ -437,6 +437,20 @@ def test_a_job_is_part_of_another_network(
     assert not new.of(Warned)
 
 
+def test_a_job_beside_the_dataset_is_found_from_any_folder(
+    trained: Callable[..., Outcome], preflight: Callable[..., Outcome], gradients: Path, tmp_path: Path
+) -> None:
+    dataset = shutil.copytree(gradients, tmp_path / "jobs" / "dataset")
+    job = trained(KERAS_ONLY, name="jobs/20261122-101530-1a2b3c", epochs=1).job_folder
+    network = ON_TOP.replace("{snapshot}", "")
+    outcome = preflight(network, dataset=str(dataset))  # `digits check` runs in a temporary folder, too
+    assert outcome.code == 0, outcome.output
+    assert [path.name for path in (job / "exports").iterdir()] == ["snapshot_1-keras"]
+    failure = preflight(network).failure
+    assert failure.message.startswith("digits.pretrained: there is no job 20261122-101530-1a2b3c")
+    assert "beside that of the dataset" in failure.hint
+
+
 def test_a_job_of_other_functions_than_keras_layers_is_a_frozen_part(
     train_on_top: Callable[..., Outcome], trained: Callable[..., Outcome]
 ) -> None:
