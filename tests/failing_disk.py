@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,25 @@ def small_disk(folder: Path, options: str) -> Iterator[bool]:
     finally:
         if is_mounted:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def few_descriptors(spare: int) -> Iterator[None]:
+    """Let this process open only ``spare`` more files in the block."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = [os.dup(0)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used[0] + 64, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                used.append(os.dup(0))
+        for _ in range(spare):
+            os.close(used.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in used:
+            os.close(descriptor)
 
 
 def fill(path: Path) -> None:

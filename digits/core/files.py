@@ -34,7 +34,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 # Temporary problems of the server, not of the file.
-_TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class UnreadableFile(Exception):
@@ -102,6 +102,17 @@ def open_plain(path: Path, *, below: Path | None = None) -> BinaryIO:
     return open(_open_descriptor(path, below), "rb")
 
 
+def check_spare_descriptors(count: int) -> None:
+    """Raise OSError if this process cannot open ``count`` more files."""
+    spare: list[int] = []
+    try:
+        while len(spare) < count:
+            spare.append(os.open("/", os.O_PATH | os.O_CLOEXEC))
+    finally:
+        for descriptor in spare:
+            os.close(descriptor)
+
+
 def _open_descriptor(path: Path, below: Path | None) -> int:
     # O_NONBLOCK: opening a FIFO must not block.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -112,7 +123,7 @@ def _open_descriptor(path: Path, below: Path | None) -> int:
             with _folder_of(path, below) as (name, folder):
                 descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        if error.errno in _TRANSIENT:
+        if error.errno in TRANSIENT:
             raise
         if error.errno == errno.ENOENT:
             raise MissingFile(f"{path.name}: {error.strerror}") from error

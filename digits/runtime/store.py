@@ -25,6 +25,8 @@ from digits.runtime.job_index import JobIndex
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+# With less, the disk counts as full: a job's file and some rows of metrics would not fit.
+MIN_FREE_BYTES = 64 * 1024
 _DELETED = ".deleted-"
 _LOCK_FILE = ".lock"
 # Errors that affect every job, not only the one being saved.
@@ -46,7 +48,6 @@ class StoreLost(StorageError):
 class Store:
     """The jobs of one jobs folder, which is owned by one server at a time.
 
-    ``problem`` is the error that currently keeps the store from writing; its text is meant for the user.
     ``index`` finds jobs for lists.
     """
 
@@ -62,7 +63,7 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = self._take_lock()
         self._place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.problem: DigitsError | None = None
+        self._problem: DigitsError | None = None
         self._unsaved: dict[str, Job] = {}
         self._doomed: list[Path] = []
         self._retry_at = 0.0
@@ -94,6 +95,11 @@ class Store:
             log.exception("job %s cannot be read", folder.name)
             reason = f"{type(error).__name__}: {error}"
         return DamagedJob(id=folder.name, folder=folder, name=folder.name, reason=reason)
+
+    @property
+    def problem(self) -> DigitsError | None:
+        """The error that currently keeps the store from writing; its text is meant for the user."""
+        return self._problem or _full_disk(self.folder)
 
     @contextlib.contextmanager
     def creation(self) -> Iterator[Callable[[], Path]]:
@@ -161,9 +167,9 @@ class Store:
             self._unsaved[job.id] = job
             # Errors of this job's folder alone, such as its removal, do not affect other jobs.
             if isinstance(error, StoreLost):
-                self.problem = error
+                self._problem = error
             elif isinstance(error, OSError) and error.errno in _EVERY_WRITE:
-                self.problem = _not_saved(error, len(self._unsaved))
+                self._problem = _not_saved(error, len(self._unsaved))
 
     def edit(self, job: Job, **changes: str) -> None:
         """Change attributes of ``job`` on disk, then in memory; raises OSError or StoreLost, leaving it unchanged."""
@@ -271,13 +277,13 @@ class Store:
         try:
             self.check()
         except StoreLost as error:
-            if not isinstance(self.problem, StoreLost):
+            if not isinstance(self._problem, StoreLost):
                 log.error("%s: %s %s", self.folder, error.message, error.hint)
-            self.problem = error
+            self._problem = error
             return False
-        if isinstance(self.problem, StoreLost):
+        if isinstance(self._problem, StoreLost):
             log.warning("%s: the jobs folder is available again", self.folder)
-            self.problem = None
+            self._problem = None
         if time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self._retry()
@@ -288,12 +294,12 @@ class Store:
         os.close(self._place)
 
     def _retry(self) -> None:
-        had_problem, self.problem = self.problem, None
+        had_problem, self._problem = self._problem, None
         for job in list(self._unsaved.values()):
             with contextlib.suppress(OSError):
                 files.remove_partial_writes(job.folder / jobs.FILE_NAME)
             self.save(job)
-        if had_problem and not self.problem:
+        if had_problem and not self._problem:
             log.info("%s is writable again", self.folder)
         self._doomed = [path for path in self._doomed if not _delete(path)]
 
@@ -354,6 +360,16 @@ def _not_saved(error: OSError, count: int) -> DigitsError:
     why = explain(error) or StorageError("The jobs folder is not writable.")
     unsaved = "one job is" if count == 1 else f"{count} jobs is"
     return type(why)(f"{why.message} The state of {unsaved} not saved yet.", why.hint)
+
+
+def _full_disk(folder: Path) -> DigitsError | None:
+    try:
+        state = os.statvfs(folder)
+    except OSError:
+        return None  # `Store.check` reports a lost folder
+    free = state.f_bfree if os.geteuid() == 0 else state.f_bavail
+    is_full = free * state.f_frsize < MIN_FREE_BYTES or (state.f_files > 0 and state.f_favail == 0)
+    return explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "any"))) if is_full else None
 
 
 def _is_leftover(folder: Path) -> bool:

@@ -29,6 +29,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wsgi import LimitedStream
 
 from digits.core.addresses import is_loopback
+from digits.core.errors import explain
 from digits.web.auth import FORWARDED, VISITOR, Auth, Visitor, site_path
 from digits.web.error_json import error_body, is_always_json
 from digits.web.loop_watch import request_line
@@ -224,9 +225,12 @@ class Gate:
             return _refuse(_too_large(self._limit(environ)), environ, decorated)
         except HTTPException as error:
             return _refuse(RefusalError(error.code or 500, str(error.description)), environ, decorated)
-        except Exception:
+        except Exception as error:
             if IS_ANSWERED in environ:
                 raise  # the server closes the connection
+            known = explain(error) if isinstance(error, OSError) else None
+            if known is not None:
+                return _refuse(RefusalError(known.http_status, known.sentences), environ, decorated)
             _log.exception("%s failed outside the application", request_line(environ))
             failure = RefusalError(500, "Internal server error. The details are in the server's log.")
             return _refuse(failure, environ, decorated)

@@ -10,7 +10,8 @@ from flask import Blueprint, Response, jsonify, make_response, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__
-from digits.core.errors import NotFound
+from digits.core.errors import DigitsError, NotFound, explain
+from digits.core.files import check_spare_descriptors
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
@@ -30,6 +31,8 @@ blueprint = Blueprint("home", __name__)
 PAGE_ROWS = 50
 # Limit on the unfinished jobs shown, because many may be waiting.
 RUNNING_ROWS = 20
+# Pages open files, folders and sockets at the same time.
+DESCRIPTORS_OF_A_PAGE = 16
 
 
 @blueprint.get("/")
@@ -66,11 +69,19 @@ def index() -> Response:
 
 @blueprint.get("/health")
 def health() -> Response:
-    """Health check: the version, and the problem if jobs cannot be saved. Requires no login."""
-    problem = services().store.problem
+    """Health check: the version, and the problem if jobs cannot be saved or pages not served. Requires no login."""
+    problem = services().store.problem or _descriptor_problem()
     if problem is None:
         return jsonify(version=__version__)
     return make_response(jsonify(version=__version__, problem=problem.message), problem.http_status)
+
+
+def _descriptor_problem() -> DigitsError | None:
+    try:
+        check_spare_descriptors(DESCRIPTORS_OF_A_PAGE)
+    except OSError as error:
+        return explain(error)
+    return None
 
 
 @blueprint.post("/try/<sample>")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from flask import Flask
@@ -20,14 +21,20 @@ from digits.web.auth import VISITOR
 from digits.web.live_messages import EVERYONE
 
 NAMESPACE = "/jobs"
+STORAGE = "storage"
 MAX_MESSAGE_BYTES = 100_000
 
 
 class Live:
-    """The server side of the socket."""
+    """The server side of the socket.
 
-    def __init__(self) -> None:
+    ``storage_problem`` returns the message and hint of the error that keeps jobs from being saved, or None. Clients
+    receive it when they join and when it changes.
+    """
+
+    def __init__(self, storage_problem: Callable[[], dict[str, str] | None]) -> None:
         self.socketio = SocketIO()
+        self._storage_problem = storage_problem
         # Cursors of different servers cannot be compared.
         self._server = secrets.token_hex(8)
         self._published = 0
@@ -70,6 +77,11 @@ class Live:
         if self.socketio.server is not None:
             self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
 
+    def publish_storage_problem(self) -> None:
+        """Send the current storage problem to all clients."""
+        if self.socketio.server is not None:
+            self.socketio.emit(STORAGE, {"problem": self._storage_problem()}, namespace=NAMESPACE)
+
     def disconnect(self, session_id: str) -> None:
         """Close the connections of a login session, including long-polling ones."""
         server = self.socketio.server
@@ -86,7 +98,11 @@ class Live:
         if room is None:
             return {"error": "There is no such room."}
         join_room(room)
-        return {"room": room, "missed": self.has_missed(room, body.get("cursor"))}
+        return {
+            "room": room,
+            "missed": self.has_missed(room, body.get("cursor")),
+            "storage_problem": self._storage_problem(),
+        }
 
 
 def _every_origin(origin: str) -> bool:

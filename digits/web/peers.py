@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
+from digits.core.files import TRANSIENT
+
 # WSGI key of the `Peer` of a request, set by the server.
 CONNECTION = "digits.connection"
 
@@ -60,7 +62,8 @@ class Peer:
 def find_uid(peer: Address, local: Address, tables: Path = PROC_NET) -> int | None:
     """The user id that owns the socket connected from ``peer`` to ``local``.
 
-    None if the tables cannot be read, or have no open socket with these addresses.
+    None if the tables cannot be read, or have no open socket with these addresses; raises OSError if this process
+    has too many open files.
     A socket that its program has already closed is listed as root's, whoever
     opened it; it has no inode and is ignored.
     """
@@ -126,5 +129,6 @@ def _rows(table: Path) -> Iterator[list[bytes]]:
         with open(table, "rb") as file:
             next(file, None)
             yield from (row for row in map(bytes.split, file) if len(row) > _INODE)
-    except OSError:
-        return
+    except OSError as error:
+        if error.errno in TRANSIENT:
+            raise

@@ -73,8 +73,9 @@ class Services:
         self.remote = RemotePolicy(settings.remote_addresses)
         self.credentials = CredentialStore(settings.state_dir / "credentials")
         self.devices = Devices()
-        self.live = Live()
         self.store = Store(settings.jobs_dir, JOB_TYPES)
+        self.live = Live(self._storage_problem)
+        self._published_problem: dict[str, str] | None = None
         self.folder = settings.jobs_dir / SERVER_FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.executor: Executor = executor or LocalExecutor(
@@ -83,7 +84,7 @@ class Services:
             pass_env=settings.pass_env,
         )
         self.ledger = DeviceLedger(_limits(), gpus=self._gpus)
-        self.runner = TaskRunner(self.executor, self.ledger, may_run=self.store.maintain)
+        self.runner = TaskRunner(self.executor, self.ledger, may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
@@ -131,6 +132,19 @@ class Services:
         self.model_stores.close()
         self.executor.close()
         self.store.close()
+
+    def _maintain(self) -> bool:
+        """Maintain the store, and send browsers its current problem when it changes."""
+        is_ours = self.store.maintain()
+        problem = self._storage_problem()
+        if problem != self._published_problem:
+            self._published_problem = problem
+            self.live.publish_storage_problem()
+        return is_ours
+
+    def _storage_problem(self) -> dict[str, str] | None:
+        problem = self.store.problem
+        return {"message": problem.message, "hint": problem.hint} if problem else None
 
     def report(self, change: Change) -> None:
         """Send browsers the messages about ``change``, and keep the index up to date."""

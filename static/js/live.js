@@ -21,10 +21,14 @@ function connect() {
   socket.on('connect_error', () => showConnection(false));
   socket.on('job update', (message) => send('job-update', message));
   socket.on('task update', (message) => send('task-update', message));
+  socket.on('storage', ({ problem }) => showStorageProblem(problem));
 }
 
 function enter(room) {
-  socket.emit('join', { room, cursor: liveCursor() }, ({ missed }) => send('live-joined', { room, missed }));
+  socket.emit('join', { room, cursor: liveCursor() }, ({ missed, storage_problem: problem }) => {
+    showStorageProblem(problem);
+    send('live-joined', { room, missed });
+  });
 }
 
 /** Joins the room of a job's id or `job_management`; rejoins automatically after a lost connection. */
@@ -37,6 +41,14 @@ export function join(room) {
 
 function send(name, detail) {
   document.dispatchEvent(new CustomEvent(name, { detail }));
+}
+
+/** Shows the error that keeps the server from saving jobs, as base.html does when the page is loaded. */
+function showStorageProblem(problem) {
+  const notice = document.getElementById('storage-problem');
+  notice.hidden = !problem;
+  notice.querySelector('[data-message]').textContent = problem?.message ?? '';
+  notice.querySelector('[data-hint]').textContent = problem?.hint ?? '';
 }
 
 function showConnection(connected) {

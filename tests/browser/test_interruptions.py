@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import PageFaults, write_network
+from tests.browser.conftest import PageFaults, ServerProcess, write_network
 
 NEW_DATASET = "/datasets/images/classification/new"
 NEW_MODEL = "/models/images/classification/new"
@@ -277,3 +277,19 @@ def test_notes_changed_elsewhere_are_not_overwritten(
     expect(conflict).to_be_hidden()
     assert saved() == "theirs again"
     save_elsewhere("")
+
+
+def test_an_open_page_shows_at_once_that_jobs_cannot_be_saved(page: Page, server: ServerProcess) -> None:
+    notice = page.locator("#storage-problem")
+    page.goto("/")
+    expect(page.locator("#connection")).to_be_hidden()
+    expect(notice).to_be_hidden()
+    away = server.jobs.rename(server.jobs.with_name("away"))
+    try:
+        expect(notice).to_contain_text("The jobs folder was removed or replaced")
+        # A page that joins later, for example after a lost connection, shows it too.
+        page.reload()
+        expect(notice).to_contain_text("Restore it")
+    finally:
+        away.rename(server.jobs)
+    expect(notice).to_be_hidden()

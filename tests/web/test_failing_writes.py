@@ -20,7 +20,7 @@ from digits.core.status import Status
 from digits.runtime.executors.local import LocalExecutor
 from digits.web.app import create_app
 from digits.web.auth import Session, Sessions, read_or_make_secret
-from tests.failing_disk import FailingDisk, failing_disk, fill, small_disk
+from tests.failing_disk import FailingDisk, failing_disk, few_descriptors, fill, small_disk
 from tests.site import Site, bars, site_settings
 
 pytestmark = pytest.mark.integration
@@ -265,6 +265,53 @@ def test_a_missing_jobs_folder_is_reported_on_pages_and_to_monitors(idle: Site, 
     for text in (sick.get_json()["problem"], page.text, refused.get_json()["error"]["message"]):
         assert "The jobs folder was removed or replaced" in text
     check_memory_matches_disk(idle)
+    assert idle.get("/health").status_code == 200
+
+
+def test_a_disk_filled_by_other_programs_is_reported_at_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, full = settings.jobs_dir, "The disk is full."
+    with small_disk(jobs, "size=512k") as is_small:
+        app = create_app(settings, start=False)
+        site = Site(app, app.test_client(), settings.data_roots[0])
+        live = site.services.live.socketio.test_client(app, namespace="/jobs", flask_test_client=site.client)
+
+        def published() -> list[Any]:
+            site.services.runner.tick()
+            received = live.get_received("/jobs")
+            return [message["args"][0]["problem"] for message in received if message["name"] == "storage"]
+
+        def joined() -> Any:
+            return live.emit("join", {"room": "job_management"}, namespace="/jobs", callback=True)
+
+        try:
+            assert site.get("/health").status_code == 200 and published() == []
+            if is_small:
+                fill(jobs / "filler")
+            else:
+                state = list(os.statvfs(jobs))
+                state[3:5] = 0, 0  # free blocks
+                monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(state))
+            sick = site.get("/health")
+            assert (sick.status_code, sick.get_json()["problem"]) == (507, full)
+            assert full in site.get("/").text
+            ((problem,), again) = published(), published()
+            assert problem["message"] == full and "Free up space" in problem["hint"] and again == []
+            assert joined()["storage_problem"] == problem
+            (jobs / "filler").unlink(missing_ok=True)
+            monkeypatch.undo()
+            assert site.get("/health").status_code == 200
+            assert published() == [None] and joined()["storage_problem"] is None
+        finally:
+            live.disconnect("/jobs")
+            site.services.stop()
+
+
+def test_monitors_see_that_pages_cannot_open_files(idle: Site) -> None:
+    with few_descriptors(8):
+        sick = idle.get("/health")
+    assert (sick.status_code, sick.get_json()["problem"]) == (503, "The server has too many open files.")
     assert idle.get("/health").status_code == 200
 
 

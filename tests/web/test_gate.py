@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import io
 import itertools
@@ -577,6 +578,14 @@ def test_refusal_explains_why_a_login_is_required(own: Gate) -> None:
     assert "proxy" in through(own, headers={"Via": "1.1 x"}, environ=OWN).text
     locked = Gate(App(), auth=make_auth(token=TOKEN))
     assert "user" not in through(locked, environ=OTHER).text
+
+
+def test_too_many_open_files_are_not_a_missing_login(own: Gate) -> None:
+    def look_up(find: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    answer = through(own, environ={CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=look_up)})
+    assert answer.status_code == 503 and "too many open files" in answer.text
 
 
 @pytest.mark.parametrize("header", FORWARDING)

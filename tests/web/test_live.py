@@ -28,7 +28,7 @@ def join(site: Site) -> Iterator[Any]:
 def test_client_learns_whether_its_page_missed_messages(site: Site, join: Any) -> None:
     first, second = site.finished_model(NO_DATASET), site.finished_model(NO_DATASET)
     page = cursor_of(site.get(f"/models/{first}").text)
-    assert join(first, cursor=page) == {"room": first, "missed": False}
+    assert join(first, cursor=page) == {"room": first, "missed": False, "storage_problem": None}
     for attribute in ("job_notes", "job_name", "group_name"):
         before = cursor_of(site.get(f"/models/{first}").text)
         site.client.put(f"/jobs/{first}", data={attribute: "changed"})
@@ -56,8 +56,8 @@ def test_message_published_while_the_page_is_made_is_missed(
     "cursor", [None, 7, "", ".", "x.1", "{}.", "{}.-1", "{}.²", "{}.99999999999999999999"]
 )
 def test_unknown_cursor_counts_as_missed(cursor: Any) -> None:
-    live = Live()
+    live = Live(lambda: None)
     own = live.cursor.partition(".")[0]
     assert live.has_missed("room", cursor.format(own) if isinstance(cursor, str) else cursor)
-    assert live.has_missed("room", Live().cursor)
+    assert live.has_missed("room", Live(lambda: None).cursor)
     assert not live.has_missed("room", live.cursor)

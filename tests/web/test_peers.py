@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from digits.web.peers import Peer, find_uid, lookup_problem, overflow_uid
+from tests.failing_disk import few_descriptors
 from tests.raw_http import OTHER_UID, client_socket
 
 HEADING = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -32,6 +33,15 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     with socket.create_server((request.param, 0), family=family) as opened:
         yield opened
+
+
+def test_too_many_open_files_do_not_make_the_peer_unknown(listener: socket.socket) -> None:
+    with client_socket(listener.family, os.geteuid()) as client:
+        client.connect(listener.getsockname())
+        peer = Peer(client.getsockname()[:2], listener.getsockname()[:2])
+        with few_descriptors(0), pytest.raises(OSError, match="Too many open files"):
+            assert peer.uid
+        assert peer.uid == os.geteuid()
 
 
 @pytest.mark.parametrize("uid", sorted({os.geteuid(), OTHER_UID}))
