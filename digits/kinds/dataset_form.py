@@ -210,7 +210,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     def scan_source(self) -> Iterator[SourceSummary]:
         """Return an iterator of increasingly complete summaries of the source; the last one is finished.
 
-        Resolve paths with `path_of`, which raises DigitsError, before returning; iteration happens in a thread.
+        Resolve paths with `path_of`, which raises DigitsError. `digits.kinds.scanning` calls this in its own process.
         """
         raise NotImplementedError
 

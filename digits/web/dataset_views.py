@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -13,7 +15,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, DigitsError, NotFound
+from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.task import Failure
@@ -21,18 +23,17 @@ from digits.data import images
 from digits.data.manifest import Manifest, Split
 from digits.data.record_index import IndexCache
 from digits.data.records import SplitReader
-from digits.kinds import Kind, all_kinds
+from digits.kinds import Kind, all_kinds, scanning
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.source_summary import SourceSummary
 from digits.web import export_views, health_views, serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
 from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
-from digits.web.offload import each_in_thread, in_thread
+from digits.web.offload import in_thread
 from digits.web.record_views import RecordImages, find_dataset
 from digits.web.remote_sources import add_remote_sources, summarize
 from digits.web.services import services
@@ -154,29 +155,40 @@ def scan(kind: Kind) -> Response:
     form = _form(kind)
     if not form.SCANNED:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
-    summaries: Iterator[SourceSummary]
+    # Both only wait for a process, so they do not need a thread.
     if form.source_addresses():
-        # It only waits for a process, so it does not need a thread.
         found = summarize(form, services().settings)
         lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
-        return Response(_listed(lines), mimetype="application/x-ndjson")
-    try:
-        summaries = form.scan_source()
-    except DigitsError as error:
-        refused = error.sentences
-        summaries = iter([SourceSummary(refused=refused)])
-    lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
-    return Response(_scanned(lines), mimetype="application/x-ndjson")
+        return Response(_limited(_listing, lines), mimetype="application/x-ndjson")
+    with contextlib.ExitStack() as kept:
+        scanned = scanning.scan(_scan_request(kind, kept))
+        response = Response(_limited(_scanning, scanned), mimetype="application/x-ndjson")
+        response.call_on_close(kept.pop_all().close)
+    return response
 
 
-def _listed(lines: Iterator[bytes]) -> Iterator[bytes]:
-    with _listing:
+def _scan_request(kind: Kind, kept: contextlib.ExitStack) -> scanning.Request:
+    """Return this request for another process; its uploads are files until ``kept`` is closed."""
+    uploads = {}
+    for name, upload in request.files.items():
+        if upload.filename:
+            path = Path(kept.enter_context(tempfile.TemporaryDirectory()), "upload")
+            in_thread(upload.save, path)
+            uploads[name] = scanning.Upload(name=upload.filename, path=str(path))
+    job = services().store.find(request.form.get("uploads_of", ""))
+    return scanning.Request(
+        kind=kind.name,
+        fields=list(request.form.items(multi=True)),
+        roots=[str(path) for path in services().roots.paths],
+        remote=list(services().remote.allowed),
+        uploads=uploads,
+        uploads_folder=str(job.folder) if isinstance(job, DatasetJob) else "",
+    )
+
+
+def _limited(running: threading.BoundedSemaphore, lines: Iterator[bytes]) -> Iterator[bytes]:
+    with running:
         yield from lines
-
-
-def _scanned(lines: Iterator[bytes]) -> Iterator[bytes]:
-    with _scanning:
-        yield from each_in_thread(lines)
 
 
 @blueprint.post("/datasets/images/resize-example")

@@ -8,12 +8,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from digits.kinds import source_summary
+from digits.kinds import coco, scanning, source_summary
+from digits.kinds.classification.overview import summarize_folders
+from digits.kinds.source_summary import SourceSummary
 from tests.site import Site, bars
 
 pytestmark = pytest.mark.integration
@@ -118,30 +121,77 @@ def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
     assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"]
 
 
-def test_a_large_folder_is_counted_partially(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder_summaries(folder: Path) -> list[SourceSummary]:
+    return list(summarize_folders([folder], 1, set(), lambda _: True))
+
+
+def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "MAX_FILES", 10)
-    found = summary(site, folder_train=str(bars(site.data / "bars")))
-    assert found["facts"][0] == "At least 10 images in at least 2 classes."
-    assert found["problems"] == []
+    *_, found = folder_summaries(bars(tmp_path / "bars"))
+    assert found.facts[0] == "At least 10 images in at least 2 classes."
+    assert found.problems == []
 
 
-def test_a_slow_scan_reports_what_it_has_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_scan_reports_what_it_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
-    found = lines(site, folder_train=str(bars(site.data / "bars")))
+    found = folder_summaries(bars(tmp_path / "bars"))
     assert len(found) > 24
-    assert [item["finished"] for item in found] == [False] * (len(found) - 1) + [True]
-    assert found[2]["facts"][0].startswith("At least ")
-    counts = [sum(count for _, count in item["bars"]) for item in found]
+    assert [item.finished for item in found] == [False] * (len(found) - 1) + [True]
+    assert found[2].facts[0].startswith("At least ")
+    counts = [sum(count for _, count in item.bars) for item in found]
     assert counts == sorted(counts) and counts[-1] == 24
 
 
-def test_a_scan_ends_with_its_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
+def test_a_scan_ends_with_its_connection(site: Site) -> None:
+    """The process of each ends with it, which the fixtures check."""
     folder = str(bars(site.data / "bars"))
-    for _ in range(10):  # more than can run at the same time
+    for _ in range(5):  # more than can run at the same time
         with site.client.post(FOLDER, data={"folder_train": folder}, buffered=False) as answer:
             assert next(answer.iter_encoded())
     assert summary(site, folder_train=folder)["facts"]
+
+
+def test_an_unfinished_scan_is_killed_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    path = bars(tmp_path / "bars") / "train.csv"
+    path.write_text("image,angle\n" + "left/00.png,1\n" * 400_000)
+    fields = [("table_train", str(path))]
+    before = set(psutil.Process().children())
+    found = scanning.scan(scanning.Request("image-regression", fields, [str(tmp_path)]))
+    assert not json.loads(next(found))["finished"]
+    (process,) = set(psutil.Process().children()) - before
+    found.close()
+    assert not process.is_running()
+
+
+def test_files_are_decoded_in_another_process(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes can contain gigabytes, and decoding a large file stalls all threads of a process."""
+    monkeypatch.setattr(coco, "read", None)  # fails in this process
+    images = bars(site.data / "bars") / "left"
+    objects = [
+        {"id": n, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], "area": 12} for n in range(5_000)
+    ]
+    pictures, categories = [{"id": 1, "file_name": "00.png"}], [{"id": 1, "name": "bar"}]
+    (images / "coco.json").write_text(
+        json.dumps({"images": pictures, "annotations": objects, "categories": categories})
+    )
+    fields = {"train_image_folder": str(images), "train_label_folder": str(images / "coco.json")}
+    found = summary(site, "/datasets/images/detection/scan", **fields)
+    assert found["facts"][0] == "COCO annotations: 1 image with 5,000 objects of 1 class."
+
+
+def test_a_source_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
+    path = bars(tmp_path / "bars") / "coco.json"
+    with open(path, "wb") as file:
+        file.truncate(2_000_000_000)
+    fields = {"train_image_folder": str(path.parent), "train_label_folder": str(path)}
+    asked = scanning.Request(
+        kind="image-object-detection",
+        fields=list(fields.items()),
+        roots=[str(tmp_path)],
+        memory_bytes=1_500_000_000,
+    )
+    (line,) = scanning.scan(asked)
+    assert "too large to be summarized here" in json.loads(line)["refused"]
 
 
 def table(site: Site, text: str, name: str = "train.csv") -> str:
