@@ -19,6 +19,7 @@ from msgspec import Meta, Struct, field
 from digits.core import events, schema
 from digits.core.errors import Damaged
 from digits.core.files import UnreadableFile, read_json, write_json
+from digits.core.metrics import MetricRange
 from digits.core.recipe import Recipe
 from digits.core.schema import Count
 from digits.core.status import Status, worst
@@ -42,12 +43,14 @@ def is_id(text: str) -> bool:
 class Summary(Struct, kw_only=True):
     """Results displayed in job lists, stored so that lists do not read events or products.
 
-    ``last_accuracy`` is in percent; ``record_bytes`` is the size of a finished dataset's records.
+    ``last_accuracy`` is in percent; ``ranges`` are those of `Metrics.ranges`; ``record_bytes`` is the size of a
+    finished dataset's records.
     """
 
     sparkline: list[float] = field(default_factory=list)
     last_accuracy: float | None = None
     last_values: dict[str, float] = field(default_factory=dict)
+    ranges: dict[str, MetricRange] = field(default_factory=dict)
     record_bytes: Count | None = None
 
 

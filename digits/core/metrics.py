@@ -154,6 +154,14 @@ class Series(Struct):
             self.values[name] = kept
 
 
+class MetricRange(Struct):
+    """The latest, the smallest and the largest finite value of a metric."""
+
+    last: float
+    min: float
+    max: float
+
+
 class Metrics(Struct):
     """The metrics of a task.
 
@@ -209,6 +217,17 @@ class Metrics(Struct):
         series = self.val if self.val.steps else self.train
         latest = ((name, series.last(name)) for name in list(series.values)[:MAX_SUMMARIZED])
         return {name: value for name, value in latest if value is not None}
+
+    def ranges(self) -> dict[str, MetricRange]:
+        """Return the range of each metric, by the names of DIGITS 6: ``loss (train)``, ``accuracy (val)``."""
+        found = {}
+        for stage in STAGES:
+            series = self.stage(stage)
+            for name in list(series.values)[:MAX_SUMMARIZED]:
+                numbers = [value for value in series.values[name] if value is not None]
+                if numbers:
+                    found[f"{name} ({stage})"] = MetricRange(numbers[-1], min(numbers), max(numbers))
+        return found
 
     def last_accuracy(self) -> float | None:
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""

@@ -22,6 +22,7 @@ def summarize(job: Job, metrics: Metrics) -> None:
     job.summary.sparkline = metrics.sparkline()
     job.summary.last_accuracy = metrics.last_accuracy()
     job.summary.last_values = metrics.last_values()
+    job.summary.ranges = metrics.ranges()
 
 
 class TaskFollower:

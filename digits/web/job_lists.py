@@ -53,23 +53,32 @@ def completed_jobs() -> Response:
         datasets=_select(DatasetJob, running=False),
         models=_select(ModelJob, running=False),
         damaged=_select(DamagedJob),
+        pretrained_models=[job for job in _select(ModelJob, running=False) if job.is_imported],
     )
-    rows = {name: serializers.rows(jobs) for name, jobs in lists.items()}
-    return jsonify(**rows, pretrained_models=[], model_output_fields=[], **paging)
+    pretrained = lists.pop("pretrained_models")
+    fields = {name for jobs in lists.values() for job in jobs for name in serializers.output_fields(job)}
+    if pretrained:
+        fields |= {"has_labels", "username"}
+    return jsonify(
+        **{name: serializers.rows(jobs, serializers.json_row) for name, jobs in lists.items()},
+        pretrained_models=serializers.rows(pretrained, serializers.pretrained_row),
+        model_output_fields=sorted(fields),
+        **paging,
+    )
 
 
 @blueprint.get("/datasets.json")
 def datasets() -> Response:
     """Return a page of the rows of datasets."""
     lists, paging = _pages(datasets=_select(DatasetJob))
-    return jsonify(datasets=serializers.rows(lists["datasets"]), **paging)
+    return jsonify(datasets=serializers.rows(lists["datasets"], serializers.json_row), **paging)
 
 
 @blueprint.get("/models.json")
 def models() -> Response:
     """Return a page of the rows of models."""
     lists, paging = _pages(models=_select(ModelJob))
-    return jsonify(models=serializers.rows(lists["models"]), **paging)
+    return jsonify(models=serializers.rows(lists["models"], serializers.json_row), **paging)
 
 
 @blueprint.get("/autocomplete/group")

@@ -57,7 +57,7 @@ def show(job_id: str) -> AnyResponse | str:
 
 @blueprint.get("/jobs/<job_id>/table_data.json")
 def table_data(job_id: str) -> Response:
-    return jsonify(job=serializers.row(_job("jobs", job_id)))
+    return jsonify(job=serializers.json_row(_job("jobs", job_id)))
 
 
 @blueprint.get("/<any(jobs, datasets, models):place>/<job_id>/status")

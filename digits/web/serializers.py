@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import humanize
@@ -72,19 +72,38 @@ def row(job: Job) -> dict[str, Any]:
         "sparkline": job.summary.sparkline,
         "last_accuracy": job.summary.last_accuracy,
         "metric": metric_words(job),
-        **_digits_row(job),
     }
 
 
-def _digits_row(job: Job) -> dict[str, str | None]:
-    """Return the other keys of a row in DIGITS 6; ``extension`` is the kind."""
+def json_row(job: Job) -> dict[str, Any]:
+    """Return a job's row with the other keys of DIGITS 6, such as ``loss (train) last``; ``extension`` is the kind."""
     kind = data_kind(job)
-    found: dict[str, str | None] = {"extension": kind.name if kind else None}
+    found: dict[str, Any] = {**row(job), "extension": kind.name if kind else None}
     if isinstance(job, ModelJob):
-        found["framework"] = "tensorflow"
+        found |= {"framework": "tensorflow", **output_fields(job)}
     elif isinstance(job, DatasetJob):
         found["backend"] = "tfrecords"
     return found
+
+
+def output_fields(job: Job) -> dict[str, float]:
+    """Return the ranges of a model's metrics with the keys of DIGITS 6, such as ``loss (train) last``."""
+    return {
+        f"{name} {part}": value
+        for name, values in job.summary.ranges.items()
+        for part, value in msgspec.structs.asdict(values).items()
+    }
+
+
+def pretrained_row(job: Job) -> dict[str, Any]:
+    """Return the row of an imported model, with the keys of a pretrained model in DIGITS 6."""
+    manifest = ImportedDataset(job.folder).manifest()
+    return {
+        **json_row(job),
+        "type": "pretrained_model",
+        "username": job.owner,
+        "has_labels": bool(manifest and manifest.target.labels),
+    }
 
 
 def type_title(job: Job) -> str:
@@ -107,14 +126,14 @@ def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
     return found if isinstance(found, DatasetJob) else None
 
 
-def rows(jobs: Iterable[Job]) -> list[dict[str, Any]]:
+def rows(jobs: Iterable[Job], describe: Callable[[Job], dict[str, Any]] = row) -> list[dict[str, Any]]:
     """Return rows for job lists, yielding to other greenlets. A job that raises an error is shown as damaged and
     does not affect the others.
     """
     shown = []
     for job in in_turns(iter(jobs)):
         try:
-            shown.append(row(job))
+            shown.append(describe(job))
         except Exception as error:
             log.exception("job %s cannot be shown", job.id)
             reason = f"{type(error).__name__}: {error}"
