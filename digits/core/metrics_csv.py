@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from digits.core import events
+from digits.core.csv_cells import harmless
 from digits.core.metrics import STAGES
 
 # Limits memory if a log invalidates earlier rows again and again.
@@ -35,7 +36,7 @@ def table(log: Path) -> Iterator[str]:
     names = sorted({name for stage in stages.values() for name in stage.first_steps})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["stage", "step", "epoch", *names])
+    writer.writerow(["stage", "step", "epoch", *map(harmless, names)])
     yield text.getvalue()
     for name, stage in stages.items():
         count = 0

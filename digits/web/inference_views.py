@@ -18,6 +18,7 @@ import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
 from numpy.typing import NDArray
 
+from digits.core.csv_cells import harmless
 from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
@@ -146,7 +147,7 @@ def output_file(outputs: Mapping[str, NDArray[Any]], ending: str) -> tuple[bytes
 
 def quoted_cell(text: str) -> str:
     """Return ``text`` as a cell of a CSV file."""
-    return '"' + text.replace('"', '""') + '"'
+    return '"' + harmless(text).replace('"', '""') + '"'
 
 
 def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Response:

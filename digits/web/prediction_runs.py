@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from werkzeug.datastructures import FileStorage
 
+from digits.core.csv_cells import harmless
 from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 from digits.core.errors import BadRequest, NotReady
 from digits.core.files import UnreadableFile, make_folder
@@ -31,8 +32,9 @@ from digits.core.recipe import Predict
 from digits.core.snapshot_list import Snapshot
 from digits.data import predictions, unpacking
 from digits.data.data_roots import Roots
-from digits.data.images import EXTENSIONS
+from digits.data.image_lists import ImageList, walk_images
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
+from digits.data.sources import show
 from digits.data.unpacking import Limits
 from digits.kinds import default_kind
 from digits.kinds.request_fields import flag, whole
@@ -156,10 +158,10 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
         saved = folder / "archive"
         in_thread(archive.save, saved)
         try:
-            images = in_thread(_in_folder, _unpacked(saved, folder), labels, limit)
+            images, problems = in_thread(_in_folder, _unpacked(saved, folder), labels, limit)
         finally:
             saved.unlink()
-        return Source(os.path.basename(archive.filename), images, [])
+        return Source(os.path.basename(archive.filename), images, problems)
     uploads = [file for file in request.files.getlist("image_files") if file.filename]
     if uploads:
         title = f"{len(uploads)} uploaded image{'s' if len(uploads) != 1 else ''}"
@@ -181,9 +183,10 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
             "archive on the server (image_folder).",
         )
     below = roots.resolve(text, "any")
+    title = show(below.name or str(below))
     if below.is_file():
-        return Source(below.name, in_thread(_in_folder, _unpacked(below, folder), labels, limit), [])
-    return Source(below.name or str(below), in_thread(_in_folder, below, labels, limit), [])
+        return Source(title, *in_thread(_in_folder, _unpacked(below, folder), labels, limit))
+    return Source(title, *in_thread(_in_folder, below, labels, limit))
 
 
 def may_resize() -> bool:
@@ -253,22 +256,27 @@ def _listed(
     return found, problems
 
 
-def _in_folder(folder: Path, labels: list[str], limit: int) -> list[ListedImage]:
-    """Return the images below ``folder``, labeled by the name of their parent folder if it is a class name."""
+def _in_folder(folder: Path, labels: list[str], limit: int) -> tuple[list[ListedImage], list[Problem]]:
+    """Return the images below ``folder``, labeled by the name of their parent folder if it is a class name.
+
+    Also returns the problems, such as links that lead out of the folder, which are not followed.
+    """
+    found = ImageList(folder)
+    for found in walk_images(folder):
+        if len(found.files) >= MAX_IMAGES:
+            break
     numbers = {label: number for number, label in enumerate(labels)}
-    images = (
-        ListedImage(str(path), str(path.relative_to(folder)), numbers.get(path.parent.name))
-        for path in _files_below(folder)
-    )
-    return list(islice(images, limit))
+    images = [_listed_image(folder, name, numbers) for name in sorted(found.files, key=os.fsencode)[:limit]]
+    return images, [Problem(0, remark) for remark in found.remarks()]
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if name.lower().endswith(EXTENSIONS):
-                yield Path(parent, name)
+def _listed_image(folder: Path, name: str, numbers: Mapping[str, int]) -> ListedImage:
+    path = f"{folder}/{name}"
+    try:
+        path.encode()
+    except UnicodeEncodeError:  # the list is UTF-8
+        return ListedImage("", show(name), error="The path is not UTF-8. Rename the file or its folder.")
+    return ListedImage(path, name, numbers.get(os.path.basename(os.path.dirname(path))))
 
 
 @dataclass(frozen=True)
@@ -359,7 +367,7 @@ def as_csv(rows: Iterable[Row], labels: list[str]) -> Iterator[str]:
             values += [""] * (len(numbered) - len(values))
         else:
             values = ["" if row.error else _compact(row.predictions)]
-        writer.writerow([_harmless(row.name), _harmless(truth), *map(_harmless, values), row.error])
+        writer.writerow(map(harmless, [row.name, truth, *values, row.error]))
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
@@ -375,8 +383,3 @@ def _without_pictures(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_pictures(item) for item in value]
     return "" if isinstance(value, str) and value.startswith("data:") else value
-
-
-def _harmless(value: Any) -> Any:
-    """Escape values that a spreadsheet would evaluate as a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value

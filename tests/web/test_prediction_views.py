@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,35 @@ def test_subfolder_names_are_the_true_classes(site: Site, model: str):
     assert address in site.get(f"/models/{model}").text
     assert site.client.delete(address).status_code == 200
     assert site.get(address).status_code == 404
+
+
+def test_links_and_odd_names_in_a_folder(site: Site, model: str, tmp_path: Path):
+    secret = bars(tmp_path / "outside") / "left" / "00.png"
+    folder = site.data / "odd"
+    folder.mkdir()
+    image = (site.data / "new" / "left" / "00.png").read_bytes()
+    for name in (b"real.png", b"\r=1+1.png", b"caf\xe9.png"):
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(image)
+    (folder / "inside.png").symlink_to("real.png")
+    (folder / "outside.png").symlink_to(secret)
+    (folder / "outside").symlink_to(secret.parent)
+    (folder / "cycle").symlink_to(folder)
+
+    created = site.post(f"/models/{model}/predictions.json", image_folder=str(folder))
+    assert created.status_code == 202, created.get_json()
+    address = created.get_json()["url"]
+    body = predicted(site, address)
+    assert [row["image"] for row in body["results"]] == [
+        "\r=1+1.png",
+        "caf\\xe9.png",
+        "inside.png",
+        "real.png",
+    ]
+    assert body["unreadable"] == 1 and "not UTF-8" in body["results"][1]["error"]
+    assert "3 links ignored" in body["problems"][0]["message"]
+    assert [site.get(f"{address}/images/{number}").status_code for number in range(4)] == [200, 400, 200, 200]
+    table = site.get(f"{address}.csv").text
+    assert next(csv.DictReader(io.StringIO(table, newline="")))["image"] == "'\r=1+1.png"
 
 
 def test_uploaded_images_are_predicted(site: Site, model: str):

@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.csv_cells import harmless
 from digits.core.errors import DigitsError
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.events import Split as SplitName
@@ -330,7 +331,9 @@ class Creation:
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["path", "reason", "split", "label"])
-        writer.writerows((item.path, item.reason, item.split, item.group) for item in self._skipped)
+        writer.writerows(
+            map(harmless, (item.path, item.reason, item.split, item.group)) for item in self._skipped
+        )
         write_bytes(self._job_folder / SKIPPED_FILE, text.getvalue().encode())
 
     def _save_features(self, plan: Plan, written: dict[str, Written]) -> None:
