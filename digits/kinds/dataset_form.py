@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 from wtforms import IntegerField, PasswordField, SelectField, StringField
 from wtforms.validators import (
@@ -45,6 +45,7 @@ from digits.kinds.form_fields import (
     whole,
 )
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary
 
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
@@ -62,8 +63,6 @@ SAME_SHAPE = choices(("1", "Refuse"), ("0", "Resize"))
 
 _CHANNELS = {"L": 1, "RGB": 3}
 _STORAGE = "records are stored in uncompressed TFRecord files"
-
-AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 
 
 def required_integer(label: str, recipe: type[CreateDataset], name: str) -> IntegerField:

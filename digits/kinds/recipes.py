@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from digits.core import recipe as recipes
 from digits.core import schema
@@ -12,6 +12,8 @@ from digits.core.recipe import CreateDataset
 from digits.data.sources import Plan, Progress
 from digits.kinds import UnknownKind, kind_named, versions
 from digits.kinds.versions import CreateVersion
+
+AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 
 
 def build_recipe(body: Any) -> CreateDataset:

@@ -14,8 +14,9 @@ from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
 from digits.data.sources import UnusableSource
-from digits.kinds.dataset_form import AnyRecipe, ImageDatasetForm
+from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import AllowedFiles, RequiredIf, resolve_files
+from digits.kinds.recipes import AnyRecipe
 from digits.kinds.record_source import RecordSource
 
 # The value of the field `method` for TFRecord files.

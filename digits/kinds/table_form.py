@@ -13,8 +13,9 @@ from wtforms.validators import DataRequired, Length, Optional, ValidationError
 from digits.core.remote import is_address, names_folder
 from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect, Row, Value
-from digits.kinds.dataset_form import AnyRecipe, ImageDatasetForm, check_shares, required_integer
+from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
+from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_source import CreateFromTable, SplitTable, tables_at
 from digits.kinds.table_summary import RowSource, suggest_tables, summarize_tables

@@ -16,7 +16,7 @@ from digits.data.manifest import Manifest
 from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record, record_of
-from digits.kinds.dataset_form import AnyRecipe
+from digits.kinds.recipes import AnyRecipe
 
 
 @dataclass(frozen=True)
