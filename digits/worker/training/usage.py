@@ -12,6 +12,8 @@ import psutil
 from digits.core.events import EventLog, ReportInterval, UsageSampled
 
 INTERVAL_SECONDS = 2.0
+# Time to wait for the driver, which never answers after some faults of a GPU, when the block ends.
+DRIVER_SECONDS = 5.0
 
 
 @contextlib.contextmanager
@@ -20,7 +22,7 @@ def reported(
 ) -> Iterator[None]:
     """Log `UsageSampled` while the block runs, every ``interval`` seconds at first and less often later.
 
-    ``gpus`` contains the driver's GPU indexes.
+    A driver that hangs ends the reports but not the block. ``gpus`` contains the driver's GPU indexes.
     """
     stop = threading.Event()
     thread = threading.Thread(target=_report, args=(events, device, gpus, interval, stop), name="usage")
@@ -30,7 +32,7 @@ def reported(
         yield
     finally:
         stop.set()
-        thread.join()
+        thread.join(DRIVER_SECONDS)
 
 
 def _report(events: EventLog, device: str, gpus: list[int], interval: float, stop: threading.Event) -> None:
@@ -39,14 +41,15 @@ def _report(events: EventLog, device: str, gpus: list[int], interval: float, sto
     until_next = ReportInterval(interval)
     with _driver(gpus) as read_gpus:
         while not stop.wait(until_next.current):
-            events.append(
-                UsageSampled(
-                    cpu_percent=process.cpu_percent(),
-                    memory_bytes=process.memory_info().rss,
-                    device=device,
-                    gpus=read_gpus(),
-                )
+            sample = UsageSampled(
+                cpu_percent=process.cpu_percent(),
+                memory_bytes=process.memory_info().rss,
+                device=device,
+                gpus=read_gpus(),
             )
+            if stop.is_set():
+                return  # the driver hung, and the log may be closed
+            events.append(sample)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,3 +65,26 @@ def test_values_the_driver_does_not_report_are_omitted(
             time.sleep(0.01)
     log.close()
     assert [event.gpus for event in events.read(path)[0]][:2] == [reported, reported]
+
+
+def test_a_hanging_driver_does_not_keep_the_training(tmp_path: Path, monkeypatch: Any) -> None:
+    driver = Driver(SimpleNamespace(used=1, total=2))
+    asked, answers = threading.Event(), threading.Event()
+
+    def hang(index: int) -> int:
+        asked.set()
+        answers.wait()
+        return index
+
+    driver.nvmlDeviceGetHandleByIndex = hang  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    monkeypatch.setattr(usage, "DRIVER_SECONDS", 0.01)
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    with usage.reported(log, "GPU", [0], interval=0.01):
+        assert asked.wait(60)
+    log.close()
+    thread = next(each for each in threading.enumerate() if each.name == "usage")
+    answers.set()  # after the end of the task
+    thread.join()
+    assert events.read(path)[0] == []
