@@ -81,10 +81,11 @@ def run_task(task_folder: Path) -> int:
 
 
 def import_programs() -> None:
-    """Import the modules for tasks with tensors, in a process that forks one for each task."""
+    """Import everything that tasks need, in a process that forks one for each task. Runs no operation."""
     for _, module in PROGRAMS.values():
         _import(module)
-    importlib.import_module("digits.worker.compat.compat_module").tensorflow()
+    with garbage_collection.paused():
+        importlib.import_module("digits.worker.compat.compat_module").tensorflow()
 
 
 def _run(task_folder: Path, events: EventLog) -> int:
