@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import tempfile
@@ -11,10 +10,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
-import msgspec
-
+from digits.core import messages
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.core.files import make_folder
 from digits.core.recipe import ServeInference
@@ -25,7 +23,6 @@ START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 IDLE_SECONDS = 600.0
 MAX_SERVERS = 4
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
 TASK_FOLDER = "inference"
 _CONNECT_SECONDS = 0.01
 _LAST_LINES = 10
@@ -64,13 +61,19 @@ class InferenceServers:
 
     def ask(self, model_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         """Return the response of the model's inference server; raises its error as BadRequest or Unavailable."""
+        return self.exchange(model_folder, request)[0]
+
+    def exchange(
+        self, model_folder: Path, request: dict[str, Any], attached: Sequence[IO[bytes]] = ()
+    ) -> tuple[dict[str, Any], list[bytearray]]:
+        """Like `ask`, with the files ``attached`` to the request; also return the attachments of the response."""
         try:
-            answer = self._ask(model_folder, request)
+            answer, received = self._exchange(model_folder, request, attached)
         except (OSError, ValueError):
             # It exits after a period without requests; start another one.
             self.stop(model_folder.name)
             try:
-                answer = self._ask(model_folder, request)
+                answer, received = self._exchange(model_folder, request, attached)
             except (OSError, ValueError) as error:
                 self.stop(model_folder.name)
                 known = explain(error) if isinstance(error, OSError) else None
@@ -78,7 +81,7 @@ class InferenceServers:
                     raise known from error
                 raise Unavailable(f"The inference server did not answer: {error}") from error
         if answer.get("ok"):
-            return answer
+            return answer, received
         kind = BadRequest if answer.get("status", 500) < 500 else DigitsError
         trace = answer.get("trace")
         raise kind(
@@ -98,16 +101,21 @@ class InferenceServers:
         for model_id in list(self._servers):
             self.stop(model_id)
 
-    def _ask(self, model_folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    def _exchange(
+        self, model_folder: Path, request: dict[str, Any], attached: Sequence[IO[bytes]]
+    ) -> tuple[dict[str, Any], list[bytearray]]:
         server = self._server(model_folder)
         with server.lock:
             server.asked_at = time.monotonic()
             connection = server.connection or self._connect(server)
-            connection.sendall(msgspec.json.encode(request) + b"\n")
-            answer = json.loads(_read_line(connection))  # unlike JSON, predictions can be NaN
+            messages.send(connection, request, attached)
+            received = messages.receive(connection)
+        if received is None:
+            raise OSError("it closed the connection")
+        answer, bodies = received
         if not isinstance(answer, dict):
             raise ValueError("its answer is invalid")
-        return answer
+        return answer, bodies
 
     def _server(self, model_folder: Path) -> _Server:
         with self._starting:
@@ -185,15 +193,3 @@ class InferenceServers:
         raise Unavailable(
             "The inference server could not be started.", "\n".join(text.splitlines()[-_LAST_LINES:])
         )
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    received = bytearray()
-    while not received.endswith(b"\n"):
-        data = connection.recv(65536)
-        if not data:
-            raise OSError("it closed the connection")
-        received += data
-        if len(received) > MAX_ANSWER_BYTES:
-            raise ValueError("its answer is too long")
-    return bytes(received)

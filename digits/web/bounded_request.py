@@ -11,6 +11,7 @@ import humanize
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 
+from digits.web.gate import FORM
 from digits.web.offload import in_thread
 
 MAX_JSON_BYTES = 64_000
@@ -18,8 +19,6 @@ MAX_JSON_BYTES = 64_000
 QUICK_FORM_BYTES = 64_000
 
 PIECE_BYTES = 256 * 1024
-
-URLENCODED = "application/x-www-form-urlencoded"
 
 
 class BoundedFormParser(FormDataParser):
@@ -32,7 +31,7 @@ class BoundedFormParser(FormDataParser):
         content_length: int | None,
         options: dict[str, str] | None = None,
     ) -> Any:
-        if mimetype != URLENCODED:
+        if mimetype != FORM:
             return super().parse(stream, mimetype, content_length, options)
         data = stream.read()
         too_many = self.max_form_parts is not None and data.count(b"&") >= self.max_form_parts

@@ -93,7 +93,7 @@ class Services:
         self.production = ProductionModels(settings.jobs_dir)
         self.model_stores = StoreCache(settings.model_stores)
         self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
-        self.batches = RequestBatches(self.inference.ask, sizes=self.serving_metrics.batch)
+        self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
         self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
         self.evaluations = BackgroundTasks(
             self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import msgspec
-import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from gevent.lock import BoundedSemaphore
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -27,7 +25,6 @@ from digits.web.model_views import snapshot_of
 from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread
 from digits.web.services import require_tensorflow, services
-from digits.web.serving import InferRequest
 
 blueprint = Blueprint("serving", __name__)
 
@@ -58,33 +55,15 @@ def serve(name: str, model: str = "", version: str = "") -> Response:
     return _answer(name, job, found.snapshot)
 
 
-def _answer(name: str, job: ModelJob, snapshot: str) -> Response:
+def _answer(name: str, job: ModelJob, snapshot: str, format_: str = "json") -> Response:
     require_tensorflow()
     metrics = services().serving_metrics
     with metrics.request(name):
-        manifest = serving.manifest_of(job)
-        # Files are read only from multipart bodies: clients may send JSON with any other Content-Type, as curl -d does.
-        if request.mimetype == "multipart/form-data":
-            answers = serving.predict(job, snapshot, serving.uploads())
-            body: dict[str, Any] = {
-                "predictions": [answer["predictions"] for answer in answers],
-            }
-        else:
-            given = serving.body_as(dict[str, Any])
-            if _is_kserve(given):
-                return _infer(name, job, snapshot, manifest, serving.converted(given))
-            answers = serving.predict(
-                job, snapshot, serving.in_turn(serving.instances_of, given, manifest.shape)
-            )
-            key = "predictions" if "instances" in given else "outputs"
-            body = {key: [answer["values"] for answer in answers]}
-        metrics.predicted(name, len(answers))
-    return _json(body)
-
-
-def _is_kserve(body: dict[str, Any]) -> bool:
-    inputs = body.get("inputs")
-    return isinstance(inputs, list) and any(isinstance(item, dict) and "datatype" in item for item in inputs)
+        serving.manifest_of(job)
+        asked = serving.client_request(name, format_)
+        answer = services().batches.predict(job.folder, snapshot, asked)
+        metrics.predicted(name, answer.images)
+        return serving.response(answer)
 
 
 @blueprint.post("/serve/<name>/v2/models/<model>/infer")
@@ -92,36 +71,14 @@ def _is_kserve(body: dict[str, Any]) -> bool:
 def infer(name: str, model: str, version: str = "") -> Response:
     """Handle a KServe V2 inference request."""
     job, found = _production(name, version)
-    require_tensorflow()
-    with services().serving_metrics.request(name):
-        return _infer(name, job, found.snapshot, serving.manifest_of(job), serving.body_as(InferRequest))
-
-
-def _infer(name: str, job: ModelJob, snapshot: str, manifest: Manifest, body: InferRequest) -> Response:
-    answers = serving.predict(job, snapshot, serving.in_turn(serving.tensors_of, body, manifest.shape))
-    services().serving_metrics.predicted(name, len(answers))
-    values = [answer["values"] for answer in answers]
-    shape, flat = _flattened(values)
-    return _json(
-        {
-            "model_name": name,
-            **({"id": body.id} if body.id else {}),
-            "outputs": [{"name": OUTPUT, "shape": shape, "datatype": "FP32", "data": flat}],
-        }
-    )
-
-
-def _flattened(values: list[Any]) -> tuple[list[int], list[float]]:
-    """Return the shape of nested lists of equal lengths, and their values as a flat list."""
-    found = np.asarray(values, np.float32)
-    return list(found.shape), found.ravel().tolist()
+    return _answer(name, job, found.snapshot, "kserve")
 
 
 @blueprint.get("/serve/<name>/v2")
 def server_metadata(name: str) -> Response:
     """Return KServe server metadata."""
     _production(name, is_needed=False)
-    return jsonify(name="digits", version=__version__, extensions=[])
+    return jsonify(name="digits", version=__version__, extensions=["binary_tensor_data"])
 
 
 @blueprint.get("/serve/<name>/v2/models/<model>")
@@ -309,8 +266,3 @@ def _production(name: str, version: str = "", *, is_needed: bool = True) -> tupl
         if not snapshot_list.exists(job.folder, found.snapshot):
             raise NotFound(f"The snapshot behind “{name}”, {found.snapshot}, was deleted.", again)
     return job, found
-
-
-def _json(body: dict[str, Any]) -> Response:
-    # Much faster than Flask's JSON provider for long lists of numbers.
-    return Response(msgspec.json.encode(body), mimetype="application/json")

@@ -2,98 +2,132 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import gevent
 import pytest
 from gevent.event import Event
 
 from digits.core.errors import BadRequest, TooBusy, TookTooLong
-from digits.runtime.request_batches import RequestBatches
+from digits.runtime.request_batches import ClientRequest, RequestBatches
 
 MODEL = Path("/model")
 
 
 class Server:
-    """Answers requests once ``go`` is set, and records the batches."""
+    """Answers requests with their bodies once ``go`` is set, and records the batches."""
 
     def __init__(self) -> None:
         self.go, self.batches = Event(), []
 
-    def ask(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-        numbers = [item["number"] for item in request["items"]]
-        self.batches.append(numbers)
+    def exchange(
+        self, folder: Path, message: dict[str, Any], attached: Sequence[IO[bytes]]
+    ) -> tuple[dict[str, Any], list[bytearray]]:
+        bodies = [read(file) for file in attached]
+        self.batches.append(bodies)
         self.go.wait()
-        if -1 in numbers:
-            raise BadRequest("a bad one")
-        return {"answers": [{"values": number} for number in numbers]}
+        if b"fails" in bodies:
+            raise BadRequest("it failed")
+        assert all(request["attached"] == 1 and request["seconds"] <= 30 for request in message["requests"])
+        answers = [
+            {"status": 400, "message": "a bad one", "hint": ""}
+            if body == b"bad"
+            else {"status": 200, "images": 1, "headers": {}}
+            for body in bodies
+        ]
+        return {"answers": answers, "batches": [len(bodies)]}, [bytearray(body) for body in bodies]
 
 
-def items(*numbers: int) -> list[dict[str, int]]:
-    return [{"number": number} for number in numbers]
+def read(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
-def test_images_that_arrive_during_a_batch_are_predicted_together():
+def request(body: bytes) -> ClientRequest:
+    return ClientRequest("json", "name", [io.BytesIO(body)])
+
+
+def ask(batches: RequestBatches, body: bytes) -> bytes:
+    return bytes(batches.predict(MODEL, "snapshot_1.ckpt", request(body)).body)
+
+
+def ask_all(batches: RequestBatches, bodies: Sequence[bytes]) -> list[gevent.Greenlet]:
+    waiting = []
+    for body in bodies:
+        waiting.append(gevent.spawn(ask, batches, body))
+        gevent.sleep(0)
+    return waiting
+
+
+def test_requests_that_arrive_during_a_batch_are_predicted_together() -> None:
     server = Server()
     sizes: list[int] = []
-    batches = RequestBatches(server.ask, max_batch=3, sizes=sizes.append)
-    waiting = []
-    for numbers in ([1], [2, 3], [4], [5]):
-        waiting.append(gevent.spawn(batches.predict, MODEL, "snapshot_1.ckpt", items(*numbers)))
-        gevent.sleep(0)
+    batches = RequestBatches(server.exchange, max_batch=3, sizes=sizes.append)
+    waiting = ask_all(batches, [b"1", b"2", b"3", b"4", b"5"])
     server.go.set()
     gevent.joinall(waiting)
-    assert [greenlet.value for greenlet in waiting] == [
-        [{"values": 1}],
-        [{"values": 2}, {"values": 3}],
-        [{"values": 4}],
-        [{"values": 5}],
-    ]
-    assert server.batches == [[1], [2, 3, 4], [5]]
+    assert [greenlet.value for greenlet in waiting] == [b"1", b"2", b"3", b"4", b"5"]
+    assert server.batches == [[b"1"], [b"2", b"3", b"4"], [b"5"]]
     assert sizes == [1, 3, 1]
 
 
-def test_a_request_without_images_is_complete():
+def test_batches_are_bounded_by_the_size_of_the_bodies() -> None:
     server = Server()
-    assert RequestBatches(server.ask, wait_seconds=1).predict(MODEL, "snapshot_1.ckpt", []) == []
-    assert server.batches == []
-
-
-def test_an_error_affects_only_requests_in_the_same_batch():
-    server = Server()
+    batches = RequestBatches(server.exchange, max_batch_bytes=100)
+    bodies = [bytes([number]) * size for number, size in enumerate([10, 60, 40, 1, 300, 50, 50])]
+    waiting = ask_all(batches, bodies)
     server.go.set()
-    batches = RequestBatches(server.ask)
-    with pytest.raises(BadRequest, match="a bad one"):
-        batches.predict(MODEL, "a", items(-1))
-    assert batches.predict(MODEL, "a", items(7)) == [{"values": 7}]
+    gevent.joinall(waiting)
+    assert [greenlet.value for greenlet in waiting] == bodies
+    assert [[len(body) for body in batch] for batch in server.batches] == [
+        [10],
+        [60, 40],
+        [1],
+        [300],
+        [50, 50],
+    ]
 
 
-def test_a_full_queue_rejects_requests():
+def test_an_error_affects_only_its_request_or_requests_in_the_same_batch() -> None:
     server = Server()
-    batches = RequestBatches(server.ask, max_waiting=2)
-    first = gevent.spawn(batches.predict, MODEL, "a", items(1))
-    gevent.sleep(0)
-    gevent.sleep(0)
-    second = gevent.spawn(batches.predict, MODEL, "a", items(2, 3))
-    gevent.sleep(0)
-    with pytest.raises(TooBusy, match="2 images are waiting"):
-        batches.predict(MODEL, "a", items(4))
+    batches = RequestBatches(server.exchange)
+    first, bad, good = ask_all(batches, [b"1", b"bad", b"2"])
     server.go.set()
-    gevent.joinall([first, second])
-    assert second.value == [{"values": 2}, {"values": 3}]
+    gevent.joinall([first, bad, good])
+    assert isinstance(bad.exception, BadRequest) and good.value == b"2"
+    with pytest.raises(BadRequest, match="it failed"):
+        ask(batches, b"fails")
+    assert ask(batches, b"7") == b"7"
 
 
-def test_a_request_that_times_out_is_removed_from_the_queue():
+@pytest.mark.parametrize("limits", [{"max_waiting": 2}, {"max_waiting_bytes": 10}])
+def test_a_full_queue_rejects_requests(limits: dict[str, int]) -> None:
     server = Server()
-    batches = RequestBatches(server.ask, wait_seconds=0.02)
-    first = gevent.spawn(batches.predict, MODEL, "a", items(1))
-    gevent.sleep(0)
+    batches = RequestBatches(server.exchange, **limits)
+    waiting = ask_all(batches, [b"1", b"12345", b"67890"])
+    refused = request(b"x")
+    with pytest.raises(TooBusy, match="2 requests are waiting"):
+        batches.predict(MODEL, "snapshot_1.ckpt", refused)
+    assert refused.files[0].closed
+    server.go.set()
+    gevent.joinall(waiting)
+    assert [greenlet.value for greenlet in waiting] == [b"1", b"12345", b"67890"]
+
+
+def test_a_request_that_times_out_is_removed_from_the_queue() -> None:
+    server = Server()
+    batches = RequestBatches(server.exchange, wait_seconds=0.02)
+    (first,) = ask_all(batches, [b"1"])
     gevent.sleep(0)  # the first batch has started
+    late = request(b"2")
     with pytest.raises(TookTooLong):
-        batches.predict(MODEL, "a", items(2))
+        batches.predict(MODEL, "snapshot_1.ckpt", late)
+    assert late.files[0].closed
     server.go.set()
     first.join()
     assert isinstance(first.exception, TookTooLong)
-    assert batches.predict(MODEL, "a", items(3)) == [{"values": 3}]
-    assert server.batches == [[1], [3]]
+    assert ask(batches, b"3") == b"3"
+    assert server.batches == [[b"1"], [b"3"]]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gevent
@@ -15,6 +17,7 @@ from PIL import Image
 
 from digits.core.errors import TooBusy
 from digits.core.model_job import ModelJob
+from digits.runtime.request_batches import ClientRequest
 from digits.web import serving
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
@@ -61,6 +64,22 @@ def pixels_of(site: Site, name: str) -> Any:
 
 def text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def infer(
+    site: Site, address: str, head: dict[str, Any], binary: bytes = b"", length: int | None = None
+) -> tuple[Any, bytes]:
+    """Send a binary request as Triton's client does; return the JSON and the bytes that follow it."""
+    text_ = json.dumps(head).encode()
+    headers = {"Inference-Header-Content-Length": str(len(text_) if length is None else length)}
+    answer = site.client.post(
+        f"{address}/v2/models/bars/infer",
+        data=text_ + binary,
+        headers=headers,
+        content_type="application/octet-stream",
+    )
+    length = int(answer.headers.get("Inference-Header-Content-Length", len(answer.data)))
+    return json.loads(answer.data[:length]), answer.data[length:]
 
 
 def best(rows: Any) -> list[str]:
@@ -132,6 +151,67 @@ def test_kserve_requests(site: Site, served: str):
     assert site.get(f"{served}/v2/models/bars/ready").status_code == 200
 
 
+@pytest.mark.parametrize("datatype", ["UINT8", "INT32", "FP16", "FP32", "FP64"])
+def test_binary_tensors_of_kserve(site: Site, served: str, datatype: str):
+    types = {"UINT8": "<u1", "INT32": "<i4", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8"}
+    images = np.stack([pixels_of(site, name) for name in CLASSES]).astype(types[datatype])
+    tensor = {
+        "name": "images",
+        "shape": list(images.shape),
+        "datatype": datatype,
+        "parameters": {"binary_data_size": images.nbytes},
+    }
+    wanted = {"name": "output", "parameters": {"binary_data": True}}
+    for asked in ({"parameters": {"binary_data_output": True}}, {"outputs": [wanted]}):
+        head, data = infer(site, served, {"id": "8", "inputs": [tensor], **asked}, images.tobytes())
+        (output,) = head["outputs"]
+        assert (head["id"], output["shape"], output["datatype"]) == ("8", [3, 3], "FP32")
+        assert output["parameters"]["binary_data_size"] == len(data) == 36
+        assert best(np.frombuffer(data, "<f4").reshape(3, 3)) == list(CLASSES)
+    wanted["parameters"]["binary_data"] = False
+    for asked in ({}, {"outputs": [wanted], "parameters": {"binary_data_output": True}}):
+        head, data = infer(site, served, {"inputs": [tensor], **asked}, images.tobytes())
+        assert not data and best(np.reshape(head["outputs"][0]["data"], (3, 3))) == list(CLASSES)
+
+
+def test_binary_files_of_kserve(site: Site, served: str):
+    files = [file_of(site, name) for name in CLASSES]
+    data = b"".join(struct.pack("<I", len(file)) + file for file in files)
+    tensor = {
+        "name": "images",
+        "shape": [3, 1],
+        "datatype": "BYTES",
+        "parameters": {"binary_data_size": len(data)},
+    }
+    head, _ = infer(site, served, {"inputs": [tensor]}, data)
+    assert best(np.reshape(head["outputs"][0]["data"], (3, 3))) == list(CLASSES)
+    assert "binary_tensor_data" in site.json(f"{served}/v2")["extensions"]
+
+
+@pytest.mark.parametrize(
+    ("change", "data", "length", "message"),
+    [
+        ({}, b"1234", 10_000, "larger than the body"),
+        ({}, b"1234", 3, "request body is invalid"),
+        ({"datatype": "BYTES"}, b"\4\0\0\0", None, "is incomplete"),
+        ({"datatype": "BYTES", "parameters": {"binary_data_size": 2}}, b"\1\0", None, "is incomplete"),
+        ({}, b"12", None, "“binary_data_size” is 4, but 2 bytes follow"),
+        ({"parameters": {}}, b"1234", None, "“binary_data_size” is None, but 4 bytes follow"),
+        ({"parameters": {"binary_data_size": "4"}}, b"1234", None, "but 4 bytes follow"),
+        ({"shape": [1, 2]}, b"1234", None, "requires 2"),
+        ({"shape": [1, 4], "datatype": "FP64"}, b"1234", None, "has 0 values"),
+        ({"shape": [1, 1, 1, 1, 1, 4]}, b"1234", None, "length <= 5"),
+        ({"shape": [2**40, 2**40]}, b"1234", None, "2147483648"),
+    ],
+)
+def test_invalid_binary_tensors_are_rejected(
+    site: Site, served: str, change: dict[str, Any], data: bytes, length: int | None, message: str
+):
+    tensor = {"name": "x", "shape": [1, 4], "datatype": "UINT8", "parameters": {"binary_data_size": 4}}
+    head, _ = infer(site, served, {"inputs": [tensor | change]}, data, length)
+    assert message in head["error"]
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
@@ -158,7 +238,8 @@ def test_errors_are_json_for_all_clients(site: Site, served: str, address: str, 
 
 
 def test_errors_before_the_prediction_are_json(site: Site, served: str, monkeypatch: pytest.MonkeyPatch):
-    def refuse(*_: Any) -> None:
+    def refuse(folder: Path, snapshot: str, request: ClientRequest) -> None:
+        request.close()
         raise TooBusy("Too many images are waiting.", "Try again in a second.")
 
     address = f"{served}/v1/models/bars:predict"
@@ -171,12 +252,12 @@ def test_errors_before_the_prediction_are_json(site: Site, served: str, monkeypa
     assert answer.status_code == 413 and "larger than the limit" in answer.get_json()["error"]
 
 
-def test_a_large_body_is_read_in_a_thread(site: Site, served: str):
-    pixels = [pixels_of(site, name).tolist() for name in CLASSES] * 20
+def test_a_large_body_is_kept_on_disk(site: Site, served: str):
+    pixels = [pixels_of(site, name).tolist() for name in CLASSES] * 150
     body = json.dumps({"instances": pixels})
-    assert len(body) > serving.QUICK_BYTES
+    assert len(body) > serving.SPOOLED_BYTES
     answer = site.client.post(served, data=body, content_type="application/json")
-    assert best(answer.get_json()["predictions"]) == list(CLASSES) * 20
+    assert best(answer.get_json()["predictions"]) == list(CLASSES) * 150
     ragged = body.replace("]]]]}", "]]], 1]}")
     answer = site.client.post(served, data=ragged, content_type="application/json")
     assert answer.status_code == 400
@@ -207,6 +288,26 @@ def test_concurrent_requests_get_their_own_predictions(site: Site, served: str):
         if line.startswith("digits_serve_batch_images_")
     ]
     assert max(sizes) > 24
+
+
+def test_large_photos_of_many_clients_are_predicted_by_the_same_process(site: Site, served: str):
+    photo = file_of(site, "left") + bytes(3_200_000)  # decoders ignore what follows the image
+    body = json.dumps({"instances": [{"b64": text(photo)}]})
+
+    def ask(_: int) -> int:
+        answer = site.app.test_client().post(served, data=body, content_type="application/json")
+        return int(answer.status_code)
+
+    def starts() -> list[str]:
+        # The recipe of each process names its socket.
+        return [path.read_text() for path in site.services.settings.jobs_dir.glob("*/inference/recipe.json")]
+
+    assert ask(0) == 200
+    before = starts()
+    asked = [gevent.spawn(ask, number) for number in range(64)]
+    gevent.joinall(asked)
+    assert [greenlet.value for greenlet in asked] == [200] * 64
+    assert starts() == before
 
 
 def test_a_network_with_a_fixed_batch_size_is_served(site: Site, dataset: str):

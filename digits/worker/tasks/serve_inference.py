@@ -1,6 +1,6 @@
 """Inference server: predictions of a trained network for images, one process per model.
 
-The process listens on a Unix socket. Requests and responses are lines of JSON:
+The process listens on a Unix socket. Requests and responses are `digits.core.messages`:
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
@@ -14,6 +14,8 @@ The process listens on a Unix socket. Requests and responses are lines of JSON:
     {"call": "explain", "image": path, "snapshot": …, "method": "grad_cam", "output": 3, "layer": name}
     {"call": "filters", "snapshot": …, "snapshots": [name, …]}   (see `Inspector.filters`)
     {"call": "follow", "snapshot": …, "snapshots": [name, …], "dataset": folder, "split": "val", "places": [0, …]}
+    {"call": "serve", "snapshot": …, "requests": [{"format": "kserve", "attached": 1, …}, …], "attached": [size, …]}
+                                                        (requests of client programs, see `ClientRequest`)
     {"ok": true, "predictions": …, "milliseconds": 3.2}   (as the kind describes them; or "values", "generated", …)
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
 
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
+import io
 import logging
 import os
 import selectors
@@ -41,6 +43,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.core import messages
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Frame
 from digits.core.events import Split as SplitName
@@ -52,6 +55,8 @@ from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import feeds, image_input
 from digits.worker.inspection.attribution import Attribution
 from digits.worker.inspection.inspector import Inspector
+from digits.worker.serving import client_batch, protocols
+from digits.worker.serving.protocols import ClientRequest
 from digits.worker.training import restore, trained
 from digits.worker.training.batch_prediction import BatchPredictor
 from digits.worker.training.generator import Generator, Grid
@@ -59,8 +64,11 @@ from digits.worker.training.generator import Generator, Grid
 MAX_LOADED_SNAPSHOTS = 4
 # Sizes of images besides the usual one for which a network is built.
 MAX_SIZES = 8
-MAX_REQUEST_BYTES = 256 * 1024 * 1024
 MAX_CLASSES = 1000
+# The number of classes in a description of a prediction.
+TOP = 5
+# A connection that makes no progress within a message for so long is dropped.
+STALLED_SECONDS = 10.0
 # The limit for the outputs in a response, before base64 makes them a third longer.
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
 
@@ -89,16 +97,10 @@ class Refused(Exception):
         return cls(f"{before}{in_a_sentence(event)}", event.hint, 400 if is_users else 500, event.trace)
 
 
-class BatchItem(msgspec.Struct):
-    """An image of a batch: the base64 text of a file, or of float32 ``pixels`` of this ``shape``, 0 to 255.
+class Serve(msgspec.Struct):
+    """Requests of client programs for predictions; their attachments follow one another."""
 
-    The answer is the prediction as its kind describes it if it ``is_described``, otherwise its numbers.
-    """
-
-    image: str | None = None
-    pixels: str | None = None
-    shape: list[int] = msgspec.field(default_factory=list)
-    is_described: bool = False
+    requests: list[ClientRequest]
 
 
 class PredictedOutput(msgspec.Struct):
@@ -358,42 +360,41 @@ class Predictor:
             return self._load(asked.pixels)[0]
         raise Refused("The request lacks an image.")
 
-    def predict_batch(self, items: list[BatchItem], top: int = 5) -> list[dict[str, Any]]:
-        """The predictions for several images, computed together.
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the images, [H, W, C]."""
+        return self._manifest.shape
 
-        Each is a dict of the ``values``, or of the ``predictions`` as the kind describes them for an item that
-        ``is_described``; for an item that cannot be used, of the ``error``.
+    def predict_batch(
+        self, sources: Sequence[protocols.Source], is_described: Sequence[bool]
+    ) -> list[Any | UserFault]:
+        """The predictions for several images, computed together; for an image that cannot be used, the reason.
+
+        A prediction is an array of numbers, or as the kind describes it if it ``is_described``.
         """
-        inputs = [self._input_of(item) for item in items]
+        inputs = [self._input_of(source) for source in sources]
         usable = [item for item in inputs if not isinstance(item, UserFault)]
-        found = iter(self._run_batch([pixels for pixels, _ in usable]) if usable else ())
+        values = iter(self._run_batch([pixels for pixels, _ in usable]) if usable else ())
         return [
-            {"error": " ".join(filter(None, (item.message, item.hint)))}
+            item
             if isinstance(item, UserFault)
-            else self._answer_of(next(found), item[1], top if asked.is_described else 0)
-            for asked, item in zip(items, inputs, strict=True)
+            else self._targets.describe(next(values), TOP, item[1])
+            if described
+            else next(values)
+            for described, item in zip(is_described, inputs, strict=True)
         ]
 
-    def _input_of(self, item: BatchItem) -> tuple[NDArray[Any], images.Geometry] | UserFault:
-        """The input for an item and its geometry, or the reason why it cannot be used."""
-        try:
-            if item.image is not None:
-                return image_input.read(base64.b64decode(item.image), self._manifest)
-            return self._pixels_of(item)
-        except UserFault as error:
-            return error
-        except ValueError as error:
-            return UserFault(f"The item cannot be read: {error}")
-
-    def _pixels_of(self, item: BatchItem) -> tuple[NDArray[Any], images.Geometry]:
-        height, width, _ = self._manifest.shape
-        pixels = np.frombuffer(base64.b64decode(item.pixels or ""), np.float32).reshape(item.shape)
-        if pixels.shape != self._manifest.shape:
-            raise UserFault(
-                f"The model expects images of shape {list(self._manifest.shape)}, not {list(pixels.shape)}."
-            )
+    def _input_of(self, source: protocols.Source) -> tuple[NDArray[Any], images.Geometry] | UserFault:
+        """The input for a file or for pixels and its geometry, or the reason why it cannot be used."""
+        if not isinstance(source, np.ndarray):
+            try:
+                return image_input.read(bytes(source), self._manifest)
+            except UserFault as error:
+                return error
+        pixels = source.astype(np.float32)
         if not np.isfinite(pixels).all():
-            raise UserFault("The image contains NaN or infinity.")
+            return UserFault("The image contains NaN or infinity.")
+        height, width, _ = self._manifest.shape
         return pixels, images.Geometry((width, height), width, height, "squash")
 
     def _run_batch(self, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -415,11 +416,6 @@ class Predictor:
     @functools.cached_property
     def _float_function(self) -> Any:
         return self._traced("float32")
-
-    def _answer_of(self, values: NDArray[Any], geometry: images.Geometry, top: int) -> dict[str, Any]:
-        if top:
-            return {"predictions": self._targets.describe(values, top, geometry)}
-        return {"values": values.tolist()}
 
     def generate(self, grid: Grid) -> dict[str, Any]:
         """Generate a ``grid`` of images; raises Refused."""
@@ -510,18 +506,34 @@ class Service:
         self._folder = model_folder
         self._loaded: OrderedDict[str, Predictor] = OrderedDict()
 
-    def answer(self, request: Any) -> dict[str, Any]:
-        """Answer a request of any content. Never raises an Exception."""
+    def answer(self, request: Any, attached: Sequence[bytearray]) -> tuple[dict[str, Any], list[bytes]]:
+        """Answer a request of any content with a message and its attachments. Never raises an Exception."""
         began = time.perf_counter()
+        bodies: list[bytes] = []
         try:
-            answer = self._answer(request)
+            if isinstance(request, dict) and request.get("call") == "serve":
+                answer, bodies = self._serve(request, attached)
+            else:
+                answer = self._answer(request)
         except Exception as error:
             refusal = Refused.because(error)
             if refusal.status >= 500:
                 log.exception("The request %.200r failed", request)
-            return _refusal(refusal)
+            return _refusal(refusal), []
         milliseconds = round((time.perf_counter() - began) * 1000, 2)
-        return {"ok": True, **answer, "milliseconds": milliseconds}
+        return {"ok": True, **answer, "milliseconds": milliseconds}, bodies
+
+    def _serve(
+        self, request: dict[str, Any], attached: Sequence[bytearray]
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """Return the ``answers`` to the requests of clients, with the sizes of the ``batches``, and their bodies."""
+        sizes: list[int] = []
+        predictor = self._predictor(str(request.get("snapshot")))
+        requests = _convert(request, Serve).requests
+        responses = client_batch.answer(predictor, requests, attached, sizes.append)
+        return {"answers": [described for described, _ in responses], "batches": sizes}, [
+            body for _, body in responses
+        ]
 
     def _answer(self, request: Any) -> dict[str, Any]:
         if not isinstance(request, dict):
@@ -530,9 +542,6 @@ class Service:
         match request.get("call"):
             case "predict":
                 return self._predict(request)
-            case "batch":
-                items = _convert(request.get("items"), list[BatchItem])
-                return {"answers": self._predictor(snapshot).predict_batch(items)}
             case "generate":
                 grid = _convert(request.get("grid"), Grid)
                 return {"generated": self._predictor(snapshot).generate(grid)}
@@ -625,13 +634,13 @@ def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:
 
 
 class _Listener:
-    """Reads lines from any number of connections and answers them one at a time."""
+    """Answers the messages of any number of connections, one at a time."""
 
     def __init__(self, listener: socket.socket, service: Service, idle_seconds: float) -> None:
         self._service, self._idle_seconds = service, idle_seconds
         self._selector = selectors.DefaultSelector()
         self._listener = listener
-        self._received: dict[socket.socket, bytearray] = {}
+        self._connections: set[socket.socket] = set()
         self._selector.register(listener, selectors.EVENT_READ)
 
     def run(self) -> None:
@@ -641,38 +650,35 @@ class _Listener:
                     self._accept()
                 else:
                     self._read(key.fileobj)
-        for connection in list(self._received):
+        for connection in list(self._connections):
             self._drop(connection)
         self._selector.close()
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(10)  # for answers; reading never blocks
-        self._received[connection] = bytearray()
+        connection.settimeout(STALLED_SECONDS)
+        self._connections.add(connection)
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _read(self, connection: Any) -> None:
-        received = self._received[connection]
+        bodies: list[bytes] = []
         try:
-            data = connection.recv(65536)
-            received += data
-            while (end := received.find(b"\n")) >= 0:
-                line = bytes(received[:end])
-                del received[: end + 1]
-                connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
-        except OSError:
-            data = b""
-        if not data or len(received) > MAX_REQUEST_BYTES:
-            self._drop(connection)
-
-    def _answer(self, line: bytes) -> dict[str, Any]:
-        try:
-            request = json.loads(line)
+            received = messages.receive(connection)
+            if received is None:
+                self._drop(connection)
+                return
+            answer, bodies = self._service.answer(*received)
         except ValueError:
-            return _refusal(Refused("The request is not valid JSON."))
-        return self._service.answer(request)
+            answer = _refusal(Refused("The request is not valid JSON."))
+        except OSError:
+            self._drop(connection)
+            return
+        try:
+            messages.send(connection, answer, [io.BytesIO(body) for body in bodies])
+        except OSError:
+            self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
-        del self._received[connection]
+        self._connections.remove(connection)
         connection.close()

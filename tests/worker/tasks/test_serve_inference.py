@@ -274,4 +274,4 @@ def test_an_error_in_the_network_is_shown_with_its_line(
 def _answer(model: Path, asked: dict[str, Any]) -> dict[str, Any]:
     from digits.worker.tasks import serve_inference
 
-    return serve_inference.Service(model).answer(asked)
+    return serve_inference.Service(model).answer(asked, [])[0]
