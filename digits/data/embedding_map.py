@@ -22,10 +22,10 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, open_plain, read_json
+from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import FileName, Split
 from digits.core.schema import Count
-from digits.data import evaluation
+from digits.data import arrays, evaluation
 
 FOLDER = "embeddings"
 FILE_NAME = "map.json"
@@ -37,6 +37,8 @@ PREDICTED_FILE = "predicted.npy"
 Method = Literal["pca", "tsne"]
 METHODS: tuple[Method, ...] = get_args(Method)
 MAX_LAYER_CHARACTERS = 60
+# The embeddings of a map have at most 25 million numbers.
+MAX_ARRAY_BYTES = 256 << 20
 _NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
 _UNUSUAL = re.compile(r"(?a:[^\w.-])")
 
@@ -112,13 +114,9 @@ def load_all(model_folder: Path) -> list[EmbeddingMap]:
 
 def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
     """Load one of the arrays of a map; raises UnreadableFile, also if there is none."""
-    path = folder_of(model_folder, name) / file_name
-    try:
-        with open_plain(path, below=model_folder) as file:
-            found: NDArray[Any] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UnreadableFile(f"{file_name} cannot be read: {error}") from error
-    return found
+    return arrays.load_array(
+        folder_of(model_folder, name) / file_name, below=model_folder, max_bytes=MAX_ARRAY_BYTES
+    )
 
 
 def find_neighbors(

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, open_plain, read_json
+from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import FileName, MetricName, Split
 from digits.core.schema import Count, JsonObject
+from digits.data import arrays
 
 FOLDER = "evaluations"
 FILE_NAME = "evaluation.json"
@@ -122,13 +122,7 @@ def load_all(model_folder: Path) -> list[Evaluation]:
 
 def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
     """Load one of the arrays of an evaluation; raises UnreadableFile, also if there is none."""
-    path = folder_of(model_folder, name) / file_name
-    try:
-        with open_plain(path, below=model_folder) as file:
-            found: NDArray[Any] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UnreadableFile(f"{file_name} cannot be read: {error}") from error
-    return found
+    return arrays.load_array(folder_of(model_folder, name) / file_name, below=model_folder)
 
 
 def has_predictions(model_folder: Path, name: str) -> bool:

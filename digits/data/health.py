@@ -16,8 +16,9 @@ import numpy as np
 from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
+from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
 from digits.core.schema import Count, Fraction
+from digits.data.arrays import load_array
 from digits.data.image_statistics import STATISTICS_DTYPE
 from digits.data.manifest import (
     HEALTH_FILE,
@@ -32,7 +33,6 @@ MAX_LISTED = 1000
 MAX_GROUPS = 100
 MAX_FINDINGS = 100
 MAX_BINS = 100
-MAX_ARRAY_BYTES = 1 << 30
 
 # A record of a finding. ``finding`` is the position of the finding in ``health.json``, ``split`` that of the split in
 # `SPLITS`. Records with the same ``set`` belong together, such as duplicates of each other. Excluding all that are
@@ -171,15 +171,7 @@ def _array_bytes(rows: NDArray[Any]) -> bytes:
 
 
 def _load_array(job_folder: Path, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    data = read_bytes(job_folder / name, MAX_ARRAY_BYTES, below=job_folder)
-    file = io.BytesIO(data)
-    try:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError("unknown version")
-        shape, _, found = np.lib.format.read_array_header_1_0(file)
-        if found != dtype or len(shape) != 1:
-            raise UnreadableFile(f"{name} has an unexpected format")
-        # Unlike read_array, this does not copy the data.
-        return np.frombuffer(data, dtype, shape[0], file.tell())
-    except (ValueError, EOFError, MemoryError) as error:
-        raise UnreadableFile(f"{name} is damaged: {error}") from error
+    rows = load_array(job_folder / name, below=job_folder, dtype=dtype)
+    if rows.ndim != 1:
+        raise UnreadableFile(f"{name} has an unexpected format")
+    return rows

@@ -11,9 +11,10 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
+from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
 from digits.core.schema import Count, Fraction
-from digits.data.health import MAX_ARRAY_BYTES, MAX_LISTED, RECORD_DTYPE, Finding, SplitName, Text
+from digits.data.arrays import load_array
+from digits.data.health import MAX_LISTED, RECORD_DTYPE, Finding, SplitName, Text
 from digits.data.label_errors import LABEL_ERROR_DTYPE
 from digits.data.manifest import LABEL_CHECK_FILE, LABEL_ERRORS_FILE, SPLITS, Manifest, Sha256
 
@@ -78,12 +79,8 @@ def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
 
     Raises UnreadableFile.
     """
-    data = read_bytes(job_folder / LABEL_ERRORS_FILE, MAX_ARRAY_BYTES, below=job_folder)
-    try:
-        rows: NDArray[Any] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, MemoryError) as error:
-        raise UnreadableFile(f"{LABEL_ERRORS_FILE} is damaged: {error}") from error
-    if rows.dtype != LABEL_ERROR_DTYPE or rows.ndim != 1:
+    rows = load_array(job_folder / LABEL_ERRORS_FILE, below=job_folder, dtype=LABEL_ERROR_DTYPE)
+    if rows.ndim != 1:
         raise UnreadableFile(f"{LABEL_ERRORS_FILE} has an unexpected format")
     counts = np.array([manifest.splits[name].count if name in manifest.splits else 0 for name in SPLITS])
     classes = len(manifest.target.names)

@@ -27,9 +27,10 @@ from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
 from digits.core import schema
-from digits.core.files import UnreadableFile, open_plain, read_bytes, read_json, write_json
+from digits.core.files import UnreadableFile, read_bytes, read_json, write_json
 from digits.core.recipe import FileName
 from digits.core.schema import Count
+from digits.data.arrays import MAX_ARRAY_BYTES, load_array
 
 FOLDER = "predictions"
 FILE_NAME = "predictions.json"
@@ -169,23 +170,23 @@ def write_probabilities_header(file: BinaryIO, count: int, classes: int) -> None
 def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
     """Load the class probabilities so far, float32 [images, classes], or None if they are not available."""
     try:
-        with open_plain(folder / PROBABILITIES_FILE, below=folder) as file:
-            np.lib.format.read_magic(file)
-            (_, classes), _, dtype = np.lib.format.read_array_header_1_0(file)
-            found = np.fromfile(file, dtype)
-    except (UnreadableFile, OSError, ValueError, EOFError):
+        found = load_array(
+            folder / PROBABILITIES_FILE, below=folder, dtype=np.dtype(PROBABILITY_DTYPE), is_growing=True
+        )
+    except UnreadableFile:
         return None
-    return found[: len(found) // classes * classes].reshape(-1, classes)
+    return found if found.ndim == 2 else None
 
 
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:
     """Load the outputs of the network by name, each [images, …]; empty if they are not available."""
     found: dict[str, NDArray[Any]] = {}
+    room = MAX_ARRAY_BYTES
     try:
         for path in sorted((folder / VALUES_FOLDER).iterdir()):
-            with open_plain(path, below=folder) as file:
-                found[path.stem] = np.load(file, allow_pickle=False)
-    except (UnreadableFile, OSError, ValueError, EOFError):
+            found[path.stem] = load_array(path, below=folder, max_bytes=room)
+            room -= found[path.stem].nbytes
+    except (UnreadableFile, OSError):
         return {}
     return found
 

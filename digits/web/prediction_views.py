@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gevent
-import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -15,7 +14,9 @@ from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images, predictions
+from digits.data.arrays import load_array
 from digits.data.predictions import BatchPrediction, Row
+from digits.data.record_index import MAX_PAYLOAD_BYTES
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
@@ -177,7 +178,7 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
         path = parts[min(part, len(parts) - 1)]
         own = path.startswith(f"{folder}/")
         if own and path.endswith(predictions.ARRAY_SUFFIX):
-            return _array_as_png(folder / path)
+            return _array_as_png(folder / path, folder)
         return as_small_png(folder / path if own else roots.resolve(path, "file"))
 
     roots = services().roots
@@ -188,11 +189,11 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
     return Response(data, mimetype="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
 
-def _array_as_png(path: Path) -> bytes:
-    """Return the file of an array of pixels as a PNG; raises UnusableImage."""
+def _array_as_png(path: Path, folder: Path) -> bytes:
+    """Return the file of an array of pixels below ``folder`` as a PNG; raises UnusableImage or UnreadableFile."""
     try:
-        return images.encode(np.load(path, allow_pickle=False), "png")
-    except (OSError, ValueError, EOFError) as error:
+        return images.encode(load_array(path, below=folder, max_bytes=MAX_PAYLOAD_BYTES), "png")
+    except (OSError, ValueError) as error:
         raise images.UnusableImage(f"the pixels cannot be read: {error}") from error
 
 

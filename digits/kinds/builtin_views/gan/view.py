@@ -17,6 +17,7 @@ from wtforms import Form, SelectField, StringField
 from wtforms.validators import Optional
 
 from digits.data import images
+from digits.data.arrays import read_array
 from digits.data.data_roots import FileType
 from digits.kinds import prediction_rendering
 from digits.kinds.builtin_views.gan.celeba import ATTRIBUTES
@@ -149,10 +150,11 @@ def read_attributes(path: Path, size: int) -> tuple[list[str], NDArray[np.float3
 
 def _read_array(path: Path) -> tuple[list[str], NDArray[np.float32]]:
     try:
-        vectors = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
+        with path.open("rb") as file:
+            vectors = read_array(file, MAX_FILE_BYTES)
+    except ValueError:
         raise ValueError("it is not an array of numbers in NumPy’s format") from None
-    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
+    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
         raise ValueError("it must be a two-dimensional array of numbers")
     numbered = (f"Attribute {number}" for number in itertools.count(1))
     names = (

@@ -1,0 +1,119 @@
+"""Arrays of jobs are read as NumPy wrote them; damaged, huge and foreign files are refused before memory is allocated."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from digits.core.files import UnreadableFile
+from digits.data.arrays import load_array, read_array
+
+ROWS = np.array([(1, 0.5)], [("record", "<u4"), ("weight", "<f4")])
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
+
+
+def npy(header: bytes, data: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.zeros((0, 5), np.float32),
+        np.array(7, np.int64),
+        np.array([True, False]),
+        ROWS,
+    ],
+    ids=["rows", "columns", "empty", "scalar", "flags", "structured"],
+)
+def test_arrays_are_loaded_as_they_were_saved(tmp_path: Path, array: NDArray[Any]) -> None:
+    np.save(tmp_path / "array.npy", array)
+    found = load_array(tmp_path / "array.npy", below=tmp_path, dtype=array.dtype)
+    np.testing.assert_array_equal(found, array, strict=True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"damaged",
+        npy(b""),
+        npy(b"(" * 9000),
+        npy(HEADER, b"\0" * 23),
+        npy(HEADER.replace(b"(2, 3)", b"(1000000000000,)"), b"\0" * 24),
+        npy(HEADER.replace(b"(2, 3)", b"(1000000000000, 0)"), b"\0" * 24),
+        npy(HEADER.replace(b"(2, 3)", b"(-2, -3)"), b"\0" * 24),
+        npy(HEADER.replace(b"(2, 3)", b"2"), b"\0" * 24),
+        npy(HEADER.replace(b"<f4", b"|O"), b"\0" * 48),
+        npy(HEADER.replace(b"<f4", b"|V0"), b"\0" * 48),
+        npy(HEADER + b" " * 20_000, b"\0" * 24),
+        pickle.dumps([1.0]),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "array.npy").write_bytes(content)
+    with pytest.raises(UnreadableFile, match=r"array\.npy cannot be read"):
+        load_array(tmp_path / "array.npy", below=tmp_path)
+
+
+def test_archives_links_and_other_types_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "several.npz", np.zeros(3))
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    (tmp_path / "link.npy").symlink_to(tmp_path / "array.npy")
+    for name in ("several.npz", "link.npy"):
+        with pytest.raises(UnreadableFile):
+            load_array(tmp_path / name, below=tmp_path)
+    with pytest.raises(UnreadableFile, match="unexpected format"):
+        load_array(tmp_path / "array.npy", below=tmp_path, dtype=ROWS.dtype)
+
+
+def test_a_huge_sparse_file_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "array.npy"
+    path.write_bytes(npy(HEADER.replace(b"(2, 3)", b"(900000000,)")))
+    os.truncate(path, path.stat().st_size + 3_600_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadableFile, match="larger than"):
+            load_array(path, below=tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_complete_rows_of_a_growing_file_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "array.npy"
+    path.write_bytes(npy(HEADER, np.arange(3, dtype="<f4").tobytes() + b"\0" * 5))
+    assert load_array(path, below=tmp_path, is_growing=True).tolist() == [[0.0, 1.0, 2.0]]
+    with pytest.raises(UnreadableFile, match="shorter than its header states"):
+        load_array(path, below=tmp_path)
+
+
+@given(
+    st.one_of(st.binary(max_size=200), st.integers(0, 200), st.text("(){}[],:'<f40123 -eFalse", max_size=60))
+)
+def test_random_headers_raise_only_value_errors(tmp_path_factory: pytest.TempPathFactory, drawn: Any) -> None:
+    whole = npy(HEADER, b"\0" * 24)
+    content = (
+        whole[:drawn]
+        if isinstance(drawn, int)
+        else npy(drawn if isinstance(drawn, bytes) else drawn.encode())
+    )
+    path = tmp_path_factory.getbasetemp() / "drawn.npy"
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        try:
+            read_array(file, 1000)
+        except ValueError:
+            pass
+    path.unlink()
