@@ -147,6 +147,41 @@ class TargetSpec(Struct, frozen=True, kw_only=True):
             raise ValueError("target: boxes have 5 numbers each, and names of classes")
 
 
+class TargetStatistics:
+    """The mean and the standard deviation of the numbers of targets over records, as in a `TargetSpec`.
+
+    For a mask, they are those of the share of each class in its pixels that have one.
+    """
+
+    def __init__(self, spec: TargetSpec) -> None:
+        self._spec = spec
+        self._count = 0
+        self._mean, self._squares = np.zeros(len(spec.names)), np.zeros(len(spec.names))
+
+    def add(self, value: Any) -> None:
+        """Add the target of a record."""
+        numbers = self._shares(value) if self._spec.spatial == "mask" else np.ravel(value).astype(np.float64)
+        self._count += 1
+        change = numbers - self._mean
+        self._mean += change / self._count
+        self._squares += change * (numbers - self._mean)
+
+    def _shares(self, mask: NDArray[Any]) -> NDArray[np.float64]:
+        counts = np.bincount(mask.ravel(), minlength=IGNORED + 1)[: len(self._spec.names)]
+        shares: NDArray[np.float64] = counts / max(1, counts.sum())
+        return shares
+
+    @property
+    def mean(self) -> list[float]:
+        found: list[float] = self._mean.tolist()
+        return found
+
+    @property
+    def std(self) -> list[float]:
+        found: list[float] = np.sqrt(self._squares / max(1, self._count)).tolist()
+        return found
+
+
 def class_index(labels: list[str]) -> TargetSpec:
     """The target of image classification: the index of a class, int64 scalar."""
     return TargetSpec(feature="image/class/label", dtype="int64", names=labels, classes=True)

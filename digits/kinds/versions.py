@@ -9,14 +9,15 @@ import csv
 import functools
 import io
 import itertools
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -25,6 +26,7 @@ from digits.core.recipe import CreateDataset
 from digits.core.schema import Count, JsonObject, Percent
 from digits.data import images
 from digits.data import manifest as manifests
+from digits.data.boxes import box_features, objects_in, resize_boxes
 from digits.data.images import Geometry, Picture, UnusableImage
 from digits.data.manifest import CHANGES_FILE, SPLITS, Manifest
 from digits.data.record_index import DamagedRecords
@@ -39,7 +41,7 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
-from digits.data.target import IGNORED, NO_BOX, TargetSpec
+from digits.data.target import IGNORED, NO_BOX, TargetSpec, TargetStatistics
 from digits.kinds import kind_named
 
 EDITS_FILE = "edits.json"
@@ -133,6 +135,13 @@ class RecordImages:
                 raise UnusableImage(str(error)) from error
         return self._last[1]
 
+    def target(self, name: str, spec: TargetSpec, geometry: Geometry, changed: Any = None) -> Any:
+        """Return the target of a record after its image is resized as in ``geometry``, or the ``changed`` one.
+
+        Raises UnusableImage if the record is damaged.
+        """
+        return target_of(self.record(name), spec, geometry) if changed is None else np.asarray(changed)
+
     def close(self) -> None:
         """Close the files; reading opens them again."""
         for reader in self.__dict__.pop("_readers", {}).values():
@@ -146,7 +155,17 @@ class RecordImages:
 
 @dataclass
 class VersionPlan(Plan):
-    """A plan whose records are those of another dataset. ``targets`` are the new targets of its splits, or None."""
+    """A plan whose records are those of another dataset. ``targets`` are the new targets of its splits, or None.
+
+    ``geometry`` is how all images are resized.
+    """
+
+    _: KW_ONLY
+    geometry: Geometry
+
+    @property
+    def counted(self) -> list[str]:
+        return self.target.names if self.target.lists_classes else self.groups
 
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
@@ -165,8 +184,8 @@ class VersionPlan(Plan):
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
         if split.targets[place] is not None:
             features |= super().features(split, place, geometry)
-        if self.target.spatial and geometry.size != (geometry.width, geometry.height):
-            features[self.target.feature] = _resize_target(record, self.target, geometry)
+        if self.target.spatial and is_changed(geometry):
+            features |= _encoded(target_of(record, self.target, geometry), self.target, geometry)
         return features
 
     def source(self, split: SplitPlan, place: int, picture: Picture) -> tuple[tuple[int, int], str]:
@@ -174,19 +193,23 @@ class VersionPlan(Plan):
         return record.source_size, record.source_mode
 
     def counts(self, split: SplitPlan, places: Any) -> Any:
-        is_mask = self.target.spatial == "mask"
-        if not (self.target.multi_hot or is_mask):
+        """Count the objects of each class, the records with each label or class, or those of each group.
+
+        Damaged records do not count: they are skipped.
+        """
+        if not self.target.lists_classes:
             return super().counts(split, places)
         total = np.zeros(len(self.counted), np.int64)
         source = cast(RecordImages, split.images)
         for place in places:
-            record = source.record(split.files[place])
-            if is_mask:
-                mask = record.target(_resized(self.target, record.width, record.height))
-                total += np.bincount(mask.ravel(), minlength=256)[: len(total)] > 0
+            try:
+                value = source.target(split.files[place], self.target, self.geometry, split.targets[place])
+            except UnusableImage:
+                continue
+            if self.target.spatial == "boxes":
+                np.add.at(total, objects_in(value)[:, 4].astype(int), 1)
             else:
-                changed = split.targets[place]
-                total += np.asarray(record.features[self.target.feature] if changed is None else changed) != 0
+                total[self.target.contained(value)] += 1
         source.close()
         return total
 
@@ -200,17 +223,27 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         edits = read_json(Path(recipe.edits), Edits) if recipe.edits else Edits()
         changes = Changes()
         records = list(_edited(folder, manifest, edits, changes))
-        groups = _regroup(folder, manifest, records) if edits.new_targets else manifest.groups
+        target = _resized(manifest.target, recipe.width, recipe.height)
+        geometry = Geometry(
+            (manifest.width, manifest.height), recipe.width, recipe.height, recipe.resize_mode
+        )
+        # Classes can be cropped, or too small for the new size.
+        loses_classes = target.lists_classes and target.spatial and is_changed(geometry)
+        is_regrouped = bool(edits.new_targets or loses_classes)
+        with closing(RecordImages(folder, manifest)) as source:
+            values = functools.partial(_value, source, target, geometry)
+            groups = _regroup(manifest, records, values) if is_regrouped else manifest.groups
+            if recipe.pct_val is not None or recipe.pct_test is not None:
+                records = _divided(records, recipe.pct_val or 0, recipe.pct_test or 0, recipe.seed)
+            if recipe.keep < 100:
+                records = _sampled(records, recipe.keep, recipe.seed)
+            if target.mean:
+                target = _described(target, records, values)
     except (UnreadableFile, UnusableImage) as error:
         raise UnusableSource(
             f"The dataset {recipe.parent_name or folder.name} cannot be read: {error}.",
             "It may have been deleted. Choose another dataset.",
         ) from error
-    if recipe.pct_val is not None or recipe.pct_test is not None:
-        records = _divided(records, recipe.pct_val or 0, recipe.pct_test or 0, recipe.seed)
-    if recipe.keep < 100:
-        records = _sampled(records, recipe.keep, recipe.seed)
-    source = RecordImages(folder, manifest)
     splits = {}
     for name in SPLITS:
         members = [record for record in records if record.split == name]
@@ -227,7 +260,6 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         splits[name] = split
     if not splits["train"].files:
         raise UnusableSource("No training image is left.", "Exclude fewer images.")
-    target = _resized(manifest.target, recipe.width, recipe.height)
     stacked = manifest.channels // recipe.channels
     remarks = _remarks(manifest, splits) if groups == manifest.groups else []
     files = {CHANGES_FILE: changes.as_csv()} if changes.rows else {}
@@ -240,7 +272,23 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         stacked=stacked,
         dtype=manifest.dtype,
         padding=manifest.padding,
+        geometry=geometry,
     )
+
+
+def _value(source: RecordImages, target: TargetSpec, geometry: Geometry, record: _Planned) -> Any:
+    """Return the target of a record of the version; raises UnusableImage."""
+    return source.target(record.name, target, geometry, record.target)
+
+
+def _described(target: TargetSpec, records: list[_Planned], value: Callable[[_Planned], Any]) -> TargetSpec:
+    """Return ``target`` with the mean and the standard deviation of the train split."""
+    statistics = TargetStatistics(target)
+    for record in records:
+        if record.split == "train":
+            with suppress(UnusableImage):  # it is skipped
+                statistics.add(value(record))
+    return replace(target, mean=statistics.mean, std=statistics.std)
 
 
 class Change(NamedTuple):
@@ -382,8 +430,11 @@ def _changed_values(edits: Edits) -> dict[RecordId, dict[int, float]]:
     return changes
 
 
-def _regroup(folder: Path, manifest: Manifest, records: list[_Planned]) -> list[str]:
-    """Assign records with new targets to groups, as the reader of their kind does, and return the groups' names."""
+def _regroup(manifest: Manifest, records: list[_Planned], value: Callable[[_Planned], Any]) -> list[str]:
+    """Assign records to groups by their targets, as the reader of their kind does, and return the groups' names.
+
+    ``value`` returns the target of a record.
+    """
     if manifest.target.classes:
         for record in records:
             record.group = record.group if record.target is None else record.target
@@ -393,19 +444,24 @@ def _regroup(folder: Path, manifest: Manifest, records: list[_Planned]) -> list[
         return manifest.groups
     members: dict[str, list[_Planned]] = {}
     values: dict[str, list[Any]] = {}
-    with closing(RecordImages(folder, manifest)) as source:
-        for record in records:
-            target = record.target
-            if target is None:
-                target = source.record(record.name).target(manifest.target)
-            members.setdefault(record.split, []).append(record)
-            values.setdefault(record.split, []).append(target)
+    for record in records:
+        members.setdefault(record.split, []).append(record)
+        values.setdefault(record.split, []).append(_numbers(manifest.target, value(record)))
     arrays = {split: np.array(found, np.float32) for split, found in values.items()}
     groups, places = group_records(manifest.target.names, arrays)
     for split, found in members.items():
         for record, place in zip(found, places[split], strict=True):
             record.group = place
     return cast(list[str], groups)
+
+
+def _numbers(target: TargetSpec, value: Any) -> Any:
+    """Return the numbers by which a record is grouped: for a mask or boxes, 1 for each class that it contains."""
+    if not (target.spatial and target.lists_classes):
+        return value
+    present = np.zeros(len(target.names), np.float32)
+    present[target.contained(value)] = 1
+    return present
 
 
 def _by_group(records: list[_Planned]) -> Iterator[list[_Planned]]:
@@ -451,26 +507,30 @@ def _remarks(manifest: Manifest, splits: dict[str, SplitPlan]) -> list[str]:
 def _resized(target: TargetSpec, width: int, height: int) -> TargetSpec:
     if not target.is_picture:
         return target
-    return TargetSpec(
-        **{name: getattr(target, name) for name in target.__struct_fields__}
-        | {"shape": [height, width, *target.shape[2:]]}
-    )
+    return replace(target, shape=[height, width, *target.shape[2:]])
 
 
-def _resize_target(record: Record, target: TargetSpec, geometry: Geometry) -> list[Any]:
-    """Return the spatial target of ``record``, resized like its image."""
+def is_changed(geometry: Geometry) -> bool:
+    """Return whether images are resized."""
+    return geometry.size != (geometry.width, geometry.height)
+
+
+def target_of(record: Record, target: TargetSpec, geometry: Geometry) -> Any:
+    """Return the ``target`` of a record of the parent, after its image is resized as in ``geometry``."""
+    if not (target.spatial and is_changed(geometry)):
+        return record.target(target)
     # The target has the size of the parent's images.
-    parent = target if not target.is_picture else _resized(target, geometry.size[0], geometry.size[1])
-    value = record.target(parent)
+    value = record.target(_resized(target, *geometry.size))
     if target.spatial == "boxes":
-        rows = value.copy()
-        used = rows[:, 4] != NO_BOX
-        rows[used, :4] = geometry.move_boxes(rows[used, :4])
-        return cast(list[Any], rows.ravel().tolist())
+        return resize_boxes(value[value[:, 4] != NO_BOX], geometry)
     if target.spatial == "mask":
-        picture = geometry.resize_mask(Image.fromarray(value), IGNORED)
-    else:
-        picture = images.resize_image(images.as_image(value), geometry.width, geometry.height, geometry.mode)
-    file = io.BytesIO()
-    picture.save(file, "PNG", compress_level=1)
-    return [file.getvalue()]
+        return images.as_pixels(geometry.resize_mask(Image.fromarray(value), IGNORED))[:, :, 0]
+    picture = images.resize_image(images.as_image(value), geometry.width, geometry.height, geometry.mode)
+    return images.as_pixels(picture)
+
+
+def _encoded(value: NDArray[Any], target: TargetSpec, geometry: Geometry) -> Features:
+    """Return the features of a record with a spatial target."""
+    if target.spatial == "boxes":
+        return box_features(value, target, geometry.width, geometry.height)
+    return {target.feature: [images.encode(value if value.ndim == 3 else value[:, :, np.newaxis], "png")]}

@@ -16,6 +16,7 @@ from PIL import Image
 
 from digits.core import events
 from digits.data import images, records, target
+from digits.data.boxes import box_features
 from digits.data.manifest import Manifest, Split, load
 from digits.data.records import Record, SplitReader
 from digits.data.sources import UnusableSource
@@ -94,6 +95,10 @@ def contents(folder: Path) -> dict[str, dict[str, Record]]:
         with SplitReader(folder, split) as reader:
             found[name] = {(record := reader.read(number)).filename: record for number in range(len(reader))}
     return found
+
+
+def events_of(folder: Path) -> list[Any]:
+    return list(events.read(folder / "create" / "events.jsonl")[0])
 
 
 def labels(found: dict[str, Record]) -> dict[str, int]:
@@ -243,6 +248,82 @@ def test_boxes_are_resized_with_their_images(tmp_path: Path) -> None:
     folder = make(tmp_path, parent, width=16, height=4)
     value = contents(folder)["train"]["train1.png"].target(spec)
     assert value.tolist() == [[4, 0, 12, 4, 1], [-1] * 5]
+
+
+def test_cropped_boxes_end_at_the_edges_of_the_image(tmp_path: Path) -> None:
+    """The left and the right quarter of each image are cut off."""
+    rows = {
+        0: [[0, 0, 4, 8, 0], [3, 2, 5, 6, 1], [-1] * 5],  # half of the first box remains
+        1: [[0, 0, 2, 8, 1], [0, 1, 8, 7, 0], [1, 0, 3, 1, -2]],  # the first one is outside
+        2: [[6, 0, 8, 8, 1], [-1] * 5, [-1] * 5],
+    }
+    spec = target.boxes(["car", "van"], 3)
+
+    def features(number: int) -> dict[str, Any]:
+        boxes = np.array([row for row in rows[number] if row[4] != -1], np.float32)
+        return box_features(boxes, spec, SIDE, SIDE)
+
+    parent = dataset(tmp_path / "boxes", spec, "image-object-detection", features, {"train": 3})
+    folder = make(tmp_path, parent, width=8, height=16, resize_mode="crop")
+    manifest, found = load(folder), contents(folder)["train"]
+    values = [found[f"train{number}.png"].target(manifest.target).tolist() for number in range(3)]
+    assert values == [
+        [[0, 0, 4, 16, 0], [2, 4, 6, 12, 1], [-1] * 5],
+        [[0, 2, 8, 14, 0], [0, 0, 2, 2, -2], [-1] * 5],
+        [[-1] * 5] * 3,
+    ]
+    first = found["train0.png"].features
+    assert list(first["image/object/bbox/xmax"]) == [0.5, 0.75]
+    assert list(first["image/object/class/text"]) == [b"car", b"van"]
+    # Images are grouped by their rarest class that is left, and objects are counted.
+    assert (manifest.groups, manifest.splits["train"].counts) == (["car", "van", "no objects"], [1, 1, 1])
+    counted = [event for event in events_of(folder) if isinstance(event, events.Counted)]
+    assert {(*event.labels, *event.counts) for event in counted} == {("car", "van", 2, 1)}
+
+
+def test_the_statistics_of_numbers_are_those_of_the_version(tmp_path: Path) -> None:
+    spec = target.numbers(["x", "y"], [1.5, 7], [1.118, 0])
+    numbers = {"target/numbers": [0.0, 7.0]}
+    parent = dataset(
+        tmp_path / "numbers",
+        spec,
+        "image-regression",
+        lambda number: numbers | {"target/numbers": [float(number), 7.0]},
+        {"train": 4, "val": 2},
+    )
+    edits = Edits(exclude=[("train", 3)], set_numbers=[("train", 2, 0, 8)], move=[("val", 1, "train")])
+    made = load(make(tmp_path, parent, edits)).target
+    assert made.mean == pytest.approx([2.5, 7]) and made.std == pytest.approx([np.std([0, 1, 8, 1]), 0])
+
+
+def test_the_frequencies_of_labels_are_those_of_the_version(tmp_path: Path) -> None:
+    spec = target.label_set(["a", "b"], [1, 0.5], [0, 0.5])
+    parent = dataset(
+        tmp_path / "labels",
+        spec,
+        "image-multilabel",
+        lambda number: {"target/labels": [1.0, float(number % 2 == 0)]},
+        {"train": 4},
+    )
+    made = load(make(tmp_path, parent, Edits(exclude=[("train", 0), ("train", 2)]))).target
+    assert (made.mean, made.std) == ([1, 0], [0, 0])
+
+
+def test_the_shares_of_classes_are_those_of_the_version(tmp_path: Path) -> None:
+    """Half of the pixels of the first image are things, but only a quarter of those that remain of it."""
+
+    def mask(number: int) -> dict[str, Any]:
+        pixels = np.zeros((SIDE, SIDE, 1), np.uint8)
+        pixels[:, : 4 if number == 0 else 0] = 1
+        pixels[:, 6:] = IGNORED if number == 1 else pixels[:, 6:]
+        return {"image/segmentation/class/encoded": [images.encode(pixels, "png")]}
+
+    spec = target.mask(["sky", "thing"], SIDE, SIDE, mean=[0.75, 0.25], std=[0.25, 0.25])
+    parent = dataset(tmp_path / "masks", spec, "image-segmentation", mask, {"train": 2})
+    folder = make(tmp_path, parent, Edits(exclude=[("train", 1)]), width=4, height=8, resize_mode="crop")
+    made = load(folder)
+    assert (made.target.mean, made.target.std) == ([0.5, 0.5], [0, 0])
+    assert (made.groups, made.splits["train"].class_counts) == (["sky"], [1, 1, 0])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data import images, target
+from digits.data.boxes import Boxes, box_features, objects_in, resize_boxes
 from digits.data.images import Geometry, Size
 from digits.data.records import Features
 from digits.data.sources import (
@@ -29,19 +30,18 @@ from digits.data.sources import (
     shuffle,
     split_counts,
 )
-from digits.data.target import IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE
+from digits.data.target import IGNORED_BOX
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import detect, open_annotations
 from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, BoxRecords, CreateDetection, Format
 from digits.kinds.detection.records import BoxMapping
+from digits.kinds.groups import group_by_rarest
 from digits.kinds.record_source import RecordSplits, first_record
 
 MAX_CLASSES = 1000
 MAX_OBJECTS = 2000
 NO_OBJECTS = "no objects"
 _IMAGES_PER_REPORT = 1000
-
-Boxes = NDArray[np.float32]
 
 
 @dataclass
@@ -60,48 +60,13 @@ class DetectionPlan(Plan):
         """Count the objects of each class."""
         total = np.zeros(len(self.counted), np.int64)
         for place in places:
-            np.add.at(total, _objects(split.targets[place])[:, 4].astype(int), 1)
+            np.add.at(total, objects_in(split.targets[place])[:, 4].astype(int), 1)
         return total
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         """The boxes in pixels of the resized image, and the features of other programs: the objects, from 0 to 1."""
         boxes = resize_boxes(split.targets[place], geometry)
-        rows = np.full(self.target.shape, NO_BOX, np.float32)
-        rows[: len(boxes)] = boxes
-        sides = np.array([geometry.width, geometry.height] * 2)
-        objects = _objects(boxes)
-        edges = (objects[:, :4] / sides).tolist()
-        classes = objects[:, 4].astype(int).tolist()
-        return {
-            self.target.feature: rows.ravel().tolist(),
-            "image/object/bbox/xmin": [edge[0] for edge in edges],
-            "image/object/bbox/ymin": [edge[1] for edge in edges],
-            "image/object/bbox/xmax": [edge[2] for edge in edges],
-            "image/object/bbox/ymax": [edge[3] for edge in edges],
-            "image/object/class/label": classes,
-            "image/object/class/text": [self.target.names[place].encode() for place in classes],
-        }
-
-
-def _objects(boxes: Boxes) -> Boxes:
-    found: Boxes = boxes[boxes[:, 4] >= 0]
-    return found
-
-
-def resize_boxes(boxes: Boxes, geometry: Geometry) -> Boxes:
-    """Return the boxes [objects, 5] of an image after it is resized, without objects that are mostly cropped."""
-    moved = geometry.move_boxes(boxes[:, :4])
-    limits = np.array([geometry.width, geometry.height] * 2, np.float32)
-    clipped = np.clip(moved, 0, limits)
-    areas = _areas(clipped)
-    least = np.where(boxes[:, 4] == IGNORED_BOX, 0, SMALLEST_VISIBLE_SHARE) * _areas(moved)
-    visible = (areas > 0) & (areas >= least)
-    kept: Boxes = np.concatenate([clipped, boxes[:, 4:]], axis=1)[visible].astype(np.float32)
-    return kept
-
-
-def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
-    return (edges[:, 2] - edges[:, 0]) * (edges[:, 3] - edges[:, 1])
+        return box_features(boxes, self.target, geometry.width, geometry.height)
 
 
 @dataclass
@@ -409,3 +374,10 @@ def _plan_splits(
             shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits, groups
+
+
+def group_records(
+    classes: list[str], values: Mapping[str, NDArray[np.float32]]
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Group records by their rarest class in ``train``, as in `group_by_rarest`."""
+    return group_by_rarest(classes, values, NO_OBJECTS)

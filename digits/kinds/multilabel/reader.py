@@ -42,6 +42,7 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.target import label_set
+from digits.kinds.groups import group_by_rarest
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
 from digits.kinds.record_source import divide_records
@@ -349,27 +350,4 @@ def group_records(
 
     ``values`` are the zeros and ones of the records of each split for ``labels``, [records, labels].
     """
-    rarest = _rarest_first(labels, values["train"])
-    groups = _groups(labels, rarest, values.values())
-    places = {name: place for place, name in enumerate(groups)}
-    named = {split: _group_names(labels, rarest, found) for split, found in values.items()}
-    return groups, {split: [places[name] for name in found] for split, found in named.items()}
-
-
-def _rarest_first(labels: list[str], train: NDArray[np.float32]) -> list[int]:
-    """Return the places of the labels, the one with the fewest training images first."""
-    counts = train.sum(axis=0, dtype=np.int64)
-    return sorted(range(len(labels)), key=lambda place: (counts[place], labels[place]))
-
-
-def _group_names(labels: list[str], rarest: list[int], values: NDArray[np.float32]) -> list[str]:
-    """Return the name of each image's group: its rarest label."""
-    ordered = values[:, rarest]
-    first, counts = ordered.argmax(axis=1), ordered.sum(axis=1)
-    return [labels[rarest[place]] if count else NO_LABEL for place, count in zip(first, counts, strict=True)]
-
-
-def _groups(labels: list[str], rarest: list[int], parts: Iterable[NDArray[np.float32]]) -> list[str]:
-    """Return the names of the groups that have images, in the order of the labels."""
-    used = {name for part in parts for name in _group_names(labels, rarest, part)}
-    return [name for name in dict.fromkeys([*labels, NO_LABEL]) if name in used]
+    return group_by_rarest(labels, values, NO_LABEL)

@@ -7,7 +7,7 @@ one process per core, then with their images.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from digits.data.pairs import PairedSplit
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
+from digits.kinds.groups import group_by_rarest
 from digits.kinds.pair_source import FoundPairs, PairFolders, find_pairs, plan_splits
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -337,3 +338,10 @@ def _group(splits: dict[str, PairedSplit], names: list[str], shares: NDArray[np.
 def _remarks(names: list[str], shares: NDArray[np.float64]) -> list[str]:
     missing = [name for name, share in zip(names, shares, strict=True) if not share]
     return [f"No training image has pixels of: {listed(missing)}."] if missing else []
+
+
+def group_records(
+    classes: list[str], values: Mapping[str, NDArray[np.float32]]
+) -> tuple[list[str], dict[str, list[int]]]:
+    """Group records by their rarest class in ``train``, as in `group_by_rarest`."""
+    return group_by_rarest(classes, values, NO_CLASS)
