@@ -23,6 +23,8 @@ FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
 FEATURES_FILE = "feature_spec.json"
 MEAN_IMAGE_FILE = "mean.png"
+# For scripts written for DIGITS 6.
+MEAN_JPEG_FILE = "mean.jpg"
 MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
 # The changed records of a version of another dataset.
@@ -62,7 +64,8 @@ class Manifest(Struct, kw_only=True):
     ``kind`` is a name in `digits.kinds`. ``groups`` are the names of the groups by which records are counted,
     listed and balanced: the classes, or ranges of a number; there may be none. ``mean_pixel`` has one value per
     channel, 0 to 255; the two images of a pair are stacked along the channels. ``mean.npy`` contains the mean image,
-    float32 [height, width, channels]; ``mean.png`` is a picture of it. ``source`` contains one line of text per split.
+    float32 [height, width, channels]; ``mean.png`` and ``mean.jpg`` are pictures of it. ``source`` contains one line
+    of text per split.
     With the ``dtype`` float32, the records are arrays of any numbers instead of images. ``padding`` is the width and
     height to which images were padded before resizing, if at all; see `digits.data.images.pad`.
     """
@@ -137,7 +140,15 @@ def load(job_folder: Path) -> Manifest:
 
 def remove_products(job_folder: Path) -> None:
     """Remove a complete or partial dataset, the manifest first, except for the list of skipped images."""
-    names = [FILE_NAME, FEATURES_FILE, LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, CHANGES_FILE]
+    names = [
+        FILE_NAME,
+        FEATURES_FILE,
+        LABELS_FILE,
+        MEAN_ARRAY_FILE,
+        MEAN_IMAGE_FILE,
+        MEAN_JPEG_FILE,
+        CHANGES_FILE,
+    ]
     names += [HEALTH_FILE, HEALTH_RECORDS_FILE, LABEL_CHECK_FILE, LABEL_ERRORS_FILE]
     names += [*map(health_statistics_file, SPLITS)]
     for name in names:

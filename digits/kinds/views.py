@@ -253,6 +253,10 @@ class Views(Generic[AnyRecipe]):
         """Return JSON fields about reading the source, as in DIGITS, in addition to the counts of the splits."""
         return {}
 
+    def separate_sources(self, recipe: AnyRecipe, manifest: Manifest) -> dict[str, dict[str, Any]]:
+        """Return such fields by split, for the splits that do not come from the source of the training images."""
+        return {}
+
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         """Further keys for the JSON of the dataset."""
         return {}

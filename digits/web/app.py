@@ -58,7 +58,7 @@ from digits.web.bounded_request import BoundedRequest
 from digits.web.error_json import error_body
 from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
 from digits.web.kind_routes import add_kinds
-from digits.web.negotiation import wants_json
+from digits.web.negotiation import JsonTwins, wants_json
 from digits.web.offload import in_thread, in_turns
 from digits.web.row_cache import RowCache
 from digits.web.services import Services
@@ -142,7 +142,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     guard.on_logout.append(parts.live.disconnect)
     # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
     app.wsgi_app = Gate(  # type: ignore[method-assign]
-        app.wsgi_app,
+        JsonTwins(app.wsgi_app, app.url_map),
         bind_host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         auth=guard,

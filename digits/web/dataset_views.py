@@ -33,10 +33,11 @@ from digits.web.dataset_submit import new_dataset
 from digits.web.job_query import Page, page_of
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
+from digits.web.negotiation import json_only, prefers_json
 from digits.web.offload import in_thread
 from digits.web.record_views import RecordImages, find_dataset
 from digits.web.remote_sources import add_remote_sources, summarize
-from digits.web.services import services
+from digits.web.services import requested_job, services
 
 blueprint = Blueprint("datasets", __name__)
 
@@ -132,12 +133,9 @@ def show_json(job_id: str) -> Response:
 @blueprint.get("/datasets/summary")
 def summary() -> Response:
     """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
-    job_id = request.args.get("job_id")
-    if not job_id:
-        raise BadRequest("Specify the job_id.")
-    job = find_dataset(job_id)
+    job = requested_job(DatasetJob)
     found = {"job": serializers.row(job), "dataset": serializers.dataset(job)}
-    if request.accept_mimetypes.best == "application/json":
+    if prefers_json(request.headers.get("Accept", "")):
         response = jsonify(found)
     else:
         views = views_of(job.data_kind)
@@ -147,6 +145,7 @@ def summary() -> Response:
 
 
 @blueprint.post("/datasets/<kind:kind>/scan")
+@json_only
 def scan(kind: Kind) -> Response:
     """Stream summaries of the source in the form's fields as lines of JSON; the last one is finished.
 
@@ -192,6 +191,7 @@ def _limited(running: threading.BoundedSemaphore, lines: Iterator[bytes]) -> Ite
 
 
 @blueprint.post("/datasets/images/resize-example")
+@json_only
 def resize_example() -> Response:
     """Return an image resized with the form's settings: ``{image: data URI, bytes}``.
 

@@ -38,8 +38,8 @@ from digits.web.record_selection import (
     RecordQuery,
     RecordSearch,
 )
-from digits.web.record_views import RecordImages, find_dataset, finished_manifest, shown_size
-from digits.web.services import services
+from digits.web.record_views import RecordImages, finished_manifest, shown_size
+from digits.web.services import requested_job, services
 from digits.web.template_filters import isolate
 
 blueprint = Blueprint("explore", __name__)
@@ -109,7 +109,7 @@ class Explored:
 @blueprint.get("/datasets/<kind:kind>/explore")
 def show(kind: Kind) -> str:
     """Browse the records of a dataset: all, or those that match the filters in the URL."""
-    job = find_dataset(request.args.get("job_id", ""))
+    job = requested_job(DatasetJob)
     views = views_of(job.data_kind)
     manifest = finished_manifest(job)
     found = _explore(job, manifest)
@@ -174,7 +174,7 @@ def show(kind: Kind) -> str:
 @blueprint.get("/datasets/<kind:kind>/explore.json")
 def show_json(kind: Kind) -> Response:
     """Return the records of a page as JSON, with the same arguments as the page."""
-    job = find_dataset(request.args.get("job_id", ""))
+    job = requested_job(DatasetJob)
     manifest = finished_manifest(job)
     found = _explore(job, manifest)
     return jsonify(

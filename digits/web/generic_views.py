@@ -30,7 +30,7 @@ from digits.web import (
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.prediction_runs import FindSource
-from digits.web.services import services
+from digits.web.services import requested_job, services
 from digits.web.view_choice import chosen_view
 
 blueprint = Blueprint("generic", __name__)
@@ -44,14 +44,15 @@ def new_dataset(extension: str) -> str:
 
 
 @blueprint.post("/datasets/generic/create/<extension>")
+@blueprint.post("/datasets/generic/create/<extension>.json", endpoint="create_dataset_json")
 def create_dataset(extension: str) -> AnyResponse | tuple[str | Response, int]:
-    """Create a dataset of the kind ``extension``, with ``.json`` at its end as JSON."""
-    return dataset_views.create(_kind(extension.removesuffix(".json")))
+    """Create a dataset of the kind ``extension``."""
+    return dataset_views.create(_kind(extension))
 
 
 @blueprint.get("/datasets/generic/explore")
 def explore() -> str:
-    job = services().store.get(request.args.get("job_id", ""), DatasetJob)
+    job = requested_job(DatasetJob)
     return explore_views.show(job.data_kind)
 
 
@@ -71,16 +72,19 @@ def new_model(extension: str) -> str:
 @blueprint.post("/models/images/generic")
 @blueprint.post("/models/images/generic.json", endpoint="create_model_json")
 @blueprint.post("/models/images/generic/<extension>")
+@blueprint.post("/models/images/generic/<extension>.json", endpoint="create_model_json")
 def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int]:
     """Create a model; its dataset determines the kind."""
-    name = extension.removesuffix(".json")
     job = services().store.find(request.form.get("dataset", ""))
     own = job.data_kind if isinstance(job, DatasetJob) else kind_named(GENERIC)
-    return model_views.create(_kind(name) if name else own)
+    return model_views.create(_kind(extension) if extension else own)
 
 
 # DIGITS has no slash here.
-blueprint.add_url_rule("/models/images/generic<extension>", view_func=create_model, methods=["POST"])
+for _ending, _endpoint in (("", "create_model"), (".json", "create_model_json")):
+    blueprint.add_url_rule(
+        f"/models/images/generic<extension>{_ending}", _endpoint, create_model, methods=["POST"]
+    )
 
 
 @blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"])
@@ -220,4 +224,4 @@ def _kind_of(job: ModelJob) -> Kind:
 
 
 def _model() -> ModelJob:
-    return services().store.get(request.values.get("job_id", ""), ModelJob)
+    return requested_job(ModelJob)

@@ -20,6 +20,7 @@ from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import health_check, views_of
 from digits.web.model_views import snapshot_of
+from digits.web.negotiation import json_only
 from digits.web.offload import in_thread
 from digits.web.services import is_opened_by_another_site, require_tensorflow, services
 
@@ -37,6 +38,7 @@ SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 
 
 @blueprint.post("/datasets/<job_id>/health")
+@json_only
 def start(job_id: str) -> tuple[Response, int]:
     """Start the health check of a dataset, again if it has been checked before."""
     job = services().store.get(job_id, DatasetJob)
@@ -47,6 +49,7 @@ def start(job_id: str) -> tuple[Response, int]:
 
 
 @blueprint.post("/datasets/<job_id>/label-check")
+@json_only
 def check_labels(job_id: str) -> tuple[Response, int]:
     """Find wrong labels with the trained model ``model`` and, if given, its snapshot of ``epoch``."""
     require_tensorflow()

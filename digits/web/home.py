@@ -24,6 +24,7 @@ from digits.web.dataset_submit import new_sample
 from digits.web.job_query import JobQuery, Page, page_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_submit import first_model
+from digits.web.negotiation import json_only, wants_json
 from digits.web.services import services
 
 blueprint = Blueprint("home", __name__)
@@ -68,6 +69,7 @@ def index() -> Response:
 
 
 @blueprint.get("/health")
+@json_only
 def health() -> Response:
     """Health check: the version, and the problem if jobs cannot be saved or pages not served. Requires no login."""
     problem = services().store.problem or _descriptor_problem()
@@ -93,7 +95,7 @@ def try_sample(sample: str) -> AnyResponse:
         dataset = new_sample(new_folder(), SAMPLES[sample])
         model = first_model(new_folder(), dataset)
         services().scheduler.submit(dataset, model)
-    if request.path.endswith(".json") or request.accept_mimetypes.best == "application/json":
+    if wants_json():
         return jsonify(dataset=serializers.brief(dataset), model=serializers.brief(model))
     return redirect(url_for("models.show", job_id=model.id))
 

@@ -38,7 +38,7 @@ from digits.web.model_views import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.prediction_runs import may_resize
 from digits.web.recent_predictions import Recent
-from digits.web.services import refuse_other_sites, services
+from digits.web.services import refuse_other_sites, requested_job, services
 from digits.web.view_choice import (
     ViewChoice,
     chosen_view,
@@ -243,7 +243,7 @@ def _as_picture(item: _Input) -> dict[str, Any]:
 
 
 def _model() -> ModelJob:
-    return services().store.get(request.values.get("job_id", ""), ModelJob)
+    return requested_job(ModelJob)
 
 
 def infer(job: ModelJob) -> dict[str, Any]:

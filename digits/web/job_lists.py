@@ -15,6 +15,7 @@ from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
 from digits.web import serializers
 from digits.web.job_query import JobQuery, page_of, per_page_of
+from digits.web.negotiation import json_only
 from digits.web.offload import in_turns
 from digits.web.services import services
 
@@ -82,6 +83,7 @@ def models() -> Response:
 
 
 @blueprint.get("/autocomplete/group")
+@json_only
 def complete_group() -> Response:
     """Return groups whose names contain all words of ``query``."""
     words = request.args.get("query", "")

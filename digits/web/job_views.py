@@ -27,6 +27,7 @@ from digits.runtime.changes import JobEdited
 from digits.web import serializers
 from digits.web.auth import login_name
 from digits.web.file_response import send_job_file
+from digits.web.negotiation import json_only
 from digits.web.services import services
 
 blueprint = Blueprint("jobs", __name__)
@@ -44,12 +45,23 @@ _SHOWN_TYPES = {
     ".json": "application/json",
     ".jsonl": "text/plain; charset=utf-8",
 }
-_KINDS: dict[str, type[Job]] = {"jobs": Job, "datasets": DatasetJob, "models": ModelJob}
+_KINDS: dict[str, type[Job]] = {
+    "jobs": Job,
+    "datasets": DatasetJob,
+    "models": ModelJob,
+    "pretrained_models": ModelJob,
+}
+# The attribute that each field changes, and the maximum number of characters.
+_EDITABLE = {
+    "job_name": ("name", NAME_LENGTH),
+    "job_notes": ("notes", MAX_NOTES_CHARACTERS),
+    "group_name": ("group", NAME_LENGTH),
+}
 
 
 @blueprint.get("/jobs/<job_id>")
 def show(job_id: str) -> AnyResponse | str:
-    job = _job("jobs", job_id)
+    job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
         return render_template("damaged.html", job=serializers.page(job))
     return redirect(serializers.row(job)["url"])
@@ -57,12 +69,13 @@ def show(job_id: str) -> AnyResponse | str:
 
 @blueprint.get("/jobs/<job_id>/table_data.json")
 def table_data(job_id: str) -> Response:
-    return jsonify(job=serializers.json_row(_job("jobs", job_id)))
+    return jsonify(job=serializers.json_row(find_job("jobs", job_id)))
 
 
-@blueprint.get("/<any(jobs, datasets, models):place>/<job_id>/status")
+@blueprint.get("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/status")
+@json_only
 def status(place: str, job_id: str) -> Response:
-    job = _job(place, job_id)
+    job = find_job(place, job_id)
     return jsonify(
         error=job.failure.message if job.failure else None,
         status=job.status.title,
@@ -73,9 +86,10 @@ def status(place: str, job_id: str) -> Response:
 
 
 @blueprint.get("/jobs/<job_id>/output", endpoint="output")
+@json_only
 def output_text(job_id: str) -> Response:
     """Return what the job's task printed after a byte offset, and the next offset."""
-    job = _job("jobs", job_id)
+    job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
     after = whole(request.args, "after", 0, 0)
@@ -83,25 +97,37 @@ def output_text(job_id: str) -> Response:
     return jsonify(text=text, next=offset)
 
 
-@blueprint.put("/<any(jobs, datasets, models):place>/<job_id>")
+@blueprint.put("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
 def edit(place: str, job_id: str) -> Response:
     """Change the name, notes or group.
 
     With ``job_notes_before``, raises Outdated if the notes are no longer these, so that nobody's notes are overwritten
     by somebody who has not seen them.
     """
-    job = _job(place, job_id)
-    if isinstance(job, DamagedJob):
-        raise job.error()
-    check_owner(job)
+    job = find_job(place, job_id)
+    changes = _changes_of_request(*_EDITABLE)
+    before = request.form.get("job_notes_before")
+    if before is not None and _text(job.notes) not in (_text(before), changes.get("notes")):
+        raise Outdated("The notes were changed in the meantime.", "Load them again before you change them.")
+    _edit(job, changes)
+    return jsonify(name=job.name, notes=job.notes, group=job.group)
+
+
+@blueprint.post("/group")
+@json_only
+def group() -> Response:
+    """Move jobs to the group ``group_name``; an empty name removes them from their groups."""
+    changes = _changes_of_request("group_name")
+    return _each(lambda job: _edit(job, changes), "regrouped")
+
+
+def _changes_of_request(*fields: str) -> dict[str, str]:
+    """Return the new values of attributes in ``fields`` of the request. Raises BadRequest if there are none."""
     changes: dict[str, str] = {}
-    for field, attribute, longest in (
-        ("job_name", "name", NAME_LENGTH),
-        ("job_notes", "notes", MAX_NOTES_CHARACTERS),
-        ("group_name", "group", NAME_LENGTH),
-    ):
+    for field in fields:
         if field not in request.form:
             continue
+        attribute, longest = _EDITABLE[field]
         text = _text(request.form[field])
         if attribute == "name" and not text:
             raise BadRequest("The name must not be empty.")
@@ -109,14 +135,17 @@ def edit(place: str, job_id: str) -> Response:
             raise BadRequest(f"The text must be at most {longest:,} characters long.")
         changes[attribute] = text
     if not changes:
-        raise BadRequest("Specify job_name, job_notes or group_name.")
-    before = request.form.get("job_notes_before")
-    if before is not None and _text(job.notes) not in (_text(before), changes.get("notes")):
-        raise Outdated("The notes were changed in the meantime.", "Load them again before you change them.")
+        raise BadRequest(f"Specify {' or '.join(fields)}.")
+    return changes
+
+
+def _edit(job: Job, changes: dict[str, str]) -> None:
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    check_owner(job)
     services().store.edit(job, **changes)
     for attribute in changes:
         services().report(JobEdited(job, attribute))
-    return jsonify(name=job.name, notes=job.notes, group=job.group)
 
 
 def _text(typed: str) -> str:
@@ -124,9 +153,9 @@ def _text(typed: str) -> str:
     return typed.replace("\r\n", "\n").strip()
 
 
-@blueprint.delete("/<any(jobs, datasets, models):place>/<job_id>")
+@blueprint.delete("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
 def delete(place: str, job_id: str) -> Response:
-    job = _job(place, job_id)
+    job = find_job(place, job_id)
     _delete(job)
     return jsonify(deleted=job.id)
 
@@ -136,21 +165,23 @@ def delete_many() -> Response:
     return _each(_delete, "deleted")
 
 
-@blueprint.post("/<any(jobs, datasets, models):place>/<job_id>/abort")
+@blueprint.post("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/abort")
+@json_only
 def abort(place: str, job_id: str) -> Response:
-    job = _job(place, job_id)
+    job = find_job(place, job_id)
     _abort(job)
     return jsonify(aborted=job.id)
 
 
 @blueprint.post("/abort_jobs")
+@json_only
 def abort_many() -> Response:
     return _each(_abort, "aborted")
 
 
 @blueprint.route("/clone/<job_id>", methods=["GET", "POST"])
 def clone(job_id: str) -> AnyResponse:
-    job = _job("jobs", job_id)
+    job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
     if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
@@ -172,6 +203,7 @@ def file(path: str) -> Response:
 
 
 @blueprint.get("/autocomplete/path")
+@json_only
 def complete_path() -> Response:
     """Return paths below the data roots that start with ``query``; with ``type=folder``, only folders."""
     only_folders = choice(request.args, "type", "any", ("any", "file", "folder")) == "folder"
@@ -179,8 +211,12 @@ def complete_path() -> Response:
     return jsonify(suggestions=found)
 
 
-def _job(place: str, job_id: str) -> Job:
-    return services().store.get(job_id, _KINDS[place])
+def find_job(place: str, job_id: str) -> Job:
+    """Return a job of the type of a ``place`` in URLs, such as ``models``; raises NotFound."""
+    job = services().store.get(job_id, _KINDS[place])
+    if place == "pretrained_models" and isinstance(job, ModelJob) and not job.is_imported:
+        raise NotFound(f"“{job.name}” is not a pretrained model.", f"Its page is /models/{job.id}.")
+    return job
 
 
 def check_owner(job: Job) -> None:
@@ -224,7 +260,7 @@ def _each(act: Any, done: str) -> Response:
     refused: dict[str, DigitsError] = {}
     for job_id in ids:
         try:
-            act(_job("jobs", job_id))
+            act(find_job("jobs", job_id))
         except DigitsError as error:
             refused[job_id] = error
         except OSError as error:

@@ -64,6 +64,7 @@ from digits.web.long_pages import render_in_turns
 from digits.web.model_form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
 from digits.web.model_form_fields import BALANCES
 from digits.web.model_submit import new_model
+from digits.web.negotiation import json_only, wants_json
 from digits.web.offload import each_in_thread, in_turns
 from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.standard_networks import Network, every_network, network, networks, template
@@ -147,6 +148,7 @@ def back_to_form(kind: Kind) -> AnyResponse:
 
 
 @blueprint.post("/models/sweep")
+@json_only
 def sweep() -> Response:
     """Return the names of the models that the form would create."""
     form = _form(request.form)
@@ -209,7 +211,7 @@ def resume(job_id: str) -> AnyResponse:
             "Only aborted and failed training jobs can be resumed.",
         )
     services().scheduler.resume(job)
-    if request.accept_mimetypes.best == "application/json":
+    if wants_json():
         return jsonify(serializers.brief(job))
     return redirect(url_for("models.show", job_id=job.id))
 
@@ -336,6 +338,7 @@ def check_ending(ending: str) -> None:
 
 
 @blueprint.post("/models/customize")
+@json_only
 def customize() -> Response:
     """Return the source code of a standard network or of a model's network, for the editor."""
     name = request.values.get("network", "")
@@ -348,6 +351,7 @@ def customize() -> Response:
 
 
 @blueprint.post("/models/lint")
+@json_only
 def check() -> Response:
     text = request.form.get("custom_network", "")
     if len(text) > MAX_NETWORK_CHARACTERS:
@@ -356,6 +360,7 @@ def check() -> Response:
 
 
 @blueprint.post("/models/visualize-network")
+@json_only
 def visualize_network() -> tuple[Response, int]:
     """Build a network in a separate process; return its layers, or its error."""
     require_tensorflow()
@@ -391,6 +396,7 @@ def visualize_network() -> tuple[Response, int]:
 
 
 @blueprint.post("/models/preflight")
+@json_only
 def preflight() -> tuple[Response, int]:
     """Run one training step of the form's model, and report the result.
 
@@ -436,6 +442,7 @@ def preflight() -> tuple[Response, int]:
 
 
 @blueprint.get("/models/preflight/progress")
+@json_only
 def preflight_progress() -> Response:
     """Return the current stage of the check submitted with this ``watch``."""
     state = services().short_tasks.watched(request.args.get("watch", ""))
@@ -463,6 +470,7 @@ def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
 
 
 @blueprint.post("/models/visualize-lr")
+@json_only
 def visualize_lr() -> Response:
     """Return the learning rate after 0 to 100 percent of the training, in a column for each swept rate.
 

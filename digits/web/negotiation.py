@@ -2,16 +2,73 @@
 
 from __future__ import annotations
 
-from flask import request
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from flask import current_app, request
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.exceptions import HTTPException
+from werkzeug.http import parse_accept_header
+from werkzeug.routing import Map
 
 from digits.web.error_json import is_always_json
 
+Environ = dict[str, Any]
+Application = Callable[[Environ, Any], Iterable[bytes]]
+View = TypeVar("View", bound=Callable[..., Any])
+
+# Forms cannot send these, so their responses are never shown as pages.
+_METHODS_OF_PROGRAMS = frozenset(("PUT", "PATCH", "DELETE"))
+
+
+def prefers_json(accept: str) -> bool:
+    """Return whether an ``Accept`` header prefers JSON to HTML."""
+    types = parse_accept_header(accept, MIMEAccept)
+    return types.best_match(["text/html", "application/json"]) == "application/json"
+
 
 def wants_json() -> bool:
-    """Return whether the client of this request is a program: it prefers JSON to HTML or sends ``X-Requested-With``."""
-    if is_always_json(request.path) or "Tus-Resumable" in request.headers:
+    """Return whether the client of this request is a program.
+
+    It prefers JSON to HTML, sends ``X-Requested-With``, or uses a path or a method that only programs use.
+    """
+    if request.method in _METHODS_OF_PROGRAMS or is_always_json(request.path):
         return True
-    if request.headers.get("X-Requested-With"):
+    if "Tus-Resumable" in request.headers or request.headers.get("X-Requested-With"):
         return True
-    best = request.accept_mimetypes.best_match(["text/html", "application/json"])
-    return best == "application/json"
+    view = current_app.view_functions.get(request.endpoint or "")
+    return hasattr(view, "is_json_only") or prefers_json(request.headers.get("Accept", ""))
+
+
+def json_only(view: View) -> View:
+    """Mark a view that returns nothing but JSON, so that its errors are JSON for all clients."""
+    view.is_json_only = True  # type: ignore[attr-defined]
+    return view
+
+
+class JsonTwins:
+    """Middleware: answer requests for a page that prefer JSON with the route at the page's path and ``.json``.
+
+    So all pages that have JSON return it under both paths. The twin of ``/`` is ``/index.json``. Requests for a
+    part of a page, with ``X-Fragment``, are not affected.
+    """
+
+    def __init__(self, app: Application, routes: Map) -> None:
+        self._app, self._routes = app, routes
+
+    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
+        if prefers_json(environ.get("HTTP_ACCEPT", "")) and "HTTP_X_FRAGMENT" not in environ:
+            path = environ.get("PATH_INFO") or "/"
+            twin = "/index.json" if path == "/" else f"{path}.json"
+            if self._exists(environ, twin):
+                environ["PATH_INFO"] = twin
+        return self._app(environ, start_response)
+
+    def _exists(self, environ: Environ, path: str) -> bool:
+        try:
+            routes = self._routes.bind_to_environ({**environ, "PATH_INFO": path})
+            rule, _ = routes.match(return_rule=True)
+        except HTTPException:
+            return False
+        # Not a page whose last variable would include the suffix.
+        return rule.rule.endswith(".json")

@@ -39,7 +39,7 @@ from digits.web.prediction_runs import (
     results_of,
     start,
 )
-from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.services import refuse_other_sites, requested_job, require_tensorflow, services
 
 blueprint = Blueprint("predictions", __name__)
 
@@ -235,14 +235,14 @@ def classify_many_json() -> Response:
 @blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
 def many() -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction, and redirect to the results page."""
-    return create(request.values.get("job_id", ""))
+    return create(requested_job(ModelJob).id)
 
 
 @blueprint.post("/models/images/classification/top_n")
 def top_n() -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction, and redirect to the page of the most probable images for each class."""
     count = _top_n()
-    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    job = requested_job(ModelJob)
     _classes_of(job)
     return begin(job.id, show=TOP, top_n=count)
 
@@ -251,7 +251,7 @@ def top_n() -> AnyResponse | tuple[Response, int]:
 def top_n_json() -> Response:
     """Run a batch prediction to completion, and return the most probable images for each class."""
     count = _top_n()
-    labels = _classes_of(services().store.get(request.values.get("job_id", ""), ModelJob))
+    labels = _classes_of(requested_job(ModelJob))
     job, about, results = run_to_completion()
     folder = predictions.folder_of(job.folder, about.id)
     best = in_thread(best_of_classes, folder, results.rows, range(len(labels)), count)
@@ -295,7 +295,7 @@ def run_to_completion(
     """Run a batch prediction as `start` does, and return its results when it has finished."""
     require_tensorflow()
     refuse_other_sites()
-    job = services().store.get(request.values.get("job_id", ""), ModelJob)
+    job = requested_job(ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
     about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)
     while services().predictions.task(job.id, about.id):

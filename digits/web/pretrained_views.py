@@ -38,7 +38,7 @@ from digits.kinds.form_fields import (
 )
 from digits.web import serializers
 from digits.web.auth import current_username
-from digits.web.job_views import check_owner
+from digits.web.job_views import check_owner, find_job
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import archive_of, snapshot_of
@@ -111,6 +111,17 @@ def create() -> AnyResponse | tuple[str | Response, int]:
     if as_json:
         return jsonify(serializers.model_json(job))
     return redirect(url_for("models.show", job_id=job.id))
+
+
+@blueprint.get("/pretrained_models/<job_id>")
+def show(job_id: str) -> AnyResponse:
+    """Redirect to the page of an imported model."""
+    return redirect(url_for("models.show", job_id=find_job("pretrained_models", job_id).id))
+
+
+@blueprint.get("/pretrained_models/<job_id>.json")
+def show_json(job_id: str) -> AnyResponse:
+    return redirect(url_for("models.show_json", job_id=find_job("pretrained_models", job_id).id))
 
 
 @blueprint.post("/pretrained_models/upload_archive")

@@ -13,7 +13,7 @@ import numpy as np
 from flask import request
 from numpy.typing import NDArray
 
-from digits.core.errors import BadRequest, NotFound
+from digits.core.errors import BadRequest, NotAllowed, NotFound
 from digits.core.model_job import ModelJob
 from digits.data import images, predictions
 from digits.data.data_roots import Roots
@@ -55,7 +55,10 @@ def records_of_request(job: ModelJob) -> FindSource:
     dataset, manifest = _dataset_of(job)
     limit = limit_of_request()
     size = None if may_resize() else (manifest.width, manifest.height)
-    found = resolve_files(services().roots, text)
+    try:
+        found = resolve_files(services().roots, text)
+    except NotAllowed as error:
+        raise BadRequest(error.message, error.hint) from error
     database = _database_at(Path(found))
     if database is not None:
         _check_takes_images(job, dataset, manifest)

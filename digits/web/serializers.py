@@ -17,7 +17,7 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
-from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
+from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE, SPLITS
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
@@ -286,13 +286,18 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         empty: list[Any] = []
         return {**body, "ParseFolderTasks": empty, "CreateDbTasks": empty, "create_db_tasks": empty}
     views = views_of(job.data_kind)
-    counts = {f"{name}_count": split.count for name, split in manifest.splits.items()}
+    separate = {} if isinstance(job.recipe, CreateVersion) else views.separate_sources(job.recipe, manifest)
+    # In DIGITS, a task for the source of the training images, and one for each other source.
     body["ParseFolderTasks"] = [
         {
-            "name": "Parse Folder",
-            **views.parse_task(manifest),
-            **{f"{name}_count": counts.get(f"{name}_count", 0) for name in ("train", "val", "test")},
+            "name": f"Parse Folder ({'/'.join(read)})",
+            **fields,
+            **{f"{name}_count": manifest.splits[name].count if name in read else 0 for name in SPLITS},
         }
+        for read, fields in (
+            ([name for name in manifest.splits if name not in separate], views.parse_task(manifest)),
+            *(([name], fields) for name, fields in separate.items()),
+        )
     ]
     body["CreateDbTasks"] = [
         {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 from flask import current_app, request
 
 from digits.core import snapshot_list
-from digits.core.errors import OtherSite, Unavailable
+from digits.core.errors import BadRequest, OtherSite, Unavailable
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.remote import CredentialStore, RemotePolicy
@@ -47,6 +47,8 @@ from digits.web.serving_metrics import ServingMetrics
 from digits.web.store_cache import StoreCache
 from digits.web.tensorboard import TensorBoards
 from digits.web.upload_store import UploadStore
+
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 SERVER_FOLDER = ".server"
 HEALTH_POOL = "health"
@@ -270,6 +272,14 @@ def refuse_other_sites() -> None:
         raise OtherSite(
             "This request came from another site.", "Opening this page starts a program on this machine."
         )
+
+
+def requested_job(job_type: type[AnyJob]) -> AnyJob:
+    """Return the job ``job_id`` of this request. Raises BadRequest if it is missing, NotFound if there is none."""
+    job_id = request.values.get("job_id", "").strip()
+    if not job_id:
+        raise BadRequest("The job_id is missing.", f"Specify the id of a {job_type.type}.")
+    return services().store.get(job_id, job_type)
 
 
 def require_tensorflow() -> None:

@@ -14,6 +14,7 @@ from digits.kinds.request_fields import flag
 from digits.web import serializers
 from digits.web.live_messages import EVERYONE, JOB
 from digits.web.long_pages import render_in_turns
+from digits.web.negotiation import json_only
 from digits.web.pretrained_views import import_from, scratch
 from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.store_cache import StoreState
@@ -28,6 +29,7 @@ def index() -> str:
 
 
 @blueprint.get("/store/models")
+@json_only
 def models() -> Response:
     """Return the models of all stores, or of ``store`` when it has been read, keyed by store as in DIGITS 6."""
     return jsonify({state.listing.store: _state_json(state) for state in _states()})

@@ -17,6 +17,7 @@ from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 from digits.core.errors import BadRequest
 from digits.web.auth import current_username, login_name
 from digits.web.bounded_request import pieces_of_body
+from digits.web.negotiation import json_only, prefers_json
 from digits.web.services import services
 from digits.web.upload_store import CHECKSUMS, State, TooLarge, Upload
 
@@ -49,7 +50,7 @@ def options(upload_id: str = "") -> Response:
 def index() -> str | Response:
     """Show the uploads of this user."""
     found = [describe(upload) for upload in services().uploads.list(login_name(request))]
-    if request.accept_mimetypes.best_match(["text/html", "application/json"]) == "application/json":
+    if prefers_json(request.headers.get("Accept", "")):
         return jsonify(uploads=found)
     return render_template("uploads.html", uploads=found, days=services().settings.upload_days)
 
@@ -68,6 +69,7 @@ def create() -> Response:
 
 
 @blueprint.get("/uploads/<upload_id>")
+@json_only
 def show(upload_id: str) -> Response:
     """Return the state of an upload as JSON; for HEAD, its offset."""
     upload = _upload(upload_id)

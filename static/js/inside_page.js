@@ -46,7 +46,7 @@ async function draw(part, options) {
 async function load() {
   if (!snapshot.value) return;
   try {
-    const answer = await request(`${form.dataset.layersUrl}?${new URLSearchParams({ snapshot_epoch: snapshot.value })}`);
+    const answer = await request(`${form.dataset.layersUrl}?${new URLSearchParams({ snapshot_epoch: snapshot.value })}`, { headers: { Accept: 'text/html' } });
     choice.innerHTML = await answer.text();
   } catch (error) {
     choice.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));

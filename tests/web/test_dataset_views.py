@@ -24,7 +24,7 @@ def test_a_dataset_is_created_from_a_folder(site: Site) -> None:
     assert site.wait_for_end(job_id) == "Done"
     body = site.json(f"/datasets/{job_id}.json")
     assert body["ParseFolderTasks"][0] == {
-        "name": "Parse Folder",
+        "name": "Parse Folder (train/val/test)",
         "label_count": 3,
         "train_count": 12,
         "val_count": 6,

@@ -32,5 +32,13 @@ class Views(views.Views[CreateClassification]):
     def parse_task(self, manifest: Manifest) -> dict[str, Any]:
         return {"label_count": len(manifest.target.labels)}
 
+    def separate_sources(self, recipe: CreateClassification, manifest: Manifest) -> dict[str, dict[str, Any]]:
+        folders = {"val": recipe.val, "test": recipe.test}
+        return {
+            name: {"label_count": sum(map(bool, split.counts))}
+            for name, split in manifest.splits.items()
+            if folders.get(name)
+        }
+
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         return {"labels": manifest.target.labels}

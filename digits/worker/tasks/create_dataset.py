@@ -41,6 +41,7 @@ from digits.data.manifest import (
     LABELS_FILE,
     MEAN_ARRAY_FILE,
     MEAN_IMAGE_FILE,
+    MEAN_JPEG_FILE,
     SKIPPED_FILE,
     SPLITS,
     Manifest,
@@ -350,7 +351,9 @@ class Creation:
         pixels = (
             images.scale_to_pixels(mean.astype(np.float32)) if is_array else np.rint(mean).astype(np.uint8)
         )
-        write_bytes(self._job_folder / MEAN_IMAGE_FILE, images.encode(images.side_by_side(pixels), "png"))
+        picture = images.side_by_side(pixels)
+        for name in (MEAN_IMAGE_FILE, MEAN_JPEG_FILE):
+            write_bytes(self._job_folder / name, images.encode(picture, Path(name).suffix[1:]))
 
     def _compare_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
         """Warn if the mean image differs from the known one by more than rounding; resized images are not compared."""

@@ -492,6 +492,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
             "dataset.json",
             "feature_spec.json",
             "labels.txt",
+            "mean.jpg",
             "mean.npy",
             "mean.png",
             "skipped.csv",
