@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, TypeVar
 
 from flask import current_app, request
@@ -57,18 +58,22 @@ class JsonTwins:
         self._app, self._routes = app, routes
 
     def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
-        if prefers_json(environ.get("HTTP_ACCEPT", "")) and "HTTP_X_FRAGMENT" not in environ:
-            path = environ.get("PATH_INFO") or "/"
-            twin = "/index.json" if path == "/" else f"{path}.json"
-            if self._exists(environ, twin):
-                environ["PATH_INFO"] = twin
+        is_part = "HTTP_X_FRAGMENT" in environ
+        if not is_part and prefers_json(environ.get("HTTP_ACCEPT", "")) and self._has_twin(environ):
+            environ["PATH_INFO"] = _twin(environ.get("PATH_INFO") or "/")
         return self._app(environ, start_response)
 
-    def _exists(self, environ: Environ, path: str) -> bool:
+    def _has_twin(self, environ: Environ) -> bool:
         try:
-            routes = self._routes.bind_to_environ({**environ, "PATH_INFO": path})
-            rule, _ = routes.match(return_rule=True)
+            rule, _ = self._routes.bind_to_environ(environ).match(return_rule=True)
         except HTTPException:
             return False
-        # Not a page whose last variable would include the suffix.
-        return rule.rule.endswith(".json")
+        return (_twin(rule.rule), environ["REQUEST_METHOD"]) in self._rules
+
+    @cached_property
+    def _rules(self) -> set[tuple[str, str]]:
+        return {(rule.rule, method) for rule in self._routes.iter_rules() for method in rule.methods or ()}
+
+
+def _twin(path: str) -> str:
+    return "/index.json" if path == "/" else f"{path}.json"
