@@ -2,8 +2,8 @@
 
 The task's folder in its job's holds four files: ``recipe.json`` (what to do),
 ``events.jsonl`` (what happened), ``output.log`` (for users) and ``exit.json``
-(how it ended). The state of a task is folded from its events; for a long log, it is saved in
-``state.json`` (see `digits.core.saved_state`).
+(how it ended), and `STOP_SECONDS_FILE` if it takes long to stop. The state of a task is
+folded from its events; for a long log, it is saved in ``state.json`` (see `digits.core.saved_state`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from digits.core.schema import Count, Fraction, JsonObject, UnixTime
 from digits.core.status import Status
 
 EVENTS_FILE = "events.jsonl"
+# How long the task takes to stop, in seconds, if that is longer than usual. The supervisor reads it.
+STOP_SECONDS_FILE = "stop_seconds"
 
 # Exit code of a process whose task another process is working on.
 EXIT_BUSY = 75

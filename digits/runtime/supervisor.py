@@ -8,7 +8,8 @@ standalone program that requires only the standard library:
     python -I -S supervisor.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
 
 SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
-`GRACE_SECONDS`. The same happens when the owner ends: the process that `OWNER_VARIABLE` names, if any.
+`GRACE_SECONDS`, or later if it wrote a longer time to `STOP_SECONDS_FILE`.
+The same happens when the owner ends: the process that `OWNER_VARIABLE` names, if any.
 
 It works on a full disk as well: space for ``exit.json`` is reserved before the task starts.
 """
@@ -31,6 +32,9 @@ HEAD_BYTES = 4 * 1024 * 1024
 SEGMENT_BYTES = 2 * 1024 * 1024
 KEPT_SEGMENTS = 2
 GRACE_SECONDS = 5.0
+# The same as in `digits.core.task`. Limited, because the task may write anything.
+STOP_SECONDS_FILE = "stop_seconds"
+MAX_GRACE_SECONDS = 600.0
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
 # One disk block of reserved space; renamed to EXIT_FILE once the record is written.
@@ -190,9 +194,24 @@ class Supervisor:
     def _ask_to_stop(self, *_: object) -> None:
         if self._stop_at is None:
             self._stopped = True
-            self._stop_at = time.monotonic() + GRACE_SECONDS
+            self._stop_at = time.monotonic() + self._grace_seconds()
             _signal(self._child, signal.SIGTERM)
             _signal(self._child, signal.SIGCONT)
+
+    def _grace_seconds(self) -> float:
+        try:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(os.path.join(self._folder, STOP_SECONDS_FILE), flags)
+        except OSError:
+            return GRACE_SECONDS
+        try:
+            needed = float(os.read(descriptor, 32))
+        except (OSError, ValueError):
+            return GRACE_SECONDS
+        finally:
+            os.close(descriptor)
+        # The task ends itself first. Written so that NaN means the usual time.
+        return min(needed + 1, MAX_GRACE_SECONDS) if needed + 1 > GRACE_SECONDS else GRACE_SECONDS
 
     def _patience(self) -> float | None:
         if self._stop_at is None:

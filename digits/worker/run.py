@@ -66,7 +66,7 @@ def run_task(task_folder: Path) -> int:
         logging.error("The disk is full: the task's log could not be created.")
         return EXIT_DISK_FULL
     try:
-        with stopping.handle_sigterm():
+        with stopping.handle_sigterm(task_folder):
             code = _run(task_folder, events)
     except Stopped:
         code = stopping.EXIT_STOPPED

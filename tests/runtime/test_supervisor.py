@@ -131,6 +131,52 @@ def test_stops_a_program(tmp_path: Path, program: str) -> None:
     assert record["signal"] == (signal.SIGTERM if program is HANGS else signal.SIGKILL)
 
 
+# Runs the supervisor with a grace period of 0.2 s, and at most 0.5 s or as the first argument says.
+IMPATIENT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from digits.runtime import supervisor
+supervisor.GRACE_SECONDS, supervisor.MAX_GRACE_SECONDS = 0.2, float(sys.argv[2])
+supervisor.main(sys.argv[3:])
+"""
+SAVES_SLOWLY = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    print('saved', flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, save)
+{}
+print('ready', flush=True)
+time.sleep(300)
+"""
+RESERVES = "open('stop_seconds', 'w').write('{}')"
+
+
+def stop_impatiently(folder: Path, program: str, most: float) -> tuple[dict[str, Any], str]:
+    root = str(Path(supervisor.__file__).parents[2])
+    command = [sys.executable, "-I", "-S", "-c", IMPATIENT, root, str(most), str(folder), "--"]
+    process = subprocess.Popen([*command, sys.executable, "-c", program], start_new_session=True)
+    wait_for_output(folder, "ready")
+    process.terminate()
+    return ended(folder, process), task_output.read(folder)[0]
+
+
+def test_a_program_that_takes_long_to_save_its_state_gets_the_time(tmp_path: Path) -> None:
+    record, text = stop_impatiently(tmp_path, SAVES_SLOWLY.format(RESERVES.format(60)), most=60)
+    assert (record["code"], record["signal"], record["stopped"], "saved" in text) == (3, None, True, True)
+
+
+@pytest.mark.parametrize(
+    "reserved", ["", "nan", "soon", "-1", "1e300", "9" * 40, None], ids=lambda text: text and text[:5]
+)
+def test_a_program_cannot_delay_its_end_without_limit(tmp_path: Path, reserved: str | None) -> None:
+    reserves = "import os; os.mkfifo('stop_seconds')" if reserved is None else RESERVES.format(reserved)
+    deaf = f"{reserves}\n{IGNORES_STOP.replace('deaf', 'ready')}"
+    record, _ = stop_impatiently(tmp_path, deaf, most=0.3)
+    assert record["signal"] == signal.SIGKILL
+
+
 def test_kills_leftover_processes_of_a_program(tmp_path: Path) -> None:
     record = ended(tmp_path, start(tmp_path, LEAVES_CHILDREN))
     text, _ = task_output.read(tmp_path)

@@ -18,6 +18,7 @@ from digits.core.events import BestSnapshotChanged, EventLog, Saved, Warned
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
 from digits.core.snapshot_list import Snapshot, best_of, choose_metric
+from digits.worker import stopping
 from digits.worker.failure import UserFault
 from digits.worker.training import snapshots
 from digits.worker.training.early_stopping import EarlyStopping
@@ -62,9 +63,9 @@ class Checkpoints:
         self._lower_is_better = lower_is_better
         self._best: Snapshot | None = None
         self._validated_step, self._metrics = -1, dict[str, float]()
-        stopping = recipe.early_stopping
-        self.early_stopping = stopping and EarlyStopping(
-            stopping.metric, stopping.patience, lower_is_better(stopping.metric)
+        early = recipe.early_stopping
+        self.early_stopping = early and EarlyStopping(
+            early.metric, early.patience, lower_is_better(early.metric)
         )
         self.saved_step = -1
         self._is_disk_full = False
@@ -189,6 +190,7 @@ class Checkpoints:
         self._newest = point.snapshot
         self._is_disk_full = False
         seconds = time.monotonic() - began
+        stopping.reserve("saving the state", seconds)
         self._due = time.monotonic() + max(RESUME_SECONDS, seconds / MAX_TIME_FRACTION)
 
     def _superseded(self, newest: str) -> list[Path]:

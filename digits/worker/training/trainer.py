@@ -219,6 +219,8 @@ class Trainer:
                 metrics = self._extended_step() if is_extended else self._steps(count)
             seconds = time.monotonic() - began
             self.step += len(metrics)
+            if is_representative:
+                stopping.reserve("a call of steps", seconds)
             if not is_extended:
                 self._pace.update(len(metrics), seconds)
             self._report(self._rows.add(metrics, seconds if is_representative else None))
