@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from digits.core.settings import Settings
 
+# A client whose connection does not fit waits a second before it tries again.
+BACKLOG = 1024
 _SHORT_OPTIONS = {"port": "-p", "debug": "-d"}
 
 
@@ -117,7 +119,7 @@ def _listen(host: str, port: int) -> socket:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address, family=family, backlog=128)
+        return socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:
         reasons = {
             errno.EADDRINUSE: f"port {port} is in use; stop the other program or choose another: --port {port + 1}",

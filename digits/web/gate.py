@@ -33,6 +33,7 @@ from digits.core.errors import explain
 from digits.web.auth import FORWARDED, VISITOR, Auth, Visitor, site_path
 from digits.web.error_json import error_body, is_always_json
 from digits.web.loop_watch import request_line
+from digits.web.refusals import RefusalLog
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -204,6 +205,7 @@ class Gate:
         self._max_body_bytes = max_body_bytes
         self._body_limits = dict(body_limits)
         self._logins = RateLimiter(logins_per_minute, clock)
+        self._refusals = RefusalLog(_log)
         self._websockets: defaultdict[str, set[Any]] = defaultdict(set)
         hops = int(behind_proxy)
         inner: Any = self._without_forwarded
@@ -219,26 +221,33 @@ class Gate:
         try:
             answer: Iterable[bytes] = self._entry(environ, decorated)
             return answer
-        except RefusalError as refusal:
-            return _refuse(refusal, environ, decorated)
-        except RequestEntityTooLarge:
-            return _refuse(_too_large(self._limit(environ)), environ, decorated)
-        except HTTPException as error:
-            return _refuse(RefusalError(error.code or 500, str(error.description)), environ, decorated)
         except Exception as error:
             if IS_ANSWERED in environ:
                 raise  # the server closes the connection
-            known = explain(error) if isinstance(error, OSError) else None
-            if known is not None:
-                return _refuse(RefusalError(known.http_status, known.sentences), environ, decorated)
-            _log.exception("%s failed outside the application", request_line(environ))
-            failure = RefusalError(500, "Internal server error. The details are in the server's log.")
-            return _refuse(failure, environ, decorated)
+            refusal = self._refusal_of(error, environ)
+        if refusal.status >= 400:
+            client = environ.get("REMOTE_ADDR", "?")
+            self._refusals.add(f"{client}: {refusal.status.value} {refusal.reason[:120]}")
+        return _refuse(refusal, environ, decorated)
 
     def cut(self, session_id: str) -> None:
         """Close the open websockets of a session."""
         for websocket in self._websockets.pop(session_id, set()):
             websocket.cut()
+
+    def _refusal_of(self, error: Exception, environ: Environ) -> RefusalError:
+        """Return the response to a request that raised ``error``, and log unexpected ones."""
+        if isinstance(error, RefusalError):
+            return error
+        if isinstance(error, RequestEntityTooLarge):
+            return _too_large(self._limit(environ))
+        if isinstance(error, HTTPException):
+            return RefusalError(error.code or 500, str(error.description))
+        known = explain(error) if isinstance(error, OSError) else None
+        if known is not None:
+            return RefusalError(known.http_status, known.sentences)
+        _log.error("%s failed outside the application", request_line(environ), exc_info=error)
+        return RefusalError(500, "Internal server error. The details are in the server's log.")
 
     def _without_forwarded(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         # Socket.IO would trust these headers for its own address.
@@ -553,8 +562,6 @@ _REMOVED = ("access-control-", FOREIGN.lower())
 
 def _refuse(refusal: RefusalError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     status = refusal.status
-    if status >= 400:
-        _log.info("%s: %d %s", environ.get("REMOTE_ADDR", "?"), status, refusal.reason[:120])
     if _wants_json(environ):
         body = json.dumps(error_body(environ.get("PATH_INFO", ""), refusal.reason, status.phrase))
         content_type = "application/json"

@@ -1,18 +1,20 @@
 """Identify the user of this machine at the other end of a TCP connection.
 
-The kernel lists every socket of the machine, with the user that owns it, in
-``/proc/net/tcp`` and ``/proc/net/tcp6``. The peer of a local connection is the row
-whose local and remote address are ours, exchanged.
+The peer of a local connection is the socket whose local and remote address are ours, exchanged. `ask_kernel` asks for
+this one (netlink's ``sock_diag``), which takes some microseconds. Where that is not supported, `find_uid` searches the
+list of all sockets in ``/proc/net/tcp`` and ``/proc/net/tcp6``.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import struct
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from digits.core.files import TRANSIENT
 
@@ -25,8 +27,15 @@ PROC_NET = Path("/proc/net")
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
 _DEFAULT_OVERFLOW_UID = 65534
 # States of connected sockets: the peer's side is open, or closed for sending only.
-_CONNECTED = (b"01", b"04", b"05")
+_CONNECTED = (1, 4, 5)
 _LISTEN = b"0A"
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
+_HEADER = struct.Struct("=IHHII")
+# Family, protocol and states; then ports and addresses; then interface and cookie, both of which are unknown.
+_QUESTION = struct.Struct("=BBxxI"), struct.Struct("!HH16s16s"), struct.pack("=IQ", 0, 2**64 - 1)
+# The state, the user and the inode.
+_ANSWER = struct.Struct("=xB62xII")
+_ANSWER_SECONDS = 1.0
 # Fields of a row; the remote address is between the local one and the state.
 _LOCAL, _STATE, _UID, _INODE = 1, 3, 7, 9
 
@@ -35,7 +44,7 @@ class Peer:
     """A TCP connection between ``peer`` and ``local``, both of them (host, port).
 
     ``run`` calls a function and returns its result; the server passes one that
-    reads the kernel's tables outside the event loop.
+    reads the kernel's tables, which are long on a busy machine, outside the event loop.
     """
 
     def __init__(
@@ -51,7 +60,10 @@ class Peer:
     @cached_property
     def uid(self) -> int | None:
         """The user id that owns the peer's socket, looked up once; None if it cannot be determined."""
-        return self._run(lambda: find_uid(self._peer, self._local))
+        found = ask_kernel(self._peer, self._local)
+        if found is None:
+            return self._run(lambda: find_uid(self._peer, self._local))
+        return found.uid if found.is_connected else None
 
     @property
     def is_own(self) -> bool:
@@ -59,18 +71,58 @@ class Peer:
         return self.uid is not None and self.uid == os.geteuid() and self.uid != overflow_uid()
 
 
+class Socket(NamedTuple):
+    """A TCP socket as the kernel describes it. A closed one, whoever opened it, is root's and has no inode."""
+
+    state: int
+    uid: int
+    inode: int
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a program has the socket open, and its connection too."""
+        return self.state in _CONNECTED and self.inode != 0
+
+
+def ask_kernel(peer: Address, local: Address) -> Socket | None:
+    """Ask the kernel for the socket connected from ``peer`` to ``local``; None if it has none or cannot answer.
+
+    Raises OSError if this process has too many open files. The kernel answers at once, so the event loop need not wait.
+    """
+    try:
+        ends = [(_unmapped(host).packed, port) for host, port in (peer, local)]
+        family = socket.AF_INET if all(len(host) == 4 for host, _ in ends) else socket.AF_INET6
+        general, own, unknown = _QUESTION
+        question = general.pack(family, socket.IPPROTO_TCP, 0xFFFFFFFF)
+        question += own.pack(ends[0][1], ends[1][1], ends[0][0], ends[1][0]) + unknown
+        length = _HEADER.size + len(question)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG) as netlink:
+            netlink.settimeout(_ANSWER_SECONDS)
+            netlink.send(_HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + question)
+            answer = netlink.recv(4096)
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in TRANSIENT:
+            raise
+        return None
+    _, kind, *_ = _HEADER.unpack_from(answer)
+    is_answer = kind == _SOCK_DIAG_BY_FAMILY
+    return Socket(*_ANSWER.unpack_from(answer, _HEADER.size)) if is_answer else None
+
+
 def find_uid(peer: Address, local: Address, tables: Path = PROC_NET) -> int | None:
     """The user id that owns the socket connected from ``peer`` to ``local``.
 
     None if the tables cannot be read, or have no open socket with these addresses; raises OSError if this process
     has too many open files.
-    A socket that its program has already closed is listed as root's, whoever
-    opened it; it has no inode and is ignored.
     """
     for table, addresses in _spellings(peer, local):
         for row in _rows(tables / table):
-            if row[_LOCAL:_STATE] == addresses and row[_STATE] in _CONNECTED and row[_INODE] != b"0":
-                return int(row[_UID])
+            if row[_LOCAL:_STATE] == addresses:
+                found = Socket(int(row[_STATE], 16), int(row[_UID]), int(row[_INODE]))
+                if found.is_connected:
+                    return found.uid
     return None
 
 
@@ -91,6 +143,7 @@ def lookup_problem(port: int, tables: Path = PROC_NET) -> str:
     return ""
 
 
+@cache
 def overflow_uid() -> int:
     """The user id that the kernel reports for users outside this process's namespace."""
     try:

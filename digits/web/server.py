@@ -34,6 +34,7 @@ from digits.web.gate import WEBSOCKET, network_of
 from digits.web.loop_watch import LoopWatch
 from digits.web.offload import in_thread
 from digits.web.peers import CONNECTION, Peer
+from digits.web.refusals import RefusalLog
 
 IDLE_SECONDS = 15.0
 HEADER_SECONDS = 10.0
@@ -98,6 +99,7 @@ class Server:
         self.body_seconds = body_seconds
         self.slowest_bytes_per_second = slowest_bytes_per_second
         self.connections = Connections(max_connections, max_connections_per_address)
+        self.refusals = RefusalLog(_log)
         # Connections between two requests.
         self.waiting: set[_Reader] = set()
         # Open websockets, and those upgraded from a polling session.
@@ -266,6 +268,7 @@ class _WSGIServer(WSGIServer):  # type: ignore[misc]
     def handle(self, connection: Any, address: Any) -> None:
         counted = Connection(network_of(str(address[0])), functools.partial(_shut_down, connection))
         if not self.owner.connections.admit(counted):
+            self.owner.refusals.add(f"{counted.address}: too many connections")
             return
         try:
             _Handler(connection, address, self, counted).handle()
@@ -374,12 +377,12 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         return str(super().format_request())
 
     def log_error(self, msg: str, *args: Any) -> None:
-        text = msg % args if args else msg
-        super().log_error("%s", re.sub(r"\?\S*", "?…", text[:300]))
+        text = re.sub(r"\?\S*", "?…", (msg % args if args else msg)[:300])
+        self.server.owner.refusals.add(f"{self._counted.address}: {text}")
 
     def _log_error(self, kind: Any, value: Any, trace: Any) -> None:
         if issubclass(kind, TimeoutError | ConnectionError):
-            _log.info("a request from %s was interrupted: %s", self._counted.address, value)
+            self.server.owner.refusals.add(f"{self._counted.address}: a request was interrupted: {value}")
         # Unlike gevent, do not log the headers, which contain secrets.
         elif not issubclass(kind, gevent.GreenletExit):
             _log.error("a request failed outside the application", exc_info=(kind, value, trace))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.web.peers import Peer, find_uid, lookup_problem, overflow_uid
+from digits.web.peers import Address, Peer, ask_kernel, find_uid, lookup_problem, overflow_uid
 from tests.failing_disk import few_descriptors
 from tests.raw_http import OTHER_UID, client_socket
 
@@ -35,6 +35,19 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
         yield opened
 
 
+def uids(peer: Address, local: Address) -> list[int | None]:
+    """Return the user that the kernel names, if it supports the question, and the one in the tables."""
+    asked, listed = ask_kernel(peer, local), find_uid(peer, local)
+    return [listed if asked is None else asked.uid, listed]
+
+
+def test_the_kernel_does_not_mistake_a_listener_for_the_peer(listener: socket.socket) -> None:
+    address = listener.getsockname()[:2]
+    found = ask_kernel(address, (address[0], 1))
+    assert found is None or not found.is_connected
+    assert ask_kernel(("", 1), ("somewhere", 2)) is None
+
+
 def test_too_many_open_files_do_not_make_the_peer_unknown(listener: socket.socket) -> None:
     with client_socket(listener.family, os.geteuid()) as client:
         client.connect(listener.getsockname())
@@ -51,7 +64,7 @@ def test_user_of_a_real_connection_is_found(listener: socket.socket, uid: int) -
         accepted, address = listener.accept()
         with accepted:
             connection = Peer(address[:2], accepted.getsockname()[:2])
-            assert connection.uid == uid
+            assert connection.uid == find_uid(address[:2], accepted.getsockname()[:2]) == uid
             assert connection.is_own == (uid == os.geteuid())
 
 
@@ -63,7 +76,7 @@ def test_ipv6_client_of_an_ipv4_server_is_found() -> None:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         accepted, address = listener.accept()
         with accepted:
-            assert find_uid(address, accepted.getsockname()) == OTHER_UID
+            assert uids(address, accepted.getsockname()) == [OTHER_UID] * 2
 
 
 def test_ipv4_client_of_an_ipv6_server_is_found() -> None:
@@ -72,7 +85,7 @@ def test_ipv4_client_of_an_ipv6_server_is_found() -> None:
         client.connect(("127.0.0.1", everywhere.getsockname()[1]))
         accepted, address = everywhere.accept()
         with accepted:
-            assert find_uid(address[:2], accepted.getsockname()[:2]) == OTHER_UID
+            assert uids(address[:2], accepted.getsockname()[:2]) == [OTHER_UID] * 2
 
 
 def test_half_closed_client_is_found() -> None:
@@ -85,7 +98,7 @@ def test_half_closed_client_is_found() -> None:
         accepted, address = listener.accept()
         with accepted:
             assert accepted.recv(1) == b""
-            assert find_uid(address, accepted.getsockname()) == OTHER_UID
+            assert uids(address, accepted.getsockname()) == [OTHER_UID] * 2
 
 
 def test_user_of_a_closed_socket_is_unknown() -> None:
@@ -96,6 +109,9 @@ def test_user_of_a_closed_socket_is_unknown() -> None:
             accepted, address = listener.accept()
         with accepted:
             assert Peer(address, accepted.getsockname()).uid is None
+            assert find_uid(address, accepted.getsockname()) is None
+            closed = ask_kernel(address, accepted.getsockname())
+            assert closed is None or not closed.is_connected
             assert not Peer(address, accepted.getsockname()).is_own
 
 
