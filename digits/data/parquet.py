@@ -17,9 +17,13 @@ from typing import Any
 from digits.data.images import UnusableImage, read_source
 from digits.data.sources import UnusableSource, listed, path_below, show
 
-MAX_BATCH_ROWS = 256
+MAX_IMAGE_ROWS = 256
+MAX_BATCH_ROWS = 65536
 BATCH_BYTES = 4 << 20
-LABEL_BATCH_ROWS = 65536
+# If all values of a batch are the largest one of their column.
+LARGEST_BATCH_BYTES = 32 << 20
+MAX_ROW_BYTES = 256 << 20
+BYTES_PER_NUMBER = 8
 BUFFER_BYTES = 1 << 20
 
 
@@ -52,8 +56,7 @@ class _Rows:
 
     def __init__(self, path: Path, column: str) -> None:
         self._file = _open(path)
-        rows = _rows_of_a_batch(self._file, column)
-        self._batches = self._file.iter_batches(batch_size=rows, columns=[column], use_threads=False)
+        self._batches = _batches(self._file, [column], MAX_IMAGE_ROWS)
         self._values: Any = None
         self._paths: Any = None
         self._start = self._stop = 0
@@ -209,13 +212,11 @@ def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
     with _open(path) as file:
         row = 0
         try:
-            for batch in file.iter_batches(
-                batch_size=LABEL_BATCH_ROWS, columns=[columns.label], use_threads=False
-            ):
-                for value in batch.column(0).to_pylist():
+            for batch in _batches(file, [columns.label]):
+                for value in batch.column(0):
                     row += 1
                     try:
-                        yield _class_name(value, columns.classes), ""
+                        yield _class_name(value.as_py(), columns.classes), ""
                     except ValueError as error:
                         yield None, str(error)
         except ValueError as error:
@@ -227,12 +228,12 @@ def values(path: Path, column: str) -> Iterator[Any]:
     row = 0
     with _open(path) as file:
         try:
-            for batch in file.iter_batches(
-                batch_size=_rows_of_a_batch(file, column), columns=[column], use_threads=False
-            ):
-                for value in batch.column(0).to_pylist():
+            for batch in _batches(file, [column]):
+                for value in batch.column(0):
                     row += 1
-                    yield value
+                    yield value.as_py()
+        except UnusableSource:
+            raise
         except Exception as error:  # pyarrow raises various errors for damaged files
             raise UnusableSource(f"{show(path.name)}, after row {row:,}: {_first_line(error)}.") from error
 
@@ -269,13 +270,16 @@ def _text_rows(
     row = 0
     with _open(path) as file:
         try:
-            for batch in file.iter_batches(batch_size=LABEL_BATCH_ROWS, columns=read, use_threads=False):
-                columns = {name: batch.column(name).to_pylist() for name in read}
+            for batch in _batches(file, read):
+                columns = {name: batch.column(name) for name in read}
                 for place in range(len(batch)):
                     if row == max_rows:
                         return
                     row += 1
-                    cells = {name: _as_text(values[place], classes[name]) for name, values in columns.items()}
+                    cells = {
+                        name: _as_text(values[place].as_py(), classes[name])
+                        for name, values in columns.items()
+                    }
                     cells |= dict.fromkeys(images, f"{below}:{row - 1}")
                     yield row, [cells.get(name, "") for name in schema.names]
         except UnusableSource:
@@ -348,17 +352,53 @@ def _open(path: Path) -> Any:
         raise UnusableSource(f"{show(str(path))} is not a Parquet file: {_first_line(error)}.") from error
 
 
-def _rows_of_a_batch(file: Any, column: str) -> int:
-    """Return how many rows to read at once, according to the mean size of the images."""
-    groups = [file.metadata.row_group(number) for number in range(min(file.metadata.num_row_groups, 100))]
-    sizes = [
-        part.total_uncompressed_size
-        for group in groups
-        for part in map(group.column, range(group.num_columns))
-        if f"{part.path_in_schema}.".startswith(f"{column}.")
-    ]
-    rows = sum(group.num_rows for group in groups)
-    return max(1, min(MAX_BATCH_ROWS, int(BATCH_BYTES * rows // max(1, sum(sizes)))))
+def _batches(file: Any, columns: Sequence[str], most: int = MAX_BATCH_ROWS) -> Iterator[Any]:
+    """Yield batches of at most ``most`` rows that take about `BATCH_BYTES` in memory; raises UnusableSource."""
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        row = _Size()
+        for place in range(group.num_columns):
+            part, leaf = group.column(place), file.schema.column(place)
+            if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns):
+                row += _Size.of_row(part, leaf, group.num_rows)
+        if row.mean > MAX_ROW_BYTES:
+            raise UnusableSource(
+                f"The rows of {listed(columns)} take {row.mean / 2**20:,.0f} MiB of memory each.",
+                f"At most {MAX_ROW_BYTES >> 20} MiB are supported.",
+            )
+        rows = int(min(most, BATCH_BYTES / row.mean, LARGEST_BATCH_BYTES / row.largest))
+        yield from file.iter_batches(
+            batch_size=max(1, rows), row_groups=[number], columns=list(columns), use_threads=False
+        )
+
+
+@dataclass(frozen=True)
+class _Size:
+    """The mean size of a row in memory, and the ``largest`` possible one, in bytes.
+
+    A value that repeats can take almost nothing in the file.
+    """
+
+    mean: float = 1.0
+    largest: float = 1.0
+
+    def __add__(self, other: _Size) -> _Size:
+        return _Size(self.mean + other.mean, self.largest + other.largest)
+
+    @classmethod
+    def of_row(cls, part: Any, leaf: Any, rows: int) -> _Size:
+        """Return the size of the part of a row in a column of a row group with ``rows`` rows.
+
+        ``part`` and ``leaf`` are the metadata and the schema of the column.
+        """
+        values = part.num_values / max(1, rows)
+        if leaf.physical_type != "BYTE_ARRAY":
+            width = leaf.length if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" else BYTES_PER_NUMBER
+            return cls(values * width, values * width)
+        # A column is stored in pages without, and with a dictionary, which is at most as large as all of them.
+        stored = part.total_uncompressed_size
+        largest = stored if part.has_dictionary_page else 0
+        return cls(stored / max(1, rows), stored / max(1, rows) + values * largest)
 
 
 def _is_struct(kind: Any) -> bool:
