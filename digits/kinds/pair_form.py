@@ -190,7 +190,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
             images.data, field.data = map(str, found)
         elif not field.data:
             self.check_without_targets(split, images.data)
-        elif field.data == images.data:
+        elif field.data == images.data and self.NEEDS_TARGETS:
             raise ValidationError("This is the image folder. Enter a different one.")
 
     def _use_validation(self, root: Path) -> None:

@@ -33,17 +33,23 @@ from digits.kinds.pair_tables import PairTable, plan_table
 
 
 class PairFolders(Struct, kw_only=True, frozen=True):
-    """The folders of the ``images`` and of the ``targets`` with the same names; without the latter, images are
-    their own targets. Either can also be an LMDB or HDF5 database, whose keys or numbers of records are the names. For
-    some kinds, ``targets`` can also be a file.
+    """The folders of the ``images`` and of the ``targets`` with the same names.
+
+    Without the latter, or if both are the same, images are their own targets. Either can also be an LMDB or HDF5
+    database, whose keys or numbers of records are the names. For some kinds, ``targets`` can also be a file.
     """
 
     images: str
     targets: str = ""
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether the targets are other images."""
+        return self.targets not in ("", self.images)
+
     def each(self) -> Iterator[tuple[Path, Path | None]]:
         """Yield the folder of the images, then that of the targets if there is one, each with the other one."""
-        images, targets = Path(self.images), Path(self.targets) if self.targets else None
+        images, targets = Path(self.images), Path(self.targets) if self.has_targets else None
         yield images, targets
         if targets:
             yield targets, images
@@ -95,7 +101,7 @@ class FoundPairs:
     @cached_property
     def target_images(self) -> ImageSource:
         """The source of the target images, which may be the images themselves."""
-        return _open_source(Path(self.folders.targets)) if self.folders.targets else self.images
+        return _open_source(Path(self.folders.targets)) if self.folders.has_targets else self.images
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings; ``target`` is the word for a target image."""

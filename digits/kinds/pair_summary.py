@@ -134,7 +134,7 @@ def _summarize(found: FoundPairs, target: str, complete: bool) -> SourceSummary:
         return summary
     found.need(target)
     count = len(found.pairs.names)
-    pair = (f" with a {target}" if count == 1 else f" with {target}s") if found.folders.targets else ""
+    pair = (f" with a {target}" if count == 1 else f" with {target}s") if found.folders.has_targets else ""
     summary.facts.append(f"{count_of(count, 'image')}{pair}.")
     summary.problems += found.remarks(target)
     return summary

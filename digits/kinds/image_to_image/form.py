@@ -61,7 +61,7 @@ class _RecordOverview(PairMapping):
 
 
 def _describe(found: FoundPairs, summary: SourceSummary) -> None:
-    if not found.folders.targets:
+    if not found.folders.has_targets:
         summary.facts.append(OWN_TARGETS)
 
 

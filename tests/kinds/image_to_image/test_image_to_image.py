@@ -156,6 +156,28 @@ def test_the_source_is_summarized(site: Site, root: Path) -> None:
     assert "each image is its own target" in str(scan(root / "images")["facts"])
 
 
+def test_the_same_folder_means_images_that_are_their_own_targets(site: Site, root: Path) -> None:
+    """Scripts written for DIGITS send it for auto-encoders. Folders in it are images too, not targets."""
+    folder = str(root)
+    answer = site.post("/datasets/images/processing/scan", feature_folder=folder, label_folder=folder)
+    found = json.loads(answer.text.splitlines()[-1])
+    assert "each image is its own target" in str(found["facts"]) and not found["problems"]
+    dataset = create(site, root, label_folder=folder, folder_pct_val=20)
+    assert site.wait_for_end(dataset) == "Done"
+    images = len(list(root.rglob("*.png")))
+    body = site.json(f"/datasets/{dataset}.json")
+    assert body["CreateDbTasks"][0]["entries"] == images - round(images / 5)
+    for number in range(2):
+        image, target = (
+            np.asarray(
+                Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/{number}{part}").data))
+            )
+            for part in ("", "/target")
+        )
+        assert np.array_equal(image, target)
+    assert str(root) in site.get(f"/datasets/images/processing/new?clone={dataset}").text
+
+
 def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
     from digits.kinds.image_to_image.form import DatasetForm
 
