@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
+import gevent
+import markdown
 import pytest
 
+from digits.web.documentation import Pages
 from tests.site import Site
 
 PAGES = sorted(path.name for path in (Path(__file__).resolve().parents[2] / "docs").glob("*.md"))
@@ -39,3 +45,24 @@ def test_the_editor_links_to_existing_examples(site: Site) -> None:
     anchor = re.search(r"/docs/networks\.md#([\w-]+)", form)
     assert anchor and f'id="{anchor[1]}"' in site.get("/docs/networks.md").text
     site.wait_for_end(job_id)
+
+
+def test_a_page_is_rendered_once_and_outside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    render = markdown.markdown
+
+    def slow(*arguments: Any, **keywords: Any) -> str:
+        threads.append(threading.get_ident())
+        time.sleep(0.02)
+        return render(*arguments, **keywords)
+
+    monkeypatch.setattr(markdown, "markdown", slow)
+    (tmp_path / "page.md").write_text("# A title\n\nA text.\n")
+    pages = Pages(tmp_path)
+    requests = [gevent.spawn(pages.get, "page.md") for _ in range(3)]
+    gevent.joinall(requests, raise_error=True)
+    assert {request.value[0] for request in requests} == {"A title"}
+    assert pages.get("page.md") == requests[0].value
+    assert len(threads) == 1 and threading.get_ident() not in threads
