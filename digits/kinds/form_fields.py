@@ -301,19 +301,6 @@ class OnlyIf:
             raise StopValidation
 
 
-class NotYet:
-    """Accept only the default of a field of DIGITS that this version does not support."""
-
-    field_flags: dict[str, Any] = {}
-
-    def __init__(self, *accepted: Any) -> None:
-        self._accepted = accepted
-
-    def __call__(self, form: Form, field: Field) -> None:
-        if field.data not in self._accepted:
-            raise ValidationError("This is not supported yet; omit it.")
-
-
 class NotLessThan:
     """Require a number that is not less than that of another field."""
 

@@ -29,7 +29,6 @@ from digits.kinds.form_fields import (
     AllowedPath,
     Between,
     FlagField,
-    NotYet,
     NumberList,
     RequiredIf,
     choices,
@@ -166,13 +165,14 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     shuffle = FlagField("Shuffle the training images", default=True)
     balance = select("Class balancing", BALANCES, Train, "balance")
 
-    method = SelectField(
-        "Network", choices=METHODS, default="standard", validators=[NotYet("standard", "previous", "custom")]
-    )
+    method = SelectField("Network", choices=METHODS, default="standard")
     framework = SelectField("Framework", choices=choices(("tensorflow", "TensorFlow")), default="tensorflow")
     standard_networks = RadioField("Standard network", choices=[], default="lenet", validate_choice=False)
     previous_networks = RadioField(
         "Previous network", choices=[], validate_choice=False, validators=[RequiredIf(method="previous")]
+    )
+    pretrained_networks = RadioField(
+        "Imported model", choices=[], validate_choice=False, validators=[RequiredIf(method="pretrained")]
     )
     custom_network = TextAreaField(
         "Custom network", validators=[RequiredIf(method="custom"), Length(max=MAX_NETWORK_CHARACTERS)]
@@ -198,6 +198,10 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
             raise ValidationError(str(error)) from None
         if self.lr_policy.data == "multistep" and not values:
             raise ValidationError("Enter at least one percentage.")
+
+    def chosen_model(self) -> Field:
+        """Return the field with the id of the model whose network is used, or was customized."""
+        return self.pretrained_networks if self.method.data == "pretrained" else self.previous_networks
 
     def policy(self) -> AnySchedule:
         """Return the learning-rate schedule. Raises ValueError if its fields are invalid."""

@@ -340,14 +340,20 @@ def check_ending(ending: str) -> None:
 @blueprint.post("/models/customize")
 @json_only
 def customize() -> Response:
-    """Return the source code of a standard network or of a model's network, for the editor."""
+    """Return the source code of a standard network or of a model's network, for the editor.
+
+    ``snapshot`` are the weights that ``snapshot_epoch`` names, for ``custom_network_snapshot``: see `_weights_of`.
+    """
     name = request.values.get("network", "")
     job = services().store.find(name)
     if isinstance(job, ModelJob):
-        return jsonify(network=job.network_text())
+        weights = _weights_of(job, request.values.get("snapshot_epoch", ""))
+        return jsonify(network=job.network_text(), snapshot=weights)
     if not name:
-        raise BadRequest("The network is missing.")
-    return jsonify(network=network(name).text)
+        raise BadRequest(
+            "The network is missing.", "Specify the name of a standard network or the id of a model."
+        )
+    return jsonify(network=network(name).text, snapshot=None)
 
 
 @blueprint.post("/models/lint")
@@ -606,7 +612,9 @@ def _fill_from(form: ModelForm, job_id: str) -> None:
     source = _trained_by(job.recipe.weights)
     standard = next((item.id for item in every_network().values() if item.text == text), None)
     if source and source.network_text() == text:
-        form.set(method="previous", previous_networks=source.id)
+        form.set(
+            method="previous", previous_networks=source.id, custom_network_snapshot=job.recipe.weights or ""
+        )
     elif standard and not job.recipe.weights:
         form.set(method="standard", standard_networks=standard)
     elif standard and (job.recipe.weights or "").startswith(PREFIX):
@@ -653,8 +661,8 @@ def _chosen_network(form: ModelForm) -> tuple[str, str | None]:
         ):
             _blame(form.custom_network, f"Line {fault['line']}: {fault['message']} {fault['hint']}".strip())
         return text, form.custom_network_snapshot.data or None
-    if form.method.data == "previous":
-        return _previous_network(form)
+    if form.method.data in ("previous", "pretrained"):
+        return _network_of_model(form)
     try:
         chosen = network(form.standard_networks.data or "lenet")
     except NotFound as error:
@@ -676,6 +684,10 @@ def _chosen_network(form: ModelForm) -> tuple[str, str | None]:
 
 def _standard_weights(form: ModelForm, chosen: Network) -> str | None:
     """Return the initial weights of a standard network; None for random ones."""
+    if form.custom_network_snapshot.data and "initial_weights" not in request.form:
+        form.set(initial_weights="file")
+    elif request.form.get("custom_network_snapshot") and form.initial_weights.data != "file":
+        _blame(form.custom_network_snapshot, "Set initial_weights=file, or omit this field.")
     if form.initial_weights.data == "file":
         if not form.custom_network_snapshot.data:
             _blame(form.custom_network_snapshot, "Enter the path of a weights file, or upload one.")
@@ -705,36 +717,57 @@ def _check_kind(form: ModelForm) -> None:
         _blame(form.balance, f"Not available for {kind}. Choose {words}.")
 
 
-def _previous_network(form: ModelForm) -> tuple[str, str | None]:
-    job = services().store.find(form.previous_networks.data or "")
+def _network_of_model(form: ModelForm) -> tuple[str, str | None]:
+    """Return the network of the chosen model, and the weights of its chosen snapshot or those in the file.
+
+    Without either, the weights of an imported model are those that were imported, and of other models random.
+    """
+    field = form.chosen_model()
+    job = services().store.find(field.data or "")
     if not isinstance(job, ModelJob):
-        _blame(form.previous_networks, "Choose one of the models.")
+        _blame(field, "Choose one of the models.")
         return "", None
     try:
         text = job.network_text()
     except UnreadableFile as error:
-        _blame(form.previous_networks, f"The network of “{job.name}” cannot be read: {error}.")
+        _blame(field, f"The network of “{job.name}” cannot be read: {error}.")
         return "", None
-    chosen = request.form.get(f"{job.id}-snapshot", "")
-    # Imported models without an epoch have a snapshot of epoch 0; of other models, 0 means random weights.
-    if not chosen or (chosen == "0" and services().snapshots_of(job).of_epoch(0) is None):
-        return text, None
+    chosen, file = request.form.get(f"{job.id}-snapshot"), form.custom_network_snapshot
+    if chosen and request.form.get(file.name):
+        _blame(file, f"Specify either this file or {job.id}-snapshot.")
+    if not chosen and file.data:
+        return text, file.data
     try:
-        return text, str(job.folder / snapshot_of(job, chosen).name)
+        if chosen is None and form.method.data == "pretrained":
+            return text, str(job.folder / snapshot_of(job, None).name)
+        return text, _weights_of(job, chosen or "")
     except DigitsError as error:
-        _blame(form.previous_networks, error.message)
+        _blame(field, error.sentences)
         return text, None
+
+
+def _weights_of(job: ModelJob, asked: str) -> str | None:
+    """Return the weights that ``asked`` names as in DIGITS 6: an epoch, or -1 for those that ``job`` started from.
+
+    For 0 or an empty text, return None: random ones. Raises DigitsError if there are no such weights.
+    """
+    # Imported models without an epoch have a snapshot of epoch 0.
+    if not asked or (asked == "0" and services().snapshots_of(job).of_epoch(0) is None):
+        return None
+    if asked == "-1" and not job.recipe.weights:
+        raise BadRequest(f"“{job.name}” started from random weights.", "Choose one of its snapshots, or 0.")
+    return job.recipe.weights if asked == "-1" else str(job.folder / snapshot_of(job, asked).name)
 
 
 def _network_folder(form: ModelForm, text: str) -> Path | None:
     """Return the folder with the files that the network ``text`` may load by a relative path.
 
-    It is that of the model chosen as the previous network, which may have been customized, else that of the model
-    that saved the initial weights.
+    It is that of the chosen model, whose network may have been customized, else that of the model that saved the
+    initial weights.
     """
     if form.method.data == "standard" or not _calls_pretrained(text):
         return None
-    job = services().store.find(form.previous_networks.data or "")
+    job = services().store.find(form.chosen_model().data or "")
     if not isinstance(job, ModelJob):
         job = _trained_by(form.custom_network_snapshot.data)
     return job.folder if job else None
@@ -771,6 +804,9 @@ def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
     """Render the form. ``is_fitted`` means that it has the settings of the default network for the dataset."""
     form.custom_network.data = form.custom_network.data or template()
+    if form.method.data == "pretrained":  # the page lists imported models among the others
+        form.set(method="previous", previous_networks=form.pretrained_networks.data)
+        form.previous_networks.errors = [*form.previous_networks.errors, *form.pretrained_networks.errors]
     _, has_more = _usable_datasets()
     return render_in_turns(
         "model_new.html",

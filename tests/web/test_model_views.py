@@ -520,7 +520,7 @@ def test_several_selected_gpus_are_stored_and_cloned(site: Site, dataset: str) -
         ({"custom_network": ""}, "custom_network"),
         ({"custom_network": SYNTAX_ERROR}, "custom_network"),
         ({"custom_network": NO_USER_MODEL}, "custom_network"),
-        ({"method": "pretrained"}, "method"),
+        ({"method": "pretrained"}, "pretrained_networks"),
         ({"method": "standard", "standard_networks": "resnet-9000"}, "standard_networks"),
         ({"method": "previous", "previous_networks": "nothing"}, "previous_networks"),
         ({"aug_flip": "sideways"}, "aug_flip"),
