@@ -49,6 +49,12 @@ class Roots:
         real = _resolve_links(path)
         return real is not None and self._contain(real)
 
+    def root_of(self, path: str) -> Path | None:
+        """Return the outermost root that contains the existing absolute ``path``; None if there is none."""
+        real = _resolve_links(path)
+        found = [root for root in self.paths if real is not None and _is_below(real, root)]
+        return min(found, key=lambda root: len(root.parts)) if found and os.path.exists(path) else None
+
     def _contain(self, real: Path) -> bool:
         return any(_is_below(real, root) for root in self.paths)
 

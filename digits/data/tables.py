@@ -12,6 +12,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -38,6 +39,9 @@ MAX_PARQUET_ROWS = 20_000
 DELIMITERS = "\t;|,"
 MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
+MAX_PATH_CHARACTERS = 4096
+_DELIMITERS = re.compile(r"[,;\t|]")
+_QUOTED = re.compile(r'"([^"]*)"')
 
 Cells = list[str]
 Header = Literal["auto", "yes", "no"]
@@ -180,6 +184,16 @@ class TableFile:
                     yield Row(line, file, parse(cells), "", not exists, name)
                 except ValueError as error:
                     yield Row(line, "", None, str(error), table=name)
+
+
+def absolute_paths(head: bytes) -> Iterator[str]:
+    """Yield what can be absolute paths in the first lines of a list of images, a CSV file, or JSON lines."""
+    for line in head.decode("utf-8-sig", "ignore").splitlines()[:_SAMPLE_LINES]:
+        # Followed by the index of a class, in a cell of a table, or in quotation marks.
+        parts = (line, *line.rsplit(None, 1)[:1], *_DELIMITERS.split(line), *_QUOTED.findall(line))
+        for part in dict.fromkeys(part.strip().strip('"') for part in parts):
+            if part.startswith("/") and "\0" not in part and len(part) <= MAX_PATH_CHARACTERS:
+                yield part
 
 
 def one_line(cell: str) -> str:

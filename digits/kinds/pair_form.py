@@ -27,7 +27,7 @@ from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
 from digits.kinds.source_summary import SourceSummary, Suggestion
-from digits.kinds.table_form import NO_TABLE, DialectFields, folder_of
+from digits.kinds.table_form import NO_TABLE, DialectFields
 
 AnyPairRecipe = TypeVar("AnyPairRecipe", bound=CreateFromPairs)
 
@@ -135,7 +135,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         """Return the source in the fields, with the table at the real path ``path``."""
         return PairTable(
             table=path,
-            folder=self.entered("image_folder") or folder_of(path),
+            folder=self.entered("image_folder") or self.default_folder(path),
             image_column=self.entered("image_column"),
             target_column=self.entered("target_column"),
             delimiter=self.dialect().delimiter,
@@ -277,7 +277,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
             self.set(
                 method=TABLE,
                 table_train=table.table,
-                image_folder="" if table.folder == folder_of(table.table) else table.folder,
+                image_folder="" if table.folder == self.default_folder(table.table) else table.folder,
                 image_column=table.image_column,
                 target_column=table.target_column,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.remote import is_address, names_folder
+from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
-from digits.data.tables import Dialect, Row, Value
+from digits.data.tables import Dialect, Row, Value, absolute_paths
 from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
 from digits.kinds.recipes import AnyRecipe
@@ -23,6 +25,7 @@ from digits.kinds.table_summary import RowSource, suggest_tables, summarize_tabl
 AnyTableRecipe = TypeVar("AnyTableRecipe", bound=CreateFromTable)
 
 
+HEAD_BYTES = 1 << 16
 NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
@@ -46,6 +49,10 @@ class DialectFields(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
         text = self.delimiter.data or ""
         is_tab = text.strip().lower() in ("tab", "\\t")
         return Dialect("\t" if is_tab else text, self.header.data or "auto")
+
+    def default_folder(self, table: str) -> str:
+        """Return the image folder of a table for which none is given: see `default_folder`."""
+        return default_folder(table, self.meta.data_roots)
 
     def fill_dialect(self, dialect: Dialect) -> None:
         """Fill in the fields."""
@@ -88,13 +95,14 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
     def check_source(self, path: str) -> None:
         """Raise UnusableSource if the table at the real path ``path`` does not have the columns of the form."""
         self.dialect().check()
-        self.check_table(tables_at(path, self.image_folder.data or folder_of(path))["train"])
+        self.check_table(tables_at(path, self.image_folder.data or self.default_folder(path))["train"])
 
     def scanned_tables(self) -> dict[str, SplitTable]:
         """Return the tables of the splits at the path in the form; raises DigitsError and UnusableSource."""
         path = self.resolved_files("table_train")
-        folder = self.path_of("image_folder", "folder") if self.text_of("image_folder") else folder_of(path)
-        return tables_at(path, str(folder))
+        is_given = self.text_of("image_folder")
+        folder = str(self.path_of("image_folder", "folder")) if is_given else self.default_folder(path)
+        return tables_at(path, folder)
 
     def scan_table(
         self,
@@ -118,7 +126,7 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
     def table_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromTable` for the fields of this class and of the images."""
         folders = {
-            name: self.image_folder.data or folder_of(self[name].data)
+            name: self.image_folder.data or self.default_folder(self[name].data)
             for name in ("table_train", "table_val", "table_test")
             if self[name].data
         }
@@ -138,7 +146,7 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
         }
 
     def fill_source(self, recipe: AnyTableRecipe) -> None:
-        is_beside_tables = all(folder == folder_of(table) for _, table, folder in recipe.sources())
+        is_beside_tables = all(folder == self.default_folder(table) for _, table, folder in recipe.sources())
         self.fill_dialect(recipe.dialect)
         self.set(
             table_train=recipe.table,
@@ -161,7 +169,23 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
         return [part.strip() for part in self.text_of(name).split(",") if part.strip()]
 
 
-def folder_of(table: str) -> str:
-    """Return the default image folder of a table: that of its files."""
-    is_folder = names_folder(table) if is_address(table) else os.path.isdir(table)
-    return table if is_folder else os.path.dirname(table)
+def default_folder(table: str, roots: Roots) -> str:
+    """Return the default image folder of a table or list: that of its files.
+
+    If it contains the absolute path of a file below one of ``roots``, the default is that root.
+    """
+    if is_address(table):
+        return table if names_folder(table) else os.path.dirname(table)
+    if os.path.isdir(table):
+        return table
+    root = ""
+    if os.path.isfile(table):
+        with contextlib.suppress(OSError), open(table, "rb") as file:
+            root = root_of_paths(file.read(HEAD_BYTES), roots)
+    return root or os.path.dirname(table)
+
+
+def root_of_paths(head: bytes, roots: Roots) -> str:
+    """Return the root of the first absolute path in ``head``, the beginning of a list, that exists; else empty."""
+    found = (roots.root_of(path) for path in absolute_paths(head))
+    return str(next(filter(None, found), ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,81 @@ def test_text_files_that_are_missing_are_named(site: Site) -> None:
     )
     assert set(outside) == {"textfile_local_train_images", "textfile_local_labels_file"}
     assert "outside the folders" in outside["textfile_local_train_images"][0]
+
+
+def test_uploaded_lists_of_absolute_paths_need_no_folder(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    texts = lists(folder)
+    lines, table = (
+        re.sub("(?m)^(?=(left|middle|right)/)", f"{folder}/", texts[name]) for name in ("lines", "csv")
+    )
+    fields: dict[str, Any] = {"method": "textfile", "textfile_use_val": "0"}
+    uploads = {"textfile_train_images": lines, "textfile_labels_file": texts["labels"]}
+    found = summary(site, **fields, **{name: upload(text) for name, text in uploads.items()})
+    assert found["facts"][0] == "24 rows with the index of a class each." and not found["problems"]
+    job_id = create(site, **fields, **{name: upload(text) for name, text in uploads.items()})
+    assert entries(site, job_id) == {"Create DB (train)": 24}
+    assert entries(site, create(site, clone=job_id)) == {"Create DB (train)": 24}
+    fields = {"method": "csv", "folder_pct_val": 0}
+    job_id = create(site, **fields, table_train_file=upload(table))
+    assert entries(site, job_id) == {"Create DB (train)": 24}
+    # On the server, the list can be in another folder than the images.
+    (site.data / "lists").mkdir()
+    path = site.data / "lists" / "table.csv"
+    path.write_text(table)
+    job_id = create(site, **fields, table_train=str(path))
+    assert entries(site, job_id) == {"Create DB (train)": 24}
+
+
+@pytest.mark.parametrize(
+    ("route", "field", "columns"),
+    [
+        ("images/regression", "table_train", "angle"),
+        ("images/multilabel", "table_train", "tag"),
+        ("images/processing", "table_train", "target"),
+        ("images/pairs", "pair_source", "other,label"),
+    ],
+)
+def test_tables_of_absolute_paths_need_no_folder(site: Site, route: str, field: str, columns: str) -> None:
+    """The images are in one folder, and the table is in another one."""
+    folder = bars(site.data / "bars")
+    values = {"angle": "1.5", "tag": "dark", "target": f"{folder}/middle/00.png"}
+    path = site.data / "lists" / "table.csv"
+    path.parent.mkdir()
+    rows = (
+        f"{folder}/left/0{n}.png,{values.get(columns) or f'{folder}/middle/0{n}.png,{n % 2}'}\n"
+        for n in range(8)
+    )
+    path.write_text(f"image,{columns}\n" + "".join(rows))
+    fields = {"method": "csv", field: str(path)}
+    answer = site.post(f"/datasets/{route}/scan", **fields)
+    found = json.loads(answer.text.splitlines()[-1])
+    assert "8" in found["facts"][0] and not found["problems"], found
+    answer = site.post(f"/datasets/{route}.json", **BASE, **fields)
+    assert answer.status_code == 200, answer.get_json()
+    job_id = answer.get_json()["id"]
+    assert sum(entries(site, job_id).values()) == 8
+    page = site.get(f"/datasets/{route}/new?clone={job_id}").text
+    assert f'value="{path}"' in page and f'value="{site.data}"' not in page
+
+
+def test_uploaded_lists_of_relative_paths_without_a_folder_are_refused(site: Site) -> None:
+    texts = lists(bars(site.data / "bars"))
+    fields: dict[str, Any] = {"method": "textfile", "textfile_use_val": "0"}
+    found = errors(
+        site,
+        **fields,
+        textfile_train_images=upload(texts["lines"]),
+        textfile_labels_file=upload(texts["labels"]),
+    )
+    assert (
+        list(found) == ["textfile_train_folder"]
+        and "contains the images" in found["textfile_train_folder"][0]
+    )
+    outside = texts["csv"].replace("left/", "/etc/")
+    for table in (texts["csv"], outside):
+        found = errors(site, method="csv", table_train_file=upload(table))
+        assert list(found) == ["image_folder"] and "contains the images" in found["image_folder"][0]
 
 
 def test_an_uploaded_csv_file_is_previewed_and_becomes_a_dataset(site: Site) -> None:

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from flask_wtf.file import FileField
 from wtforms import HiddenField, IntegerField, SelectField, StringField, TextAreaField
-from wtforms.validators import AnyOf, Length, Optional, ValidationError
+from wtforms.validators import AnyOf, Length, Optional, StopValidation, ValidationError
 
 from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
@@ -57,11 +57,14 @@ from digits.kinds.form_fields import (
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import DialectFields
+from digits.kinds.table_form import HEAD_BYTES, DialectFields, root_of_paths
 
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
 SPLITS = ("train", "val", "test")
+NO_IMAGE_FOLDER = (
+    "Enter the folder that contains the images of the uploaded file, or upload one with absolute paths."
+)
 METHODS = ("folder", "textfile", "csv", "huggingface", RECORDS, DATABASES, "s3")
 
 
@@ -73,6 +76,20 @@ def _count(label: str, name: str, *checks: Any) -> OptionalInteger:
 
 def _optional_path(label: str, file_type: Any, **others: Any) -> StringField:
     return StringField(label, default="", validators=[OnlyIf(**others), Optional(), AllowedPath(file_type)])
+
+
+class _NeedFolder:
+    """Ignore an empty field, unless the images of an uploaded list are not found without it."""
+
+    field_flags: dict[str, Any] = {}
+
+    def __call__(self, form: Any, field: StringField) -> None:
+        if not form.text_of(field.name):
+            raise StopValidation(NO_IMAGE_FOLDER if form.needs_image_folder() else "")
+
+
+def _image_folder(label: str, **others: Any) -> StringField:
+    return StringField(label, default="", validators=[OnlyIf(**others), _NeedFolder(), AllowedPath("folder")])
 
 
 def _column(label: str) -> StringField:
@@ -161,7 +178,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         "Training images",
         validators=[RequiredIf(method="textfile", textfile_use_local_files=True), AllowedPath("file")],
     )
-    textfile_train_folder = _optional_path("Image folder", "folder", method="textfile")
+    textfile_train_folder = _image_folder("Image folder", method="textfile")
     textfile_use_val = FlagField("Use a validation file", default=True)
     textfile_val_images = FileField("Validation images")
     textfile_local_val_images = StringField(
@@ -193,7 +210,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
 
     table_train = _optional_path("CSV file", "file", method="csv")
     table_train_file = FileField("Upload the CSV file")
-    image_folder = _optional_path("Image folder", "folder", method="csv")
+    image_folder = _image_folder("Image folder", method="csv")
     image_column = _column("Image column")
     label_column = _column("Label column")
     table_val = _optional_path("Validation table", "file", method="csv")
@@ -288,14 +305,6 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
 
     def validate_textfile_labels_file(self, field: FileField) -> None:
         self._need_upload(field)
-
-    def validate_textfile_train_folder(self, field: StringField) -> None:
-        if self.method.data == "textfile":
-            self._check_image_folder(field, self.textfile_use_local_files.data)
-
-    def validate_image_folder(self, field: StringField) -> None:
-        if self.method.data == "csv":
-            self._check_image_folder(field, bool(self.text_of("table_train")))
 
     def validate_table_train_file(self, field: FileField) -> None:
         if self.method.data != "csv" or self._has_upload(field.name):
@@ -556,14 +565,26 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         )
 
     def _listed(self, file: str, folder: str) -> ListedSplit:
-        return ListedSplit(file=file, folder=folder or os.path.dirname(file))
+        return ListedSplit(file=file, folder=folder or self.default_folder(file))
 
     def _file(self, upload: str, path: str) -> str:
         return str(self._saved.get(upload) or self.text_of(path))
 
-    def _check_image_folder(self, field: StringField, is_local: bool) -> None:
-        if not is_local and not self.text_of(field.name):
-            raise ValidationError("Enter the folder that contains the images of the uploaded file.")
+    def needs_image_folder(self) -> bool:
+        """Return whether an uploaded list has relative paths, and no image folder of its own."""
+        lists = [name for name in self._uploads() if name != "textfile_labels_file"]
+        if self.method.data == "textfile":
+            lists = [name for name in lists if not self.text_of(f"{name.removesuffix('_images')}_folder")]
+        return not all(root_of_paths(self._head(name), self.meta.data_roots) for name in lists)
+
+    def _head(self, name: str) -> bytes:
+        """Return the beginning of an uploaded file."""
+        if self[name].data:
+            head = self[name].data.stream.read(HEAD_BYTES)
+            self[name].data.stream.seek(0)
+            return bytes(head)
+        with open_plain(self._previous(name), below=self._previous(name).parent.parent) as file:
+            return bytes(file.read(HEAD_BYTES))
 
     def _need_upload(self, field: FileField) -> None:
         if self.method.data != "textfile" or self.textfile_use_local_files.data:
@@ -601,7 +622,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         if self.textfile_use_local_files.data:
             images = self.path_of("textfile_local_train_images", "file")
             labels = self.text_of("textfile_local_labels_file")
-            root = self._scanned_folder("textfile_train_folder", images)
+            root = self._scanned_folder("textfile_train_folder", self.default_folder(str(images)))
             names = self.meta.data_roots.resolve(labels, "file") if labels else None
             return summarize_text_files(images, names, root)
         if not self._has_upload("textfile_train_images"):
@@ -612,11 +633,12 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         if not self.text_of("table_train") and self._has_upload("table_train_file"):
             return self._scan_uploads("table_train_file", None, "image_folder")
         table = self.path_of("table_train", "file")
-        return summarize_tables(table, self._tables(str(table)), self._scanned_folder("image_folder", table))
+        root = self._scanned_folder("image_folder", self.default_folder(str(table)))
+        return summarize_tables(table, self._tables(str(table)), root)
 
     def _scan_uploads(self, name: str, labels: str | None, folder: str) -> Iterator[SourceSummary]:
         contents = {item: self._content(item) for item in (name, labels) if item and self._has_upload(item)}
-        root = self._scanned_folder(folder, None)
+        root = self._scanned_folder(folder, root_of_paths(contents[name][:HEAD_BYTES], self.meta.data_roots))
 
         def summaries() -> Iterator[SourceSummary]:
             with tempfile.TemporaryDirectory() as place:
@@ -639,12 +661,12 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         with open_plain(self._previous(name), below=self._previous(name).parent.parent) as file:
             return bytes(file.read())
 
-    def _scanned_folder(self, name: str, file: Path | None) -> Path:
+    def _scanned_folder(self, name: str, default: str) -> Path:
         if self.text_of(name):
             return self.path_of(name, "folder")
-        if file is None:
-            raise BadRequest("Enter the folder that contains the images of the uploaded file.")
-        return file.parent
+        if not default:
+            raise BadRequest(NO_IMAGE_FOLDER)
+        return Path(default)
 
 
 # The fields of uploaded files, and of the files on the server that they replace.

@@ -21,6 +21,7 @@ from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_form import default_folder
 
 
 class _FileOrFolder:
@@ -129,5 +130,4 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
         return (self.image_folder.data or self._root(source)) if source else ""
 
     def _root(self, source: str) -> str:
-        is_folder = source.endswith("/") if is_address(source) else os.path.isdir(source)
-        return source if is_folder else os.path.dirname(source)
+        return default_folder(source, self.meta.data_roots)
