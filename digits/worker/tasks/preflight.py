@@ -201,6 +201,7 @@ class _Preflight:
         notes = self._write_picture(chunk)
         first, first_seconds = self._step(chunk, 0)
         seconds = self._measure(chunk)
+        self._extended_step(chunk)
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
             **self._assess(first, durations["seconds_total"]),
@@ -321,7 +322,7 @@ class _Preflight:
             "batches_per_step": setup.config.batches,
             "devices": list(setup.config.devices),
             "precision": setup.config.precision,
-            "xla": setup.config.compiled and not setup.training.remark,
+            "xla": setup.training.is_compiled,
             "seed": setup.seed,
             "picture": PICTURE_FILE,
         }
@@ -356,6 +357,15 @@ class _Preflight:
             row = self._setup.training.steps(chunk, [rate], step)
         seconds = time.perf_counter() - began
         return self._setup.training.summarize(row[0].tolist()), seconds
+
+    def _extended_step(self, chunk: feeds.Chunk) -> None:
+        """Run a step that computes pictures or statistics, if the training has such steps.
+
+        They are never compiled, so they may need more memory than the others.
+        """
+        setup = self._setup
+        if setup.writes_pictures or setup.measures_updates:
+            setup.training.extended_step(chunk, setup.learning_rate.at(0), 0)
 
     def _measure(self, chunk: feeds.Chunk) -> float:
         """The median duration of a few steps, in seconds."""

@@ -95,12 +95,18 @@ class Setup:
         self.randomness = Randomness(seed)
         self.generators = PythonGenerators()
         self.side_effects = SideEffects(self.store, self.randomness, self.generators)
-        self._without_xla = ""
+        self._xla_warnings: set[str] = set()
 
     @property
     def measures_updates(self) -> bool:
         """Whether some steps measure gradients and updates. Not with numerics checks, which already slow steps down."""
         return self.recipe.gradient_metrics and not self.recipe.numerics_checks
+
+    @property
+    def writes_pictures(self) -> bool:
+        """Whether the step after each validation computes the network's histograms, images and texts."""
+        is_validated = self.evaluation is not None and self.data.val is not None
+        return is_validated and bool(self.training.pictures) and not self.recipe.numerics_checks
 
     @property
     def max_steps_per_call(self) -> int:
@@ -144,7 +150,6 @@ class Setup:
                 head = Phase(0, phase.trunk, trunk_factor=0.0)
                 self.head_training = self._training(net, self._head_optimizer, head)
                 self.head_training.trace()
-        self.warn_of_xla()
         self.warn_of_labels()
         if fault:
             reason = in_a_sentence(describe(fault))
@@ -233,6 +238,7 @@ class Setup:
             self._measures_labels,
             phase,
             self.measures_updates,
+            self._warn_of_xla,
         )
 
     def _activations(self, shown: inference.Inference) -> Activations:
@@ -252,11 +258,11 @@ class Setup:
 
     # Warnings
 
-    def warn_of_xla(self) -> None:
-        """Warn once if XLA cannot compile the steps."""
-        if self.training.remark != self._without_xla:
-            self._without_xla = self.training.remark
-            self.events.append(Warned(self._without_xla))
+    def _warn_of_xla(self, message: str) -> None:
+        """Warn that XLA cannot compile the steps; only once for both phases of fine-tuning."""
+        if message not in self._xla_warnings:
+            self._xla_warnings.add(message)
+            self.events.append(Warned(message))
 
     def warn_of_frozen_trunk(self) -> None:
         """Warn that fine-tuning trains only the head."""

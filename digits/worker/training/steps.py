@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,8 +173,8 @@ class Training(Evaluation):
     """Training steps of a ``phase``: compute the metrics, then update the weights.
 
     `trace` or the first steps set ``trained``, the names of the trained variables; ``pictures``, the network's
-    histograms, images and texts; ``label_flow``, the losses' use of the labels; and ``remark``, a warning if XLA
-    cannot compile the steps. With ``measures_labels``, classification losses add the metric `CROSS_ENTROPY`. With
+    histograms, images and texts; and ``label_flow``, the losses' use of the labels. ``warn`` is called if XLA cannot
+    compile the steps. With ``measures_labels``, classification losses add the metric `CROSS_ENTROPY`. With
     ``measures_updates``, `extended_step` measures gradients and updates.
     """
 
@@ -192,30 +192,36 @@ class Training(Evaluation):
         measures_labels: bool = False,
         phase: Phase = Phase(),
         measures_updates: bool = False,
+        warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         super().__init__(network, store, prepare, randomness, config)
         self._optimizer, self._phase = optimizer, phase
         self._measures_labels, self._measures_updates = measures_labels, measures_updates
-        self._seed = seed & 0x7FFFFFFF
+        self._seed, self._warn = seed & 0x7FFFFFFF, warn
         self._loss_scale = LossScale(optimizer.scope) if self._config.scales_loss else None
         if self._loss_scale:
             optimizer.state.update(self._loss_scale.state)
         self.pictures: list[Recorded] = []
         self.trained: set[str] = set()
         self.label_flow = LabelFlow()
-        self.remark = ""
         self._one_step: Any = self._row_of_step
         self._is_proven = True  # False while compiled steps have not run yet
         self._extended = tf.function(self._extended_step, autograph=False, input_signature=self.signature)
 
     def trace(self) -> None:
         """Build the network now, and compile a step if the configuration requests XLA."""
-        if self._config.compiled:
-            self._compile()
-        super().trace()
+        fault = self._compile() if self._config.compiled else None
+        super().trace()  # raises the network's own mistakes
+        if fault:
+            self._warn(_without_xla(fault))
 
-    def _compile(self) -> None:
-        """Compile a step with XLA; if that fails, `remark` contains the reason."""
+    @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiles the steps."""
+        return bool(self._one_step != self._row_of_step)
+
+    def _compile(self) -> Exception | None:
+        """Compile a step with XLA; return the exception if that fails."""
         # XLA rejects unsupported operations even if nothing uses their results, such as the text of a summary.
         # In a nested function those are pruned.
         row_of_step = tf.function(self._row_of_step, autograph=False)
@@ -230,9 +236,8 @@ class Training(Evaluation):
         ]
         try:
             compiled.experimental_get_compiler_ir(*example)(stage="hlo")
-        except Exception as error:  # trace() raises the network's own mistakes again
-            self.remark = _without_xla(error)
-            return
+        except Exception as error:
+            return error
         traced = compiled.get_concrete_function(*example)
 
         def one_step(images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
@@ -241,12 +246,12 @@ class Training(Evaluation):
             return traced(images, labels, rate, step)
 
         self._one_step, self._is_proven = one_step, False
+        return None
 
     def seen(self, chunk: Chunk, step: int) -> tuple[NDArray[np.float32], dict[str, NDArray[Any]]]:
         """The network's input in ``step`` for a chunk of one batch: float32 [N, H, W, C], and the targets."""
         # XLA draws different random numbers: compile this if the steps are compiled.
-        is_compiled = self._one_step != self._row_of_step
-        prepared = tf.function(self._prepared, autograph=False, jit_compile=is_compiled)
+        prepared = tf.function(self._prepared, autograph=False, jit_compile=self.is_compiled)
         images, labels, positions = chunk
         x, y = prepared(*_batch(images, labels, positions[0]), tf.constant(step, tf.int64))
         return x.numpy(), {name: value.numpy() for name, value in y.items()}
@@ -266,7 +271,7 @@ class Training(Evaluation):
             self._one_step = self._row_of_step
             self._function = tf.function(self._loop, autograph=False, input_signature=self.signature)
             rows = self._function(*arguments).numpy()
-            self.remark = _without_xla(error)
+            self._warn(_without_xla(error))
         self._is_proven = True
         return rows
 

@@ -144,7 +144,7 @@ class Trainer:
     def _loop(self) -> str:
         validations = self._upcoming(self._setup.recipe.val_interval, self._validated)
         snapshots = self._upcoming(self._setup.recipe.snapshot_interval, self._checkpoints.saved_step)
-        if self._setup.config.compiled and not self._training.remark:
+        if self._phase.is_compiled:
             self._progress("Compiling a step", now=True)  # a minute or more for a large network
         self._reports.start_clock()
         ended_early = self._reason_at_resume()
@@ -234,7 +234,6 @@ class Trainer:
         rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
         with numerics.explained(self.step + 1, rates[0]):
             metrics = self._phase.steps(self._feed.take(count), rates, self.step)
-        self._setup.warn_of_xla()
         numerics.check_losses(metrics[:, 0], self.step, rates)
         return metrics
 
@@ -265,7 +264,7 @@ class Trainer:
         self._reports.validation(self.step, epoch, values)
         if self.step:
             numerics.check_validation_loss(values["loss"], self.step, rate)
-        self._wants_pictures = bool(self._training.pictures) and not self._setup.recipe.numerics_checks
+        self._wants_pictures = self._setup.writes_pictures
         if self.step:
             self._checkpoints.observe(self.step, epoch, values)
 

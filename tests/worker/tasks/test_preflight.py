@@ -53,6 +53,22 @@ def test_the_cost_of_a_training_is_estimated(preflight: Any) -> None:
     assert [name for name in found if f"`{name}`" not in described] == []
 
 
+# The picture is computed only by the steps that write it, and reads behind the last record.
+BROKEN_PICTURE = networks.LINEAR.replace(
+    "accuracy = ",
+    """self.summaries.append(tf.summary.image('broken', tf.gather(self.x, [tf.shape(self.x)[0]])))
+        accuracy = """,
+)
+
+
+def test_a_step_with_pictures_is_checked(preflight: Any) -> None:
+    outcome = preflight(BROKEN_PICTURE)
+    assert outcome.code == 1
+    assert "is not in [0, 8)" in outcome.failure.message and "summary.image" in outcome.failure.hint
+    # Without a validation, no step writes pictures.
+    assert preflight(BROKEN_PICTURE, val_interval=0).code == 0
+
+
 def test_the_loss_is_compared_with_chance(preflight: Any) -> None:
     found = result(preflight(networks.LINEAR))
     assert found["chance_loss"] == pytest.approx(math.log(4))

@@ -457,9 +457,14 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     net = network_loader.load(path, shape, class_index(list("abcd")))
     # XLA cannot use variables created in the same trace, so create them in a separate one.
     Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1)).trace()
-    training = Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config)
+    warnings = list[str]()
+    training = Training(
+        net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config, warn=warnings.append
+    )
     training.trace()
-    return training.remark
+    assert not training.is_compiled
+    (warning,) = warnings
+    return warning
 
 
 def test_a_step_that_fails_at_run_time_is_trained_without_xla(train: Any, in_child: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import PhaseChanged, WeightsLoaded
+from digits.core.events import PhaseChanged, Warned, WeightsLoaded
 from digits.core.resume_point import resume_points
 from tests.worker import networks
 from tests.worker.conftest import snapshot
@@ -82,6 +82,27 @@ def test_without_a_new_head_all_layers_are_trained_at_once(train: Any, old: Path
         in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt"),
     )
     assert _changed(before, after) == TRUNK
+
+
+# The compiled steps of the head phase, which are built last, call a kernel that the device lacks.
+FAULTY_HEAD = NEW.replace(
+    "import keras", "import keras\nfrom tensorflow.compiler.tf2xla.ops import gen_xla_ops\nbuilt = []"
+).replace(
+    "        x = keras.layers.Flatten()",
+    """
+        if self.is_training:
+            built.append(1)
+            if len(built) == 2:
+                x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 5, 5, 4]))
+        x = keras.layers.Flatten()""",
+)
+
+
+def test_a_head_phase_without_xla_is_reported(train: Any, old: Path) -> None:
+    outcome = train(FAULTY_HEAD, weights=str(old), fine_tune=FINE_TUNE, epochs=2, xla=True)
+    assert outcome.code == 0, outcome.output
+    (warning,) = outcome.of(Warned)
+    assert "no_such_kernel" in warning.message
 
 
 def test_weights_of_another_network_are_refused(train: Any, trained: Any) -> None:
