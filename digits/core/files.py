@@ -14,7 +14,6 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +34,9 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 # Temporary problems of the server, not of the file.
 TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+# Opens a folder as the place to which names are relative.
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnreadableFile(Exception):
@@ -183,9 +185,118 @@ def read_json(path: Path, type_: type[T], *, below: Path | None = None) -> T:
         raise UnreadableFile(f"{path.name} is not valid JSON: {error}") from error
 
 
+def walk(top: Path | str, *, skips_hidden: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """Yield the path of each folder from ``top`` down, with the sorted names of its files; folders are sorted, too.
+
+    Links to folders are neither followed nor listed, and folders that cannot be read are skipped. With
+    ``skips_hidden``, so are folders whose names begin with a dot. Folders may be nested to any depth.
+    """
+    waiting = [os.fspath(top)]
+    while waiting:
+        folder = waiting.pop()
+        inner, names = [], []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.is_dir():
+                        names.append(entry.name)
+                    elif not entry.is_symlink() and not (skips_hidden and entry.name.startswith(".")):
+                        inner.append(entry.path)
+        except OSError:
+            continue
+        yield folder, sorted(names)
+        waiting += sorted(inner, reverse=True)
+
+
 def files_below(folder: Path) -> list[Path]:
     """Return all files below ``folder``, sorted; links to folders are not followed."""
-    return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted(Path(parent, name) for parent, names in walk(folder) for name in names)
+
+
+def remove_tree(path: Path, *, ignore_errors: bool = False) -> None:
+    """Delete a file, or a folder with everything in it, if it exists.
+
+    Folders may be nested to any depth and lack permissions, as a user's network may leave them. At most two of
+    them are open at a time. Links are deleted, not followed. Whatever can be deleted is deleted before the first
+    OSError is raised, unless ``ignore_errors``.
+    """
+    try:
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
+            _Removal(path).run()
+    except OSError:
+        if not ignore_errors:
+            raise
+
+
+class _Removal:
+    """Deletes the folder ``path``, without recursion: the kernel knows the way back as “..”."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._problem: OSError | None = None
+
+    def run(self) -> None:
+        self._here = os.open(self._path.parent, _PLACE & ~os.O_NOFOLLOW)
+        try:
+            # The name and state of each folder on the way to the open one, and the names of folders left in it.
+            levels = [("", os.fstat(self._here), [self._path.name])]
+            while levels[0][2] or len(levels) > 1:
+                if inner := levels[-1][2]:
+                    name = inner.pop()
+                    with self._noting_problems():
+                        self._move(_open_for_removal(name, self._here))
+                        levels.append((name, os.fstat(self._here), self._remove_files()))
+                else:
+                    name, _, _ = levels.pop()
+                    self._move(os.open("..", _PLACE, dir_fd=self._here))
+                    if not os.path.samestat(os.fstat(self._here), levels[-1][1]):
+                        raise OSError(
+                            errno.ESTALE, "The folder was moved while being deleted", str(self._path)
+                        )
+                    with self._noting_problems():
+                        os.rmdir(name, dir_fd=self._here)
+        finally:
+            os.close(self._here)
+        if self._problem is not None:
+            raise self._problem
+
+    def _move(self, folder: int) -> None:
+        self._here, before = folder, self._here
+        os.close(before)
+
+    def _remove_files(self) -> list[str]:
+        """Delete the files in the open folder; return the names of its folders."""
+        folders = []
+        with self._noting_problems(), os.scandir(self._here) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                    continue
+                with self._noting_problems():
+                    os.unlink(entry.name, dir_fd=self._here)
+        return folders
+
+    @contextlib.contextmanager
+    def _noting_problems(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            pass  # deleted by another process
+        except OSError as error:
+            self._problem = self._problem or error
+
+
+def _open_for_removal(name: str, folder: int) -> int:
+    """Open the folder ``name`` in the open ``folder``, after granting the permissions it takes to empty it."""
+    place = os.open(name, _PLACE, dir_fd=folder)
+    try:
+        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def move_to_high_descriptor(descriptor: int) -> int:
@@ -201,7 +312,7 @@ def move_to_high_descriptor(descriptor: int) -> int:
 def tree_bytes(folder: Path) -> int:
     """Total size in bytes of the regular files below ``folder``; files that vanish are ignored."""
     total = 0
-    for parent, _, names in os.walk(folder):
+    for parent, names in walk(folder):
         for name in names:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_size
@@ -219,11 +330,10 @@ def _folder_of(path: Path, below: Path) -> Iterator[tuple[str, int]]:
         parts = ("..",)
     if not parts or ".." in parts:
         raise UnreadableFile(f"{path.name} is outside of {below.name}")
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    folder = os.open(below, flags)
+    folder = os.open(below, _PLACE)
     try:
         for part in parts[:-1]:
-            folder, above = os.open(part, flags, dir_fd=folder), folder
+            folder, above = os.open(part, _PLACE, dir_fd=folder), folder
             os.close(above)
         yield parts[-1], folder
     finally:
@@ -242,7 +352,7 @@ def sync_file(path: Path) -> None:
 
 def sync_tree(folder: Path) -> None:
     """Make all files and folders below ``folder``, and ``folder`` itself, durable."""
-    for parent, _, names in os.walk(folder):
+    for parent, names in walk(folder):
         for name in names:
             sync_file(Path(parent, name))
         sync_folder(Path(parent))
@@ -262,12 +372,12 @@ def publish_folder(new: Path, target: Path) -> None:
         new.rename(target)
     elif not _exchange(new, target):
         old = new.with_name(f"{new.name}.replaced")
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old)
         target.rename(old)
         new.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old, ignore_errors=True)
     sync_folder(target.parent)
-    shutil.rmtree(new, ignore_errors=True)
+    remove_tree(new, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> bool:

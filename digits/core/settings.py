@@ -252,7 +252,10 @@ class Settings:
         shown="`50GB`",
     )
     max_upload_files: int = _setting(
-        _count, lambda: 200_000, "Maximum number of files in an uploaded archive.", shown="`200000`"
+        _count,
+        lambda: 200_000,
+        "Maximum number of files and folders in an uploaded archive.",
+        shown="`200000`",
     )
     max_upload_ratio: int = _setting(
         _count,

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from digits.core.files import walk
 from digits.data.images import EXTENSIONS
 
 # Label Studio puts the first eight digits of a UUID before the name of an uploaded file.
@@ -44,8 +45,7 @@ class ImageFinder:
     def _named(self, name: str) -> list[str]:
         if self._paths is None:
             self._paths = {}
-            for parent, folders, files in os.walk(self._root):
-                folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
+            for parent, files in walk(self._root, skips_hidden=True):
                 for file in files:
                     if file.lower().endswith(EXTENSIONS) and not os.path.islink(os.path.join(parent, file)):
                         inner = os.path.relpath(os.path.join(parent, file), self._root)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
 
-from digits.core.files import read_json, remove_partial_writes, sync_folder, write_json
+from digits.core.files import read_json, remove_partial_writes, remove_tree, sync_folder, write_json
 from digits.core.schema import Count, Integer
 from digits.data.target import TargetSpec
 
@@ -154,7 +153,7 @@ def remove_products(job_folder: Path) -> None:
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)
-    shutil.rmtree(job_folder / COPIES_FOLDER, ignore_errors=True)
+    remove_tree(job_folder / COPIES_FOLDER, ignore_errors=True)
     for split in SPLITS:
         for ending in ("tfrecord", "index", "names", "classes"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import math
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.core.files import make_folder, write_bytes
+from digits.core.files import make_folder, remove_tree, write_bytes
 
 FOLDER = "projector"
 CONFIG_FILE = "projector_config.pbtxt"
@@ -49,7 +48,7 @@ def write(
     """
     make_folder(log_folder)
     target = log_folder / FOLDER / name
-    shutil.rmtree(target, ignore_errors=True)
+    remove_tree(target)
     target.mkdir(parents=True)
     with open(target / TENSORS_FILE, "w", encoding="utf-8") as file:
         np.savetxt(file, values, fmt="%.6g", delimiter="\t")

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from digits.core.errors import NotFound, Unavailable
-from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
+from digits.core.files import UnreadableFile, read_json, remove_tree, write_bytes, write_json
 from digits.core.schema import JsonObject
 from digits.data.downloads import Source, SourceError
 from digits.data.sample_catalog import SAMPLES, Sample
@@ -64,8 +63,7 @@ def remove(folder: Path) -> None:
     for name in (COMPLETE_FILE, *_TEXT_FILES):
         (folder / name).unlink(missing_ok=True)
     for name in (*SPLITS, DOWNLOAD_FOLDER):
-        if (folder / name).exists():
-            shutil.rmtree(folder / name)
+        remove_tree(folder / name)
 
 
 def lay_out(sample: Sample, folder: Path, progress: Progress, *, mirrors: Sequence[str] = ()) -> Path:
@@ -89,17 +87,15 @@ def _fill(sample: Sample, folder: Path, progress: Progress, mirrors: Sequence[st
     downloads.mkdir(exist_ok=True)
     splits = _fetch(sample, downloads, progress, mirrors)
     laid_out = downloads / "laid-out"
-    if laid_out.exists():
-        shutil.rmtree(laid_out)
+    remove_tree(laid_out)
     _write_images(sample, splits, laid_out, progress)
     for name in SPLITS:
-        if (folder / name).exists():  # left by a run that was interrupted between these lines
-            shutil.rmtree(folder / name)
+        remove_tree(folder / name)  # left by a run that was interrupted between these lines
         (laid_out / name).rename(folder / name)
     _write_lists(sample, splits, folder)
     os.sync()  # much faster than fsync for thousands of images
     write_json(folder / COMPLETE_FILE, {"sample": sample.id, "layout": _LAYOUT_VERSION})
-    shutil.rmtree(downloads)
+    remove_tree(downloads)
 
 
 def _refuse_to_overwrite(folder: Path) -> None:

@@ -1,12 +1,12 @@
 """Unpack an archive from a user into a new folder.
 
 Nothing in an archive is trusted. The whole archive is refused, with the name of the entry, if an entry would be
-outside the folder, is a link or a device, is encrypted, or exists twice; if the archive is truncated or damaged;
-or if it exceeds one of the `Limits`, which count the bytes actually written. Nested archives are not
-unpacked.
+outside the folder, is nested too deeply, is a link or a device, is encrypted, or exists twice; if the archive is
+truncated or damaged; or if it exceeds one of the `Limits`, which count the bytes, files and folders actually
+created. Nested archives are not unpacked.
 
-``python -m digits.data.unpacking`` runs this as a program. It reads a `Request` as one line of JSON, writes each
-`Progress` as one line, and stops when standard input is closed. Its memory is limited.
+`Unpacking` does it in another process, the program ``python -m digits.data.unpacking``. It reads a `Request` as one
+line of JSON, writes each `Progress` as one line, and stops when standard input is closed. Its memory is limited.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import bz2
 import contextlib
 import errno
 import gzip
+import logging
 import lzma
 import os
 import resource
 import shutil
 import stat
 import struct
+import subprocess
 import sys
 import tarfile
 import threading
@@ -34,10 +36,17 @@ from typing import IO, Any, Self
 
 import msgspec
 
+from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 from digits.core.errors import explain
+from digits.core.files import is_disk_full, remove_tree
+from digits.core.settings import Settings
+
+log = logging.getLogger(__name__)
 
 # File extensions to remove from the name of the folder, without their dots, longest first.
 ENDINGS = ("tar.gz", "tar.bz2", "tar.xz", "tgz", "tar", "zip")
+# The depth to which files and folders may be nested.
+MAX_LEVELS = 50
 PIECE_BYTES = 256 * 1024
 # Below this size, any compression ratio is accepted: a small file of zeros is not an attack.
 ANY_RATIO_BYTES = 100_000_000
@@ -45,6 +54,7 @@ ANY_RATIO_BYTES = 100_000_000
 SPARE_BYTES = 500_000_000
 MEMORY_BYTES = 1 << 30
 REPORT_SECONDS = 0.2
+_LAST_BYTES = 4096
 _DISK_CHECK_BYTES = 64_000_000
 _MAX_NAME_BYTES = 4096
 # Headers that precede an entry, such as a long name, are read into memory.
@@ -75,14 +85,25 @@ class ArchiveError(Exception):
     """An archive is refused. The message is for the user."""
 
 
+class NoSpace(ArchiveError):
+    """The disk is full; the archive may be fine."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the contents of an archive; ``ratio`` is the unpacked size divided by the size of the archive."""
+    """Limits on the contents of an archive.
+
+    ``max_files`` counts files and folders; ``max_ratio`` is the unpacked size divided by the size of the archive.
+    """
 
     max_bytes: int
     max_files: int
     max_ratio: float
     spare_bytes: int = SPARE_BYTES
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        return cls(settings.max_upload_unpacked, settings.max_upload_files, settings.max_upload_ratio)
 
 
 @dataclass(frozen=True)
@@ -96,13 +117,87 @@ class Request:
 
 @dataclass
 class Progress:
-    """The state of unpacking: the fraction that is done, and at the end ``is_finished`` or the ``error``."""
+    """The state of unpacking: the fraction that is done, and at the end ``is_finished`` or the ``error``.
+
+    With ``lacks_space``, the error is the full disk.
+    """
 
     fraction: float = 0.0
     files: int = 0
     bytes: int = 0
     is_finished: bool = False
     error: str = ""
+    lacks_space: bool = False
+
+
+class Unpacking:
+    """A process that unpacks ``archive`` into the new ``folder``; it ends with this process.
+
+    Use it in a ``with`` block, or call `close`. Raises OSError if the process cannot be started.
+    """
+
+    def __init__(self, archive: Path, folder: Path, limits: Limits) -> None:
+        self._archive = archive
+        # Not a file: the disk may be full.
+        self._output = open(os.memfd_create("unpacking"), "r+b", buffering=0)  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "digits.data.unpacking"],
+                stdin=subprocess.PIPE,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._output.close()
+            raise
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            request = Request(archive=str(archive), folder=str(folder), limits=limits)
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
+            self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
+    def progress(self) -> Progress:
+        """The latest state; once the process has ended, it has an ``error`` unless it ``is_finished``."""
+        code = self._process.poll()
+        words = self._last_words()
+        progress = Progress()
+        for line in reversed(words.split(b"\n")[:-1]):
+            with contextlib.suppress(msgspec.DecodeError, ValueError):
+                progress = msgspec.json.decode(line, type=Progress)
+                break
+        if code is not None and not progress.is_finished and not progress.error:
+            log.error(
+                "unpacking %s ended with code %s: %s", self._archive, code, words.decode(errors="replace")
+            )
+            progress.error = f"The program that unpacks the archive ended unexpectedly (code {code})."
+        return progress
+
+    def close(self) -> None:
+        """Kill the process if it is running."""
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._output.close()
+
+    def _last_words(self) -> bytes:
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), _LAST_BYTES, max(0, size - _LAST_BYTES))
 
 
 @dataclass(frozen=True)
@@ -126,6 +221,7 @@ def unpack(
     progress = Progress()
     folder.mkdir(mode=0o700)
     try:
+        report(progress)
         with open(archive, "rb") as file, _readable():
             writer = _Writer(folder, limits, size, progress)
             for entry, fraction in _entries(file, limits):
@@ -135,7 +231,7 @@ def unpack(
         if not progress.files:
             raise ArchiveError("The archive contains no files.")
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
         raise
     progress.fraction, progress.is_finished = 1.0, True
     return progress
@@ -167,7 +263,7 @@ def _readable() -> Iterator[None]:
     except OSError as error:
         explained = explain(error)
         if explained:
-            raise ArchiveError(explained.sentences) from error
+            raise (NoSpace if is_disk_full(error) else ArchiveError)(explained.sentences) from error
         if error.errno is not None:
             raise ArchiveError(f"The archive cannot be unpacked: {error.strerror}.") from error
         raise ArchiveError(f"The archive is damaged: {_plain(error)}. Create it again.") from error
@@ -191,13 +287,16 @@ class _Writer:
 
     def write(self, entry: _Entry) -> None:
         self._entries += 1
-        if self._entries > self._limits.max_files:
-            raise _too_many(self._limits)
+        self._check_count()
         if entry.refusal:
             raise ArchiveError(f"The archive is refused: “{_shown(entry.name)}” {entry.refusal}.")
         parts = _parts(entry.name)
         if not parts or _is_added_by_system(parts):
             return
+        if len(parts) > MAX_LEVELS:
+            raise ArchiveError(
+                f"The archive is refused: “{_shown(entry.name)}” is nested more than {MAX_LEVELS} levels deep."
+            )
         target = self._folder.joinpath(*parts)
         try:
             self._make_folder(target if entry.is_folder else target.parent)
@@ -221,6 +320,12 @@ class _Writer:
         if not folder.is_dir():
             folder.mkdir(mode=0o700)
         self._folders.add(folder)
+        self._check_count()
+
+    def _check_count(self) -> None:
+        # The entries count, too: one that repeats a folder takes time and creates nothing.
+        if max(self._entries, self._progress.files + len(self._folders) - 1) > self._limits.max_files:
+            raise _too_many(self._limits)
 
     def _copy(self, entry: _Entry, target: Path) -> None:
         source = entry.open()
@@ -246,7 +351,7 @@ class _Writer:
         if written >= self._next_disk_check:
             self._next_disk_check = written + _DISK_CHECK_BYTES
             if shutil.disk_usage(self._folder).free < self._limits.spare_bytes:
-                raise ArchiveError(
+                raise NoSpace(
                     "The disk of the server is full. Delete uploads or jobs that you no longer need, then try again."
                 )
 
@@ -388,7 +493,7 @@ def _is_added_by_system(parts: list[str]) -> bool:
 
 def _too_many(limits: Limits) -> ArchiveError:
     return ArchiveError(
-        f"The archive is refused: it contains more than {limits.max_files:,} files. Split it into several "
+        f"The archive is refused: it contains more than {limits.max_files:,} files and folders. Split it into several "
         "archives, or ask an administrator to raise --max-upload-files."
     )
 
@@ -415,10 +520,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     request = msgspec.json.decode(sys.stdin.readline(), type=Request)
     threading.Thread(target=_exit_with_server, daemon=True).start()
-    reported = 0.0
+    progress, reported = Progress(), 0.0
 
-    def report(progress: Progress) -> None:
-        nonlocal reported
+    def report(latest: Progress) -> None:
+        nonlocal progress, reported
+        progress = latest
         if time.monotonic() - reported >= REPORT_SECONDS:
             reported = time.monotonic()
             _write(progress)
@@ -426,7 +532,8 @@ def main() -> None:
     try:
         _write(unpack(Path(request.archive), Path(request.folder), request.limits, report))
     except ArchiveError as error:
-        _write(Progress(error=str(error)))
+        progress.error, progress.lacks_space = str(error), isinstance(error, NoSpace)
+        _write(progress)
 
 
 def _write(progress: Progress) -> None:

@@ -6,7 +6,6 @@ started again when its result is needed.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from digits.core import events
 from digits.core.errors import Unavailable
-from digits.core.files import make_folder
+from digits.core.files import make_folder, remove_tree
 from digits.core.job import Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
@@ -124,7 +123,7 @@ class BackgroundTasks:
         # That of an earlier server may still be exiting.
         if not self._runner.clear(folder):
             raise Unavailable(f"The previous {self._noun} of this job did not exit.")
-        shutil.rmtree(folder)
+        remove_tree(folder)
         make_folder(folder)
         recipe.save(folder)
         state.doing = ""

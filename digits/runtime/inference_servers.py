@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import tempfile
 import threading
@@ -14,7 +13,7 @@ from typing import IO, Any, NoReturn
 
 from digits.core import messages
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
-from digits.core.files import make_folder
+from digits.core.files import make_folder, remove_tree
 from digits.core.recipe import ServeInference
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
@@ -48,7 +47,7 @@ class _Server:
         self.remove_socket()
 
     def remove_socket(self) -> None:
-        shutil.rmtree(self.socket_path.parent, ignore_errors=True)
+        remove_tree(self.socket_path.parent, ignore_errors=True)
 
 
 class InferenceServers:

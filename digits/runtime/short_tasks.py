@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from digits.core import events, pretrained_files
 from digits.core.errors import NotReady, Unavailable
+from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Export, ImportModel, Preflight, PreviewAugmentation, Recipe, Visualize
@@ -67,7 +67,7 @@ class ShortTaskResult:
 class ShortTasks:
     """Runs short tasks in folders below ``folder``, and keeps the products of the latest ones.
 
-    ``discard`` deletes a folder, immediately or later. ``queue_seconds`` is the longest time that a task
+    ``discard`` deletes folders in the background. ``queue_seconds`` is the longest time that a task
     waits while too many others are running.
     """
 
@@ -92,7 +92,7 @@ class ShortTasks:
         """Stop the tasks of an earlier server, and remove their folders."""
         if self._folder.exists():
             self._runner.clear(self._folder)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._discard(self._folder)
 
     def visualize(
         self,
@@ -186,7 +186,8 @@ class ShortTasks:
     def _new_folder(self) -> Iterator[Path]:
         """Create the folder of a task; remove it if the block raises."""
         folder = self._folder / f"preview-{secrets.token_hex(6)}"
-        folder.mkdir(parents=True, mode=0o700)
+        make_folder(self._folder)
+        folder.mkdir(mode=0o700)
         try:
             self._kept.append(folder)
             while len(self._kept) > KEPT:

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import logging
 import os
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,19 +19,20 @@ from digits.core.errors import BadRequest, DigitsError, InUse, NotFound, Storage
 from digits.core.files import UnreadableFile
 from digits.core.job import DamagedJob, Job
 from digits.core.schema import Malformed
+from digits.runtime import trash
 from digits.runtime.job_index import JobIndex
+from digits.runtime.trash import Trash
 
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 # With less, the disk counts as full: a job's file and some rows of metrics would not fit.
 MIN_FREE_BYTES = 64 * 1024
-_DELETED = ".deleted-"
 _LOCK_FILE = ".lock"
 # Errors that affect every job, not only the one being saved.
 _EVERY_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
-# Files that are written to a new job's folder before its job.json.
-_BEFORE_THE_JOB = {"network.py", "preflight.json", "batch.png"}
+# Marks the folder of a job that is being created, until its job.json is written.
+_NEW_FILE = ".new"
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 
@@ -65,19 +65,19 @@ class Store:
         self._place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._problem: DigitsError | None = None
         self._unsaved: dict[str, Job] = {}
-        self._doomed: list[Path] = []
+        self._trash = Trash(folder)
         self._retry_at = 0.0
 
     def load(self) -> None:
         """Load all jobs. An invalid folder is left unchanged and becomes a `DamagedJob`."""
         with os.scandir(self.folder) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        self._trash.resume(self.folder / name for name in names if name.startswith(trash.PREFIX))
         with garbage_collection.paused():
-            for name in names:
-                folder = self.folder / name
-                if _is_leftover(folder):
+            for folder in (self.folder / name for name in names if jobs.is_id(name)):
+                if _is_unborn(folder):
                     self.discard(folder)
-                elif jobs.is_id(name):
+                else:
                     self._keep(self._load(folder))
             for job in self._jobs.values():
                 self.index.add(job)
@@ -127,6 +127,7 @@ class Store:
             except FileExistsError:
                 continue
             try:
+                (folder / _NEW_FILE).touch(mode=0o600)
                 files.sync_folder(self.folder)
             except OSError:
                 self.discard(folder)
@@ -146,6 +147,8 @@ class Store:
         for job in new:
             job.save()
         for job in new:
+            with contextlib.suppress(OSError):  # it has no meaning in the folder of a job
+                (job.folder / _NEW_FILE).unlink(missing_ok=True)
             self._keep(job)
             self.index.add(job)
             self._index(job.needs())
@@ -226,16 +229,11 @@ class Store:
             )
 
     def remove(self, job: Job) -> None:
-        """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged.
-
-        Files that cannot be deleted immediately are deleted later.
-        """
+        """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged."""
         self.check_deletable(job)
         self.check()
-        # Rename first, so that a partly deleted folder is not mistaken for a job.
-        doomed = self.folder / f"{_DELETED}{job.id}"
         with contextlib.suppress(FileNotFoundError):
-            job.folder.rename(doomed)
+            self._trash.take(job.folder)
             files.sync_folder(self.folder)
         self._jobs.pop(job.id, None)
         self._unsaved.pop(job.id, None)
@@ -244,13 +242,10 @@ class Store:
             if job in self._children[needed]:
                 self._children[needed].remove(job)
         self._index(job.needs())
-        self.discard(doomed)
 
     def discard(self, path: Path) -> None:
-        """Delete a file or a folder tree; if that fails, retry later."""
-        if not _delete(path):
-            log.warning("%s could not be deleted, will retry", path)
-            self._doomed.append(path)
+        """Delete a file or a folder, if it exists, in the background; see `Trash`."""
+        self._trash.discard(path)
 
     def check(self) -> None:
         """Raise StoreLost if the folder was removed or replaced, or another server owns it."""
@@ -287,9 +282,11 @@ class Store:
         if time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self._retry()
+        self._trash.maintain()
         return True
 
     def close(self) -> None:
+        self._trash.close()
         os.close(self._lock)
         os.close(self._place)
 
@@ -301,7 +298,6 @@ class Store:
             self.save(job)
         if had_problem and not self._problem:
             log.info("%s is writable again", self.folder)
-        self._doomed = [path for path in self._doomed if not _delete(path)]
 
     def _is_running(self, job_id: str) -> bool:
         job = self._jobs.get(job_id)
@@ -346,16 +342,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _delete(path: Path) -> bool:
-    """Delete a file or a folder tree; return whether it no longer exists."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-    return not os.path.lexists(path)
-
-
 def _not_saved(error: OSError, count: int) -> DigitsError:
     why = explain(error) or StorageError("The jobs folder is not writable.")
     unsaved = "one job is" if count == 1 else f"{count} jobs is"
@@ -372,14 +358,15 @@ def _full_disk(folder: Path) -> DigitsError | None:
     return explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "any"))) if is_full else None
 
 
-def _is_leftover(folder: Path) -> bool:
-    """Return whether a killed server left ``folder`` partly deleted, or created it without a job."""
-    if not jobs.is_id(folder.name):
-        return folder.name.startswith(_DELETED) and jobs.is_id(folder.name.removeprefix(_DELETED))
+def _is_unborn(folder: Path) -> bool:
+    """Return whether a killed server created ``folder`` without a job; otherwise, complete its last writes."""
     try:
         names = os.listdir(folder)
+        if jobs.FILE_NAME not in names:
+            return not names or _NEW_FILE in names
         if any(name.startswith(".") for name in names):
             files.remove_partial_writes(folder / jobs.FILE_NAME)
+            (folder / _NEW_FILE).unlink(missing_ok=True)
     except OSError:
-        return False
-    return all(name in _BEFORE_THE_JOB or name.endswith(".tmp") for name in names)
+        pass  # loading the job reports it
+    return False

@@ -21,6 +21,7 @@ from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.kinds import default_kind
 from digits.runtime.executor import Executor
+from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
 from digits.web import (
     augmentation_views,
@@ -137,7 +138,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     ):
         app.register_blueprint(blueprint)
     _add_page_tools(app, settings, parts, guard)
-    _add_error_pages(app, show_traceback=settings.debug)
+    _add_error_pages(app, parts.store, show_traceback=settings.debug)
     parts.live.connect(app)
     guard.on_logout.append(parts.live.disconnect)
     # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
@@ -215,7 +216,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
     template_filters.add_filters(app)
 
 
-def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
+def _add_error_pages(app: Flask, store: Store, *, show_traceback: bool) -> None:
     @app.errorhandler(Damaged)
     def damaged(error: Damaged) -> ResponseReturnValue:
         if request.method == "GET" and not wants_json():
@@ -239,11 +240,11 @@ def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
 
     @app.errorhandler(UnreadableFile)
     def unreadable(error: UnreadableFile) -> ResponseReturnValue:
-        return known(NotFound("A file of this job cannot be read.", str(error)))
+        return known(_loss(store) or NotFound("A file of this job cannot be read.", str(error)))
 
     @app.errorhandler(OSError)
     def failing_disk(error: OSError) -> ResponseReturnValue:
-        explained = explain(error)
+        explained = _loss(store) or explain(error)
         if explained is None:
             return fault(error)
         log.error("%s %s failed: %s", request.method, request.path, error)
@@ -263,6 +264,15 @@ def _add_error_pages(app: Flask, *, show_traceback: bool) -> None:
         message = "Internal server error. The details are in the server's log."
         details = "".join(traceback.format_exception(error)) if show_traceback else ""
         return _answer(500, message, "", "InternalServerError", details=details)
+
+
+def _loss(store: Store) -> StoreLost | None:
+    """Return the error if the jobs folder is gone, which explains any missing file."""
+    try:
+        store.check()
+    except StoreLost as lost:
+        return lost
+    return None
 
 
 def _answer(

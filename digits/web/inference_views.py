@@ -520,9 +520,7 @@ def _array_input(pixels: NDArray[Any]) -> Iterator[_Input]:
 @contextmanager
 def _kept(save: Callable[[Path], Any], ending: str = "") -> Iterator[Path]:
     """Yield a file of the uploads folder that ``save`` writes, and discard it at the end of the block."""
-    folder = services().folder / "uploads"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{secrets.token_hex(8)}{ending}"
+    path = services().new_upload(ending)
     try:
         save(path)
         yield path

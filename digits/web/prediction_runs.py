@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
+import gevent
 import numpy as np
 from flask import request, url_for
 from msgspec.structs import replace
@@ -24,18 +21,17 @@ from numpy.typing import NDArray
 from werkzeug.datastructures import FileStorage
 
 from digits.core.csv_cells import harmless
-from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
-from digits.core.errors import BadRequest, NotReady
+from digits.core.errors import BadRequest, DiskFull, NotReady
 from digits.core.files import UnreadableFile, make_folder
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Predict
 from digits.core.snapshot_list import Snapshot
-from digits.data import predictions, unpacking
+from digits.data import predictions
 from digits.data.data_roots import Roots
 from digits.data.image_lists import ImageList, walk_images
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.sources import show
-from digits.data.unpacking import Limits
+from digits.data.unpacking import Limits, Unpacking, content_folder
 from digits.kinds import default_kind
 from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views
@@ -47,6 +43,7 @@ from digits.web.services import services
 MAX_LIST_BYTES = 20_000_000
 # The maximum number of batch predictions kept per model; older ones are deleted.
 KEPT = 20
+UNPACKING_POLL_SECONDS = 0.05
 # The confusion matrix is omitted for models with more classes.
 MAX_MATRIX_CLASSES = 50
 
@@ -211,29 +208,14 @@ def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:
 
 def _unpacked(archive: Path, folder: Path) -> Path:
     """Unpack ``archive`` into `IMAGES_FOLDER` of ``folder``, in a separate process. Raises BadRequest."""
-    settings, target = services().settings, folder / predictions.IMAGES_FOLDER
-    limits = Limits(settings.max_upload_unpacked, settings.max_upload_files, settings.max_upload_ratio)
-    asked = unpacking.Request(archive=str(archive), folder=str(target), limits=limits)
-    progress = unpacking.Progress()
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "digits.data.unpacking"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(asked) + b"\n")
-            process.stdin.flush()
-        for line in process.stdout:
-            progress = msgspec.json.decode(line, type=unpacking.Progress)
-    if not progress.is_finished:
-        raise BadRequest(
-            progress.error or "The archive cannot be unpacked.", "Send a zip or tar file of images."
-        )
-    return unpacking.content_folder(target)
+    target = folder / predictions.IMAGES_FOLDER
+    with Unpacking(archive, target, Limits.of(services().settings)) as unpacking:
+        while not unpacking.has_ended:
+            gevent.sleep(UNPACKING_POLL_SECONDS)
+        progress = unpacking.progress
+    if progress.error:
+        raise (DiskFull if progress.lacks_space else BadRequest)(progress.error)
+    return content_folder(target)
 
 
 def _listed(

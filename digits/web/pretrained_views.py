@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -265,8 +264,8 @@ def _file_name(upload: FileStorage) -> str:
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Yield a temporary folder on the same file system as the jobs, and discard it on exit."""
-    folder = services().folder / "uploads" / secrets.token_hex(8)
-    folder.mkdir(mode=0o700, parents=True)
+    folder = services().new_upload()
+    folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:

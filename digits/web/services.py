@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -11,6 +12,7 @@ from flask import current_app, request
 
 from digits.core import snapshot_list
 from digits.core.errors import BadRequest, OtherSite, Unavailable
+from digits.core.files import make_folder
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.remote import CredentialStore, RemotePolicy
@@ -51,6 +53,8 @@ from digits.web.upload_store import UploadStore
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 SERVER_FOLDER = ".server"
+# Uploaded files while a request needs them.
+UPLOADS_FOLDER = "uploads"
 HEALTH_POOL = "health"
 EVALUATION_POOL = "evaluation"
 EXPORT_POOL = "export"
@@ -111,13 +115,16 @@ class Services:
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
         self.pictures = PictureCache(self.folder / "pictures", PICTURE_BYTES)
-        self.uploads = UploadStore(self.folder / "archives", settings, self._datasets_from)
+        self.uploads = UploadStore(
+            self.folder / "archives", settings, self._datasets_from, self.store.discard
+        )
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
         self.store.load()
         self.credentials.keep_only(job.id for job in self.store.all(DatasetJob) if job.status.is_running)
         self.short_tasks.clear()
+        self.store.discard(self.folder / UPLOADS_FOLDER)
         self.uploads.start()
         self.scheduler.start()
         self.runner.serve()
@@ -162,6 +169,16 @@ class Services:
 
         if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
             self._evaluate(change.job)
+
+    def new_upload(self, ending: str = "") -> Path:
+        """Return a new path for a file or folder that a request needs temporarily; the request discards it.
+
+        It is on the same file system as the jobs. Raises StoreLost or OSError.
+        """
+        self.store.check()
+        folder = self.folder / UPLOADS_FOLDER
+        make_folder(folder)
+        return folder / f"{secrets.token_hex(8)}{ending}"
 
     def snapshots_of(self, job: ModelJob) -> SnapshotList:
         """Return the snapshots of ``job``.

@@ -2,7 +2,8 @@
 
 Each upload has a folder with a random name. While data arrives, the size of ``data`` is the offset at which the
 upload resumes; nothing else records it, so it is correct however the server ended. When all data has arrived, a
-separate process unpacks it (`digits.data.unpacking`), and the folder of the result can be read like a data root.
+separate process unpacks it (`digits.data.unpacking`), and the folder of the result can be read like a data root. A
+server that starts, or whose disk was full, continues with the uploads whose data is complete.
 
     archives/3f…/upload.json    name, owner, length, state
     archives/3f…/data           the bytes received
@@ -19,8 +20,6 @@ import os
 import re
 import secrets
 import shutil
-import subprocess
-import sys
 import threading
 import time
 import unicodedata
@@ -35,25 +34,25 @@ import humanize
 import msgspec
 
 from digits.core import files
-from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
-from digits.core.errors import BadRequest, DigitsError, DiskFull, InUse, NotFound
-from digits.core.files import UnreadableFile
+from digits.core.errors import BadRequest, DigitsError, DiskFull, InUse, NotFound, StorageError, explain
+from digits.core.files import UnreadableFile, is_disk_full
 from digits.core.settings import Settings
 from digits.data import unpacking
-from digits.data.unpacking import Limits, Progress
+from digits.data.unpacking import Limits, Progress, Unpacking
 from digits.web.offload import in_thread
 
 CHECKSUMS = ("sha256", "sha1")
 UNFINISHED_SECONDS = 24 * 3600.0
 EXPIRY_SECONDS = 600.0
+# How often uploads that wait for free space are reconsidered.
+RETRY_SECONDS = 5.0
 POLL_SECONDS = 0.1
 MAX_NAME_BYTES = 100
 # The ids of expired uploads that are remembered, to report them as expired and not as unknown.
 MAX_REMEMBERED = 1000
 
-_STATE_FILE, _DATA_FILE, _MARK_FILE, _PROGRESS_FILE = "upload.json", "data", "unverified", "progress"
+_STATE_FILE, _DATA_FILE, _MARK_FILE = "upload.json", "data", "unverified"
 _ID = re.compile(r"[0-9a-f]{32}")
-_DELETED = ".deleted-"
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +67,12 @@ class WrongOffset(DigitsError):
     """A chunk does not start at the end of the data."""
 
     http_status = 409
+
+
+class Unusable(DigitsError):
+    """The archive was refused."""
+
+    http_status = 410
 
 
 class TooLarge(DigitsError):
@@ -123,7 +128,10 @@ class Upload:
         self.fraction = 0.0
         self.is_deleted = False
         self.writing = threading.Lock()
-        self.unpacking: subprocess.Popen[str] | None = None
+        self.unpacking: Unpacking | None = None
+        # Why the complete upload is not being unpacked, and the free space that it waits for, in bytes.
+        self.problem: DigitsError | None = None
+        self.needed_bytes = 0
 
     @property
     def data(self) -> Path:
@@ -140,7 +148,15 @@ class Upload:
             return self.record.length
         with contextlib.suppress(OSError, ValueError):
             return int(self.mark.read_text())
-        return self.data.stat().st_size
+        with contextlib.suppress(FileNotFoundError):
+            return self.data.stat().st_size
+        return 0
+
+    @property
+    def state(self) -> State:
+        """The recorded state, or ``UNPACKING`` if that is not recorded yet, but all data has arrived."""
+        is_complete = self.record.state is State.RECEIVING and self.offset == self.record.length
+        return State.UNPACKING if is_complete else self.record.state
 
     @property
     def content(self) -> Path | None:
@@ -155,8 +171,15 @@ class Upload:
                 return max(self.record.at, self.data.stat().st_mtime)
         return self.record.at
 
-    def save(self) -> None:
-        files.write_json(self.folder / _STATE_FILE, self.record)
+    def save(self, record: Record) -> None:
+        files.write_json(self.folder / _STATE_FILE, record)
+
+    def check_usable(self) -> None:
+        """Raise an error if the upload was refused, or is complete but cannot be unpacked yet."""
+        if self.record.state is State.FAILED:
+            raise Unusable(self.record.error)
+        if self.problem is not None:
+            raise self.problem
 
     def discard_unverified(self) -> None:
         """Remove a chunk whose checksum was not verified, because the connection or the server ended before."""
@@ -174,38 +197,42 @@ class UploadStore:
     """All uploads below ``folder``.
 
     ``users_of`` returns the names of the datasets whose recipe contains a text, here the id of an upload; if its
-    second argument is true, only those that are not finished.
+    second argument is true, only those that are not finished. ``discard`` deletes folders in the background.
     """
 
-    def __init__(self, folder: Path, settings: Settings, users_of: Callable[[str, bool], list[str]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        users_of: Callable[[str, bool], list[str]],
+        discard: Callable[[Path], None],
+    ) -> None:
         self._folder = Path(os.path.realpath(folder))
         self._settings = settings
         self._users_of = users_of
+        self._discard = discard
         self._uploads: dict[str, Upload] = {}
         self._expired: OrderedDict[str, None] = OrderedDict()
         self._background: Any = None
 
     def start(self) -> None:
-        """Load the uploads, and resume unpacking those that are complete."""
+        """Load the uploads, and continue with those that are complete."""
         files.make_folder(self._folder)
         for folder in sorted(self._folder.iterdir()):
             if not _ID.fullmatch(folder.name):
-                if folder.name.startswith(_DELETED):
-                    shutil.rmtree(folder, ignore_errors=True)
                 continue
             try:
                 upload = Upload(folder, files.read_json(folder / _STATE_FILE, Record, below=folder))
                 files.remove_partial_writes(folder / _STATE_FILE)
                 upload.discard_unverified()
+                if upload.state in (State.READY, State.FAILED):
+                    self._discard(upload.data)
                 self._uploads[upload.id] = upload
             except (UnreadableFile, OSError) as error:
                 log.warning("upload %s is damaged and removed: %s", folder.name, error)
-                shutil.rmtree(folder, ignore_errors=True)
+                self._discard(folder)
         self.remove_expired()
-        for upload in [*self._uploads.values()]:
-            if upload.record.state is State.UNPACKING:
-                self._start_unpacking(upload)
-        self._background = gevent.spawn(self._expire_regularly)
+        self._background = gevent.spawn(self._maintain)
 
     def stop(self) -> None:
         """Stop unpacking; the next server starts over."""
@@ -258,11 +285,12 @@ class UploadStore:
         upload = Upload(folder, Record(name=safe_name(name), length=length, owner=owner, at=time.time()))
         try:
             upload.data.touch(mode=0o600)
-            in_thread(upload.save)
+            self._uploads[upload.id] = upload  # before other requests run, which count them
+            in_thread(upload.save, upload.record)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._uploads.pop(upload.id, None)
+            self._discard(folder)
             raise
-        self._uploads[upload.id] = upload
         return upload
 
     def receive(
@@ -285,10 +313,9 @@ class UploadStore:
             finally:
                 if not upload.is_deleted:
                     in_thread(upload.discard_unverified)
-            if in_thread(_offset, upload) == upload.record.length:
-                in_thread(files.sync_file, upload.data)
-                self._set_state(upload, State.UNPACKING)
-                self._start_unpacking(upload)
+            if upload.state is State.UNPACKING:
+                self._continue(upload)
+                upload.check_usable()
         finally:
             upload.writing.release()
 
@@ -333,7 +360,7 @@ class UploadStore:
 
     def _has_expired(self, upload: Upload) -> bool:
         """Whether the time of an upload is over and no dataset refers to it."""
-        if upload.record.state is State.UNPACKING or upload.writing.locked():
+        if upload.state is State.UNPACKING or upload.writing.locked():
             return False
         return time.time() > self.expires_at(upload) and not self._users_of(upload.id, False)
 
@@ -349,10 +376,7 @@ class UploadStore:
             return
         upload.is_deleted = True
         _kill(upload)
-        # Rename first: removing many files takes a while, and may be interrupted.
-        doomed = upload.folder.with_name(f"{_DELETED}{upload.id}")
-        upload.folder.rename(doomed)
-        in_thread(shutil.rmtree, doomed, ignore_errors=True)
+        self._discard(upload.folder)
 
     def _check_space(self, length: int) -> None:
         expected = sum(item.record.length - item.offset for item in self._uploads.values())
@@ -364,66 +388,79 @@ class UploadStore:
                 "Delete uploads or jobs that you no longer need, or ask an administrator for space.",
             )
 
-    def _expire_regularly(self) -> None:
+    def _maintain(self) -> None:
+        """Continue with complete uploads, and from time to time remove the expired ones."""
+        expiry_at = time.monotonic() + EXPIRY_SECONDS
         while True:
-            gevent.sleep(EXPIRY_SECONDS)
             try:
-                self.remove_expired()
+                for upload in [*self._uploads.values()]:
+                    self._retry(upload)
+                if time.monotonic() >= expiry_at:
+                    expiry_at = time.monotonic() + EXPIRY_SECONDS
+                    self.remove_expired()
             except Exception:  # the next round may succeed
-                log.exception("expired uploads cannot be removed")
+                log.exception("unexpected error in the maintenance of uploads; continuing")
+            gevent.sleep(RETRY_SECONDS)
+
+    def _retry(self, upload: Upload) -> None:
+        """Continue with a complete upload that a killed server left, or that waits for space."""
+        if upload.needed_bytes and shutil.disk_usage(self._folder).free < upload.needed_bytes:
+            return
+        if upload.state is State.UNPACKING and upload.writing.acquire(blocking=False):
+            try:
+                self._continue(upload)
+            finally:
+                upload.writing.release()
+
+    def _continue(self, upload: Upload) -> None:
+        """Start to unpack a complete upload, unless that has to wait; see its ``problem``."""
+        try:
+            if upload.record.state is State.RECEIVING:
+                in_thread(files.sync_file, upload.data)
+                self._set_state(upload, State.UNPACKING)
+            if upload.unpacking is None and not upload.is_deleted:
+                self._start_unpacking(upload)
+        except OSError as error:
+            self._postpone(upload, explain(error) or StorageError(str(error)), is_disk_full(error))
+
+    def _postpone(self, upload: Upload, problem: DigitsError, lacks_space: bool, size: int = 0) -> None:
+        """Let a complete upload wait for space or, for other problems, for the next round."""
+        if not upload.is_deleted and upload.problem is None:
+            log.warning("upload %s is complete but cannot be unpacked: %s", upload.id, problem.message)
+        upload.problem = type(problem)(
+            f"{problem.message} The upload is complete, and is unpacked as soon as possible.", problem.hint
+        )
+        upload.needed_bytes = unpacking.SPARE_BYTES + size if lacks_space else 0
 
     def _set_state(self, upload: Upload, state: State, **changes: Any) -> None:
-        upload.record = msgspec.structs.replace(upload.record, state=state, at=time.time(), **changes)
-        in_thread(upload.save)
+        record = msgspec.structs.replace(upload.record, state=state, at=time.time(), **changes)
+        in_thread(upload.save, record)
+        upload.record = record
 
     def _start_unpacking(self, upload: Upload) -> None:
         target = upload.folder / folder_name(upload.record.name)
-        if target.exists():  # of an earlier server
-            in_thread(shutil.rmtree, target)
-        limits = Limits(
-            max_bytes=self._settings.max_upload_unpacked,
-            max_files=self._settings.max_upload_files,
-            max_ratio=self._settings.max_upload_ratio,
-        )
-        request = unpacking.Request(archive=str(upload.data), folder=str(target), limits=limits)
-        with open(upload.folder / _PROGRESS_FILE, "w") as progress:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "digits.data.unpacking"],
-                stdin=subprocess.PIPE,
-                stdout=progress,
-                stderr=subprocess.STDOUT,
-                text=True,
-                cwd="/",
-                env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
-                start_new_session=True,
-            )
-        assert process.stdin is not None
-        upload.fraction = 0.0
-        upload.unpacking = process
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(request).decode() + "\n")
-            process.stdin.flush()
-        gevent.spawn(self._follow, upload, process, target)
+        in_thread(files.remove_tree, target)  # of an earlier attempt
+        upload.unpacking = Unpacking(upload.data, target, Limits.of(self._settings))
+        upload.fraction, upload.problem, upload.needed_bytes = 0.0, None, 0
+        gevent.spawn(self._follow, upload, upload.unpacking, target)
 
-    def _follow(self, upload: Upload, process: subprocess.Popen[str], target: Path) -> None:
+    def _follow(self, upload: Upload, process: Unpacking, target: Path) -> None:
         """Wait until an upload is unpacked, and record the result."""
-        while process.poll() is None:
-            progress = _read_progress(upload.folder)
-            upload.fraction = progress.fraction if progress else 0.0
+        while upload.unpacking is process and not process.has_ended:
+            upload.fraction = process.progress.fraction
             gevent.sleep(POLL_SECONDS)
-        if process.stdin is not None:
-            process.stdin.close()
-        if upload.is_deleted or upload.unpacking is not process:
-            return
-        upload.unpacking = None
-        progress = _read_progress(upload.folder) or Progress()
+        if upload.unpacking is not process:
+            return  # killed
         try:
-            self._finish(upload, progress, target, process.returncode)
+            self._finish(upload, process.progress, target)
         except OSError as error:
-            log.error("the state of upload %s cannot be saved: %s", upload.id, error)
-            upload.record.state, upload.record.error = State.FAILED, "The disk of the server failed."
+            self._postpone(upload, explain(error) or StorageError(str(error)), is_disk_full(error))
+        _kill(upload)
 
-    def _finish(self, upload: Upload, progress: Progress, target: Path, code: int) -> None:
+    def _finish(self, upload: Upload, progress: Progress, target: Path) -> None:
+        if progress.lacks_space:
+            self._postpone(upload, DiskFull(progress.error), True, progress.bytes)
+            return
         if progress.is_finished:
             content = unpacking.content_folder(target)
             self._set_state(
@@ -433,22 +470,10 @@ class UploadStore:
                 files=progress.files,
                 bytes=progress.bytes,
             )
-            self._remove_archive(upload)
         else:
-            if not progress.error:
-                log.error(
-                    "unpacking upload %s ended with code %s: %s", upload.id, code, _last_words(upload.folder)
-                )
-            error = (
-                progress.error or f"The program that unpacks the archive ended unexpectedly (code {code})."
-            )
-            in_thread(shutil.rmtree, target, ignore_errors=True)
-            self._remove_archive(upload)
-            self._set_state(upload, State.FAILED, error=error)
-
-    def _remove_archive(self, upload: Upload) -> None:
-        in_thread(upload.data.unlink, missing_ok=True)  # slow for a large file
-        (upload.folder / _PROGRESS_FILE).unlink(missing_ok=True)
+            self._discard(target)  # of a killed process
+            self._set_state(upload, State.FAILED, error=progress.error)
+        self._discard(upload.data)
 
 
 def is_accessible(upload: Upload, user: str | None) -> bool:
@@ -468,7 +493,7 @@ def folder_name(name: str) -> str:
     """Return the name of the folder for the archive ``name``: without its ending, and different from our files."""
     ending = next((f".{ending}" for ending in unpacking.ENDINGS if name.lower().endswith(f".{ending}")), "")
     stem = name[: len(name) - len(ending)].strip(" .") or "upload"
-    return f"{stem} files" if stem in (_STATE_FILE, _DATA_FILE, _MARK_FILE, _PROGRESS_FILE) else stem
+    return f"{stem} files" if stem in (_STATE_FILE, _DATA_FILE, _MARK_FILE) else stem
 
 
 def _offset(upload: Upload) -> int:
@@ -486,23 +511,4 @@ def _write(file: Any, piece: bytes, digest: Any) -> None:
 def _kill(upload: Upload) -> None:
     process, upload.unpacking = upload.unpacking, None
     if process is not None:
-        process.kill()
-        process.wait()
-
-
-def _read_progress(folder: Path) -> Progress | None:
-    """Return the last complete line that the program has written."""
-    text = _last_words(folder)
-    for line in reversed(text.split("\n")[:-1]):
-        with contextlib.suppress(msgspec.DecodeError, ValueError):
-            return msgspec.json.decode(line, type=Progress)
-    return None
-
-
-def _last_words(folder: Path) -> str:
-    try:
-        with open(folder / _PROGRESS_FILE, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
+        process.close()

@@ -76,6 +76,7 @@ def show(upload_id: str) -> Response:
     if request.method == "GET":
         return jsonify(describe(upload))
     _check_version()
+    upload.check_usable()
     name = base64.b64encode(upload.record.name.encode()).decode()
     fields = {
         "Upload-Offset": str(upload.offset),
@@ -131,7 +132,7 @@ def describe(upload: Upload) -> dict[str, Any]:
         "id": upload.id,
         "name": record.name,
         "owner": record.owner,
-        "state": record.state.value,
+        "state": upload.state.value,
         "offset": upload.offset,
         "length": record.length,
         "unpacked": 1.0 if record.state is State.READY else round(upload.fraction, 3),
@@ -139,7 +140,7 @@ def describe(upload: Upload) -> dict[str, Any]:
         "tables": _tables(upload),
         "files": record.files,
         "bytes": record.bytes,
-        "error": record.error or None,
+        "error": upload.problem.message if upload.problem else record.error or None,
         "changed": record.at,
         "expires": services().uploads.expires_at(upload),
     }

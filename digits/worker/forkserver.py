@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from digits.core.files import remove_tree
 from digits.worker import run
 
 SUPERVISOR = str(Path(__file__).resolve().parents[1] / "runtime" / "supervisor.py")
@@ -109,9 +110,12 @@ def temporary_files(folder: Path) -> Iterator[None]:
     Libraries delete their temporary files when the interpreter exits, which never happens in a forked process.
     AutoGraph creates one for each function that it converts.
     """
-    with tempfile.TemporaryDirectory(prefix="tmp-", dir=folder, ignore_cleanup_errors=True) as made:
+    made = tempfile.mkdtemp(prefix="tmp-", dir=folder)
+    try:
         tempfile.tempdir = os.environ["TMPDIR"] = made
         yield
+    finally:
+        remove_tree(Path(made), ignore_errors=True)
 
 
 def _answer(stream: Any, body: dict[str, Any]) -> None:

@@ -109,6 +109,7 @@ function uploadField(box, path) {
         if (number !== run) return;
         if (state.state === 'ready') return take(state);
         if (state.state === 'failed') return fail(state.error);
+        detail.textContent = state.error ?? '';
         setMeter(100 * state.unpacked);
         await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
       }

@@ -9,8 +9,10 @@ import struct
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.data import unpacking
-from digits.data.unpacking import ArchiveError, Limits, Progress, Request, content_folder, unpack
+from digits.data.unpacking import (
+    ArchiveError,
+    Limits,
+    Progress,
+    Request,
+    Unpacking,
+    content_folder,
+    unpack,
+)
 
 LIMITS = Limits(max_bytes=300_000_000, max_files=50, max_ratio=200, spare_bytes=0)
 FILES = {"cats/one.png": b"one" * 1000, "cats/two words.png": b"2", "dogs/ü.png": b"3" * 9999}
@@ -126,6 +136,36 @@ def test_a_truncated_archive_is_refused(
     with pytest.raises(ArchiveError, match=r"truncated|damaged|cannot be read"):
         unpack(place / "archive", place / "folder", LIMITS)
     assert not (place / "folder").exists()
+
+
+@pytest.mark.parametrize("name", [f"{'a/' * 50}b.png", "a/" * 1000])
+def test_deeply_nested_folders_are_refused(refusal: Callable[..., str], name: str) -> None:
+    assert "nested more than 50 levels deep" in refusal(zip_of({"b.png": b"", name: b""}))
+
+
+def test_nested_folders_are_unpacked(tmp_path: Path) -> None:
+    deepest = f"{'a/' * 49}b.png"
+    (tmp_path / "archive").write_bytes(zip_of({deepest: b"picture"}))
+    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert unpacked(tmp_path / "folder") == {deepest: b"picture"}
+
+
+@pytest.mark.parametrize(
+    "names", [[f"{number}{'/a' * 10}.png" for number in range(6)], [f"{number}/" for number in range(51)]]
+)
+def test_folders_count_as_files(refusal: Callable[..., str], names: list[str]) -> None:
+    assert "more than 50 files and folders" in refusal(zip_of({"a.png": b"", **dict.fromkeys(names, b"")}))
+
+
+def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(zip_of(FILES))
+    full = replace(LIMITS, spare_bytes=1 << 60)
+    with Unpacking(tmp_path / "archive", tmp_path / "folder", full) as process:
+        while not process.has_ended:
+            time.sleep(0.01)
+        progress = process.progress
+    assert progress.lacks_space and progress.bytes and "disk of the server is full" in progress.error
+    assert not (tmp_path / "folder").exists()
 
 
 OUTSIDE = ["../evil", "a/../../evil", "/evil", "C:/evil", "..\\evil"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import gevent
 import pytest
 
 from digits.core import job as jobs
@@ -18,6 +21,8 @@ from digits.core.status import Status
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store, StoreInUse, StoreLost
+from tests.deep_folder import deep_folder
+from tests.failing_disk import failing_disk
 from tests.power_loss import Recording
 
 
@@ -49,6 +54,13 @@ def reopened(store: Store) -> Store:
     again = Store(store.folder, JOB_TYPES)
     again.load()
     return again
+
+
+def wait(question: Callable[[], object]) -> None:
+    """Wait for the trash, which is emptied in the background."""
+    with gevent.Timeout(30):
+        while not question():
+            gevent.sleep(0.01)
 
 
 @pytest.fixture
@@ -164,15 +176,32 @@ def test_leftovers_of_a_killed_server_are_removed(store: Store) -> None:
     (job.folder / ".job.json.1234abcd.tmp").touch()
     doomed = store.folder / f".deleted-{jobs.new_id()}"
     (doomed / "train").mkdir(parents=True)
-    unborn, damaged = store.new_folder(), store.new_folder()
+    unborn, imported, damaged = store.new_folder(), store.new_folder(), dataset(store).folder
     (unborn / "network.py").touch()
+    (imported / "train").mkdir()
+    (imported / ".job.json.1234abcd.tmp").touch()
     (damaged / "train").mkdir()
+    (damaged / "job.json").unlink()
     again = reopened(store)
     assert [found.id for found in again.all(DatasetJob)] == [job.id]
     assert [found.id for found in again.all(DamagedJob)] == [damaged.name]
-    names = {path.name for path in store.folder.iterdir()}
-    assert names == {job.id, damaged.name, ".lock"}
+    wait(lambda: {path.name for path in store.folder.iterdir()} == {job.id, damaged.name, ".lock"})
     assert [path.name for path in job.folder.iterdir()] == ["job.json"]
+    again.close()
+
+
+def test_a_leftover_that_cannot_be_deleted_stops_no_start(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = dataset(store)
+    with deep_folder(store.folder / ".deleted-1") as doomed:
+        with failing_disk(doomed, errno.EIO):
+            again = reopened(store)
+            assert [found.id for found in again.all(Job)] == [job.id]
+            wait(lambda: caplog.records)
+        assert f"{doomed} cannot be deleted, will retry" in caplog.text
+        assert again.maintain()
+        wait(lambda: not doomed.exists())
     again.close()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
+import gevent
 import pytest
 
 from digits.core.errors import explain
@@ -18,6 +19,7 @@ from digits.core.job import Job
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.store import Store
 from digits.web.app import create_app
 from digits.web.auth import Session, Sessions, read_or_make_secret
 from tests.failing_disk import FailingDisk, failing_disk, few_descriptors, fill, small_disk
@@ -164,6 +166,17 @@ def classifies_an_upload(site: Site) -> Operation:
     )
 
 
+def creates_an_upload(site: Site) -> Operation:
+    return lambda: site.client.post(
+        "/uploads", headers={**JSON, "Tus-Resumable": "1.0.0", "Upload-Length": "5"}
+    )
+
+
+def imports_a_model(site: Site) -> Operation:
+    path = "/pretrained_models/upload_archive"
+    return lambda: site.client.post(path, data={"archive": (io.BytesIO(b"archive"), "m.zip")}, headers=JSON)
+
+
 def with_a_manifest(site: Site) -> Job:
     job = site.services.store.get(a_dataset(site), Job)
     manifest = {
@@ -186,15 +199,22 @@ def check_memory_matches_disk(site: Site) -> None:
     store = site.services.store
     assert store.maintain()
     assert store.problem is None
-    on_disk = {
-        folder.name: json.loads((folder / "job.json").read_text())
-        for folder in store.folder.iterdir()
-        if folder.name not in (".lock", ".server")
-    }
+    with gevent.Timeout(30):
+        while not store.maintain() or has_leftovers(store):
+            gevent.sleep(0.001)  # they are deleted in the background
+    on_disk = {folder.name: json.loads((folder / "job.json").read_text()) for folder in folders(store.folder)}
     assert on_disk == {job.id: json.loads(json.dumps(job.as_json())) for job in store.all(Job)}
-    assert not list(store.folder.glob("*/.*.tmp"))
-    assert not list((store.folder / ".server").glob("uploads/*"))
-    assert not list((store.folder / ".server").glob("previews/*"))
+
+
+def folders(jobs: Path) -> list[Path]:
+    return [folder for folder in jobs.iterdir() if folder.name not in (".lock", ".server")]
+
+
+def has_leftovers(store: Store) -> bool:
+    patterns = ("*/.*.tmp", ".server/uploads/*", ".server/previews/*")
+    return any(store.find(folder.name) is None for folder in folders(store.folder)) or any(
+        any(store.folder.glob(pattern)) for pattern in patterns
+    )
 
 
 @pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)
@@ -218,6 +238,7 @@ def test_a_write_that_fails_is_reported_and_changes_nothing(
     idle: Site, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Site], Operation], number: int
 ) -> None:
     monkeypatch.setattr("digits.runtime.store.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("digits.runtime.trash.RETRY_SECONDS", 0.0)
     disk: FailingDisk
 
     def start(self: LocalExecutor, folder: Path, devices: Any, **arguments: Any) -> Any:
@@ -255,14 +276,18 @@ def test_a_missing_jobs_folder_is_reported_on_pages_and_to_monitors(idle: Site, 
     a_dataset(idle)
     healthy = idle.get("/health")
     assert (healthy.status_code, list(healthy.get_json())) == (200, ["version"])
+    check_memory_matches_disk(idle)
     away = store.folder.rename(tmp_path / "away")
     try:
         assert not store.maintain()
-        sick, page, refused = idle.get("/health"), idle.get("/"), creates_a_dataset(idle)()
+        sick, page = idle.get("/health"), idle.get("/")
+        refused = [write(idle)() for write in (creates_a_dataset, creates_an_upload, imports_a_model)]
+        assert not store.folder.exists()
     finally:
         away.rename(store.folder)
-    assert [sick.status_code, page.status_code, refused.status_code] == [503, 200, 503]
-    for text in (sick.get_json()["problem"], page.text, refused.get_json()["error"]["message"]):
+    assert [answer.status_code for answer in (sick, page, *refused)] == [503, 200, 503, 503, 503]
+    messages = [answer.get_json()["error"]["message"] for answer in refused]
+    for text in (sick.get_json()["problem"], page.text, *messages):
         assert "The jobs folder was removed or replaced" in text
     check_memory_matches_disk(idle)
     assert idle.get("/health").status_code == 200

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.settings import Settings
+from digits.data.unpacking import Limits
 from tests.failing_disk import failing_disk
 from tests.site import Site, bars, open_site, site_settings
 
@@ -210,6 +212,51 @@ def test_a_restarted_server_continues_to_unpack(settings: Settings, archive: byt
     site.close()
 
 
+def test_a_complete_upload_of_a_killed_server_is_unpacked(settings: Settings, archive: bytes) -> None:
+    """Killed between the last byte and the record of it, and after the archive was unpacked."""
+    site = open_site(settings)
+    address = create(site, len(archive)).headers["Location"]
+    unpacked = upload(site, archive)
+    site.close()
+    archives = settings.jobs_dir / ".server" / "archives"
+    (archives / address.rpartition("/")[2] / "data").write_bytes(archive)
+    (archives / unpacked["id"] / "data").write_bytes(archive)
+    left = settings.jobs_dir / ".server" / "uploads" / "0123456789abcdef"  # of an import
+    left.mkdir(parents=True)
+    site = open_site(settings)
+    assert offset_of(site, address) == len(archive)
+    assert finished(site, address)["files"] == 24
+    assert not (archives / unpacked["id"] / "data").exists()
+    assert not left.exists()
+    site.close()
+
+
+def test_a_complete_upload_waits_for_space(
+    shared_site: Site, archive: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = shared_site
+    address = create(site, len(archive)).headers["Location"]
+    with failing_disk(site.services.folder, 28, 1, lambda path: "upload.json" in path):
+        answer = send(site, address, 0, archive, Accept="application/json")
+        assert answer.status_code == 507
+        assert "The upload is complete" in answer.get_json()["error"]["message"]
+        assert site.client.head(address, headers=TUS).status_code == 507
+        state = site.json(address)
+        assert (state["state"], state["offset"]) == ("unpacking", len(archive))
+        assert "The disk is full" in state["error"]
+        assert "Waiting" in site.get("/uploads", headers={"Accept": "text/html"}).text
+    # Now its state can be saved, but there is not enough space for the files.
+    full = Limits(10**9, 1000, 200, spare_bytes=1 << 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(Limits, "of", lambda settings: full)
+        assert send(site, address, len(archive), b"").status_code == 204
+        site.wait(lambda: site.client.head(address, headers=TUS).status_code == 507)
+    monkeypatch.setattr("digits.web.upload_store.RETRY_SECONDS", 0.01)
+    assert finished(site, address)["state"] == "ready"
+    assert offset_of(site, address) == len(archive)
+    site.client.delete(address)
+
+
 def test_a_second_writer_is_refused(shared_site: Site, archive: bytes) -> None:
     site = shared_site
     address = create(site, len(archive)).headers["Location"]
@@ -264,6 +311,7 @@ def test_a_refused_archive_names_the_reason_and_leaves_nothing(shared_site: Site
     state = upload(shared_site, archive[:-300])
     assert (state["state"], state["folder"]) == ("failed", None)
     assert "truncated" in state["error"]
+    assert shared_site.client.head(f"/uploads/{state['id']}", headers=TUS).status_code == 410
     (folder,) = folders(shared_site)
     # The state may still be being saved.
     shared_site.wait(lambda: [path.name for path in folder.iterdir()] == ["upload.json"])
@@ -305,7 +353,9 @@ def test_uploads_belong_to_the_user_who_has_logged_in(settings: Settings, archiv
 
 def test_the_number_of_uploads_is_limited(tmp_path: Path) -> None:
     site = open_site(site_settings(tmp_path, max_uploads=2))
-    assert [create(site, 5).status_code for _ in range(3)] == [201, 201, 400]
+    at_once = [gevent.spawn(create, site, 5) for _ in range(3)]
+    assert sorted(request.get().status_code for request in at_once) == [201, 201, 400]
+    assert create(site, 5).status_code == 400
     site.close()
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
+from digits.core.files import remove_tree
 from digits.core.remote import Credentials, RemoteSources, parse, take_credentials
 from digits.data.manifest import COPIES_FOLDER
 from digits.data.remote import client
@@ -94,7 +94,7 @@ class Copies:
     def remove(self) -> None:
         """Delete the copies, unless the recipe keeps them."""
         if not self._sources.keep_copies:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder, ignore_errors=True)
 
     def show(self, text: str) -> str:
         """Return ``text`` with the addresses instead of the paths of their copies."""

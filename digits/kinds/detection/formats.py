@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from digits.core.files import walk
 from digits.data import dataset_folder
 from digits.data.databases import is_database
 from digits.data.hdf5_images import HDF5_ENDINGS
@@ -156,10 +157,9 @@ def detect(labels: Path) -> Format:
 def _first_names(folder: Path) -> list[str]:
     """Return the names of some annotation files, XML first."""
     found: list[str] = []
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
+    for parent, files in walk(folder):
         inner = os.path.relpath(parent, folder)
-        names = sorted(name for name in files if name.lower().endswith((".xml", ".txt")))
+        names = [name for name in files if name.lower().endswith((".xml", ".txt"))]
         found += [os.path.join(inner, name) for name in names]
         if len(found) >= MAX_SNIFFED_FILES:
             break

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from digits.core.files import walk
 from digits.data.image_lists import list_images
 from digits.data.sources import count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
@@ -125,8 +126,7 @@ def _named(box: Box, name: str) -> Box:
 
 def _files(folder: Path, ending: str) -> list[str]:
     found = []
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    for parent, files in walk(folder, skips_hidden=True):
         inner = os.path.relpath(parent, folder)
         found += [
             os.path.normpath(os.path.join(inner, name))

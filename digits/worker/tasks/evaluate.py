@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import UnreadableFile, is_disk_full, publish_folder, write_json
+from digits.core.files import UnreadableFile, is_disk_full, publish_folder, remove_tree, write_json
 from digits.data import evaluation as evaluations
 from digits.data.dataset_fit import DatasetFit
 from digits.data.manifest import Manifest
@@ -235,7 +234,7 @@ class Writer:
         """Write the result to a new folder, and put it in the place of an earlier one."""
         new = self._task_folder / "result"
         target = evaluations.folder_of(Path(self._recipe.model), result.name)
-        shutil.rmtree(new, ignore_errors=True)
+        remove_tree(new)
         new.mkdir()
         for name, array in arrays.items():
             np.save(new / name, array, allow_pickle=False)

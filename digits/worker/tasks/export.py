@@ -23,7 +23,7 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core import snapshot_list
 from digits.core.events import EventLog, Progressed, Warned
-from digits.core.files import is_disk_full, publish_folder, write_json
+from digits.core.files import is_disk_full, publish_folder, remove_tree, tree_bytes, write_json
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker import environment
@@ -58,7 +58,7 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
         raise UserFault(f"The folder {target} is not empty.", "Choose another folder.")
     # Write to a temporary folder and rename it, so that incomplete exports are never visible.
     folder = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     try:
         folder.mkdir(parents=True)
         result = _Export(recipe, folder, events).write()
@@ -68,7 +68,7 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
             raise UserFault("The disk is full: the export could not be saved.", "Free some space.") from error
         raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
     return result
 
 
@@ -189,7 +189,7 @@ class _Export:
             _write_extra(self._model / NETWORK_FILE, self._folder / exports.SAVED_MODEL_EXTRA_FOLDER, details)
             name = exports.SERVED_FOLDER
             (self._folder / exports.SERVING_FILE).write_text(model_card.serving_config(name))
-        size = sum(path.stat().st_size for path in self._folder.rglob("*") if path.is_file())
+        size = tree_bytes(self._folder)
         result = ModelExport(
             format=recipe.format,
             snapshot=recipe.snapshot,

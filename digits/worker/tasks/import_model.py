@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from digits.core import pretrained_files, snapshot_list
 from digits.core import recipe as recipes
 from digits.core.events import Built, EventLog, Finished, Progressed
-from digits.core.files import UnreadableFile, open_plain, read_bytes, write_bytes
+from digits.core.files import UnreadableFile, files_below, open_plain, read_bytes, remove_tree, write_bytes
 from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Augment, Mean, ResizeMode
 from digits.core.snapshot_list import Snapshot
@@ -33,7 +33,7 @@ from digits.data.model_archive import CHECKPOINT_SUFFIX, ArchiveProblem
 from digits.data.model_export import EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
 from digits.data.sources import UnusableSource
 from digits.data.target import TargetSpec, class_index, numbers
-from digits.data.unpacking import ENDINGS, ArchiveError, Limits
+from digits.data.unpacking import ENDINGS, MAX_LEVELS, ArchiveError, Limits
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
@@ -44,7 +44,7 @@ from digits.worker.training.trained import TRAIN_FOLDER
 
 SAVED_MODEL_FILE = "saved_model.pb"
 # Models are searched for in subfolders down to this level, such as MODEL/VERSION in an unpacked archive.
-MAX_LEVELS = 3
+MAX_SEARCHED_LEVELS = 3
 # Outputs are considered probabilities if they sum to 1 within this tolerance.
 SUM_TOLERANCE = 1e-3
 MAX_ARCHIVE_RATIO = 1000.0
@@ -127,7 +127,7 @@ def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) ->
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, ignore_errors=True)
 
 
 def _is_archive(folder: Path) -> bool:
@@ -262,7 +262,7 @@ def _weights_in(source: Path) -> Path:
         return source  # a prefix
     found: list[Path] = []
     folders = [source]
-    for _ in range(1 + MAX_LEVELS):
+    for _ in range(1 + MAX_SEARCHED_LEVELS):
         inside = [path for folder in folders for path in sorted(folder.iterdir())]
         found += [path.with_suffix("") for path in inside if path.suffix == CHECKPOINT_SUFFIX]
         found += [path for path in inside if path.suffix in (*pretrained_files.KERAS_SUFFIXES, ".pb")]
@@ -342,11 +342,14 @@ def _wrap(weights: Path, target: Path, model: Any, manifest: Manifest) -> str:
     """Copy a complete model to the job folder ``target``; return the source code of a network that calls it."""
     name = pretrained_files.NAME
     if weights.is_dir():
-        shutil.copytree(weights, target / name, symlinks=True)
+        for path in files_below(weights):
+            inner = path.relative_to(weights)
+            if len(inner.parts) > MAX_LEVELS:
+                raise UserFault(f"The model contains more than {MAX_LEVELS} levels of folders.")
+            _copy(path, target / name / inner)
     else:
         name += weights.suffix
-        with open_plain(weights) as file, open(target / name, "wb") as copy:
-            shutil.copyfileobj(file, copy)
+        _copy(weights, target / name)
     noise = tf.random.uniform([4, *manifest.shape], maxval=255.0, seed=1)
     gives_probabilities = _gives_probabilities(model, noise)
     return _WRAPPER.format(
@@ -355,6 +358,12 @@ def _wrap(weights: Path, target: Path, model: Any, manifest: Manifest) -> str:
         path=name,
         answer=_ANSWERS[gives_probabilities],
     )
+
+
+def _copy(path: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_plain(path) as file, open(target, "xb") as copy:
+        shutil.copyfileobj(file, copy)
 
 
 def _gives_probabilities(model: Any, batch: tf.Tensor) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import is_disk_full, publish_folder, write_json
+from digits.core.files import is_disk_full, publish_folder, remove_tree, write_json
 from digits.core.model_job import TENSORBOARD_FOLDER
 from digits.data import embedding_map as maps
 from digits.data import projector
@@ -224,7 +223,7 @@ def _publish(
     """Write the map to a new folder, and put it in the place of an earlier one."""
     new = task_folder / "result"
     target = maps.folder_of(model, result.name)
-    shutil.rmtree(new, ignore_errors=True)
+    remove_tree(new)
     new.mkdir()
     for name, array in arrays.items():
         np.save(new / name, array, allow_pickle=False)
