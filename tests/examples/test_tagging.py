@@ -207,7 +207,9 @@ def test_the_form_has_no_scan_of_the_source(server: Server) -> None:
 
 def test_the_records_have_tags(server: Server, dataset: dict[str, Any]) -> None:
     page = server.get(f"/datasets/{dataset['id']}")
-    assert "Tags per image" in page and "3 tags" in page
+    assert "Images per tag" in page and "3 tags" in page
+    with_both = f"/datasets/images/tagging/explore.json?job_id={dataset['id']}&db=all"
+    assert json.loads(server.get(f"{with_both}&contain=0"))["total"] == 24
     explored = server.get(f"/datasets/images/tagging/explore?job_id={dataset['id']}&label=2")
     assert "left, middle" in explored and "left, middle, right" not in explored
     assert json.loads(server.get(f"/datasets/{dataset['id']}.json"))["tags"] == list(TAGS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
+
 from digits.data.sources import (
     ImageFolder,
     Plan,
@@ -16,7 +18,7 @@ from digits.data.sources import (
     path_below,
     split_counts,
 )
-from digits.data.target import TargetSpec
+from digits.data.target import label_set
 from digits_tagging.recipe import Recipe
 
 
@@ -32,21 +34,27 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
     files = choose(sorted(tags_of), recipe.seed)
     train, val, _ = split_counts(len(files), recipe.pct_val, 0)
     splits = {"train": files[:train], "val": files[train : train + val]}
+    values = {
+        name: np.array([[tag in tags_of[file] for tag in tags] for file in chosen], np.float32)
+        for name, chosen in splits.items()
+        if chosen
+    }
+    # The share of the training images that have each tag, and its standard deviation.
+    mean, std = values["train"].mean(axis=0).tolist(), values["train"].std(axis=0).tolist()
     return Plan(
-        # Networks get zeros and ones of this shape as self.y.
-        target=TargetSpec(feature="tags", dtype="float32", shape=[len(tags)], names=tags),
+        # Networks get zeros and ones of the shape [tags] as self.y. The page of the dataset shows a bar for each tag.
+        target=label_set(tags, mean, std),
         splits={
             name: SplitPlan(
                 ImageFolder(table.parent),
-                chosen,
-                targets=[[float(tag in tags_of[file]) for tag in tags] for file in chosen],
-                groups=[len(tags_of[file]) for file in chosen],
+                splits[name],
+                targets=list(found),
+                groups=[len(tags_of[file]) for file in splits[name]],
                 source=recipe.table,
             )
-            for name, chosen in splits.items()
-            if chosen
+            for name, found in values.items()
         },
-        # The page of the dataset shows a bar for each group, and Explore filters by it.
+        # Explore also filters by the number of tags.
         groups=[count_of(count, "tag") for count in range(max(map(len, tags_of.values())) + 1)],
     )
 

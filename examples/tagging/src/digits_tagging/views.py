@@ -17,7 +17,9 @@ class Views(views.Views[Recipe]):
         "Predict any number of tags for each image. From a CSV file with the columns “image” and “tags”."
     )
     group, groups = "number of tags", "numbers of tags"
-    distribution = "Tags per image"
+    distribution = "Images per tag"
+    # An image with two tags counts for both.
+    counts_overlap = True
     charts = (
         views.Chart("tags", "Tags", ("f1", "precision", "recall"), percent=True, best="highest", low=0),
     )
