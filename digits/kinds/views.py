@@ -193,6 +193,8 @@ class Views(Generic[AnyRecipe]):
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         """Return the target of a record as text, shown with its image."""
+        if manifest.target.spatial == "image":
+            return ""  # without decoding it
         try:
             return manifest.target.describe(record.target(manifest.target))
         except DamagedRecords:

@@ -25,6 +25,7 @@ from digits.data.record_index import IndexCache
 from digits.data.records import SplitReader
 from digits.kinds import Kind, all_kinds, scanning
 from digits.kinds.dataset_form import ImageDatasetForm
+from digits.kinds.decoding import ResizedImage
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.web import export_views, health_views, serializers
@@ -50,7 +51,6 @@ MAX_EXAMPLE_PIXELS = 20_000_000
 _scanning = threading.BoundedSemaphore(4)
 _listing = threading.BoundedSemaphore(4)
 # A large image takes some seconds and 200 MB.
-_resizing = threading.BoundedSemaphore(2)
 
 
 @blueprint.get("/datasets/<kind:kind>/new")
@@ -209,29 +209,21 @@ def resize_example() -> Response:
         return make_response(
             jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
         )
-    size = form.resize_width.data, form.resize_height.data
+    width, height, channels = form.resize_width.data, form.resize_height.data, int(form.resize_channels.data)
+    encoding = form.encoding.data
     chosen = request.form.get("example", "")
     example = (
         services().roots.resolve(chosen, "file") if chosen else resource_folder("static") / EXAMPLE_IMAGE
     )
-    settings = int(form.resize_channels.data), size, form.resize_mode.data, form.encoding.data
+    shown = ResizedImage(
+        str(example), channels, width, height, form.resize_mode.data, encoding, MAX_EXAMPLE_PIXELS
+    )
     try:
-        with _resizing:
-            body = in_thread(_resized_example, example, *settings)
+        data = services().decoder.run(shown).data
     except images.UnusableImage as error:
         raise BadRequest(f"The image cannot be shown: {error.reason}.") from error
-    return Response(body, mimetype="application/json")
-
-
-def _resized_example(example: Path, channels: int, size: tuple[int, int], mode: str, encoding: str) -> bytes:
-    """Return the response of `resize_example` as JSON; called in a thread, because it can take many megabytes."""
-    picture = images.open_picture(example, channels, max_pixels=MAX_EXAMPLE_PIXELS).image
-    resized = images.resize_image(picture, *size, mode)
-    shown = images.encode_image(resized, "png" if encoding == "none" else encoding)
-    length = size[0] * size[1] * channels if encoding == "none" else len(shown)
-    kind = "jpeg" if encoding == "jpg" else "png"
-    image = images.data_uri(shown, f"image/{kind}")
-    return json.dumps({"image": image, "bytes": length}).encode()
+    image = images.data_uri(data, "image/jpeg" if encoding == "jpg" else "image/png")
+    return jsonify(image=image, bytes=width * height * channels if encoding == "none" else len(data))
 
 
 def _models_address(job_id: str, number: int) -> str:

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from digits.core.csv_cells import harmless
 from digits.core.errors import BadRequest, NotFound, Unavailable
+from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images
 from digits.data.predictions import with_outputs
-from digits.data.records import Record
 from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions, animation
+from digits.kinds.decoding import ReadInput, RecordArray, SmallImage, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.prediction_rendering import Prediction, check_options
 from digits.kinds.request_fields import flag, parse_integer, whole
@@ -53,7 +54,6 @@ blueprint = Blueprint("inference", __name__)
 
 TOP = 5
 MAX_GRID_SIDE = 50
-SHOWN_SIZE = (512, 512)
 # The view of generated images in DIGITS 6.
 GAN = "image-gan"
 # The frames of an animation.
@@ -216,30 +216,21 @@ def image() -> Response:
     """Return an image below the data roots as a small PNG without metadata."""
     path = services().roots.resolve(request.args.get("path", ""), file_type="file")
     try:
-        data = in_thread(as_small_png, path)  # decoding a large photo takes a second
+        data = services().decoder.run(SmallImage(str(path))).data
     except images.UnusableImage as error:
         raise BadRequest("The file cannot be displayed as an image.", error.reason) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
 
 
-def as_small_png(path: Path) -> bytes:
-    """Return an image file as a PNG of at most `SHOWN_SIZE`; raises UnusableImage."""
-    picture = images.open_picture(path, 3, enough=SHOWN_SIZE).image
-    picture.thumbnail(SHOWN_SIZE)
-    return images.encode(images.as_pixels(picture), "png")
-
-
 def _as_picture(item: _Input) -> dict[str, Any]:
     """Return the URL, the width and the height of an image on which predictions are drawn."""
     if item.pixels is None:
-        picture = images.open_picture(item.path, 3)
-        shown, (width, height) = picture.image, picture.size
-        shown.thumbnail(SHOWN_SIZE)
+        picture = services().decoder.run(SmallImage(str(item.path)))
+        data, width, height = picture.data, picture.width, picture.height
     else:
-        shown = images.as_image(item.pixels)
-        width, height = shown.size
-    url = images.data_uri(images.encode_image(shown, "png"))
-    return {"url": url, "width": width, "height": height}
+        height, width, _ = item.pixels.shape
+        data = in_thread(images.encode, item.pixels, "png")
+    return {"url": images.data_uri(data), "width": width, "height": height}
 
 
 def _model() -> ModelJob:
@@ -283,7 +274,7 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
     draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
     with input_of(job) as item:
         answer = _ask(job, item, snapshot, outputs=True)
-        picture = in_thread(_as_picture, item) if draws and item.is_picture else None
+        picture = _as_picture(item) if draws and item.is_picture else None
         layers = _visualizations(job, item, snapshot)
     dataset = services().store.find(job.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
@@ -455,14 +446,22 @@ def input_of(job: ModelJob) -> Iterator[_Input]:
             yield item
         return
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
-        read = views_of(dataset.data_kind).read_input
-        pixels = in_thread(read, dataset.kind_recipe, input_request())
+        pixels = _read_input(dataset)
         if pixels is not None:
             with _array_input(pixels) as item:
                 yield item
             return
     with _image() as path:
         yield _Input(path)
+
+
+def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
+    """Return the pixels that the kind of ``dataset`` reads from this request, if any; files in another process."""
+    asked = input_request()
+    if asked.files:
+        found = services().decoder.run(ReadInput.of(dataset.kind_recipe, asked))
+        return found.as_array() if found.data else None
+    return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, asked)
 
 
 def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
@@ -472,7 +471,11 @@ def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
     if number is None or number < 0:
         raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
     dataset = record_views.find_dataset(job.dataset_id)
-    return in_thread(record_views.open_record(dataset, split, number, Record.as_array))
+    image = in_thread(record_views.open_record(dataset, split, number, StoredImage.of))
+    try:
+        return services().decoder.run(RecordArray(image)).as_array()
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error
 
 
 def input_request() -> InputRequest:

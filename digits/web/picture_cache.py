@@ -1,11 +1,10 @@
-"""A cache on disk of pictures that the server computes, such as thumbnails."""
+"""A cache on disk of pictures of records, such as thumbnails."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from digits.core.files import write_bytes
@@ -17,7 +16,8 @@ _KEPT = 0.8
 class PictureCache:
     """Pictures in ``folder`` of at most ``max_bytes``; the least recently used ones are removed.
 
-    A picture that cannot be saved, for instance because the disk is full, is made again the next time.
+    A picture that cannot be saved, for instance because the disk is full, is made again the next time. The methods read
+    and write files: call them in a thread.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -26,19 +26,25 @@ class PictureCache:
         # Approximate: several threads may change it.
         self._size: int | None = None
 
-    def get(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return the picture of ``key``, which ``make`` computes. Reads and writes files: call it in a thread."""
-        path = self._folder / hashlib.sha256(key.encode()).hexdigest()
-        with contextlib.suppress(OSError):
-            if data := path.read_bytes():
-                os.utime(path)
-                return data
-        data = make()
-        with contextlib.suppress(OSError):
-            self._save(path, data)
-        return data
+    def find(self, key: str) -> bytes | None:
+        """Return the picture of ``key`` if it is kept."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return None
+        return data or None
 
-    def _save(self, path: Path, data: bytes) -> None:
+    def save(self, key: str, data: bytes) -> None:
+        """Keep the picture of ``key``, if possible."""
+        with contextlib.suppress(OSError):
+            self._write(self._path(key), data)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / hashlib.sha256(key.encode()).hexdigest()
+
+    def _write(self, path: Path, data: bytes) -> None:
         if self._size is None:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             self._size = sum(entry.stat().st_size for entry in os.scandir(self._folder))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import gevent
@@ -14,14 +13,12 @@ from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images, predictions
-from digits.data.arrays import load_array
 from digits.data.predictions import BatchPrediction, Row
-from digits.data.record_index import MAX_PAYLOAD_BYTES
 from digits.kinds import default_kind
+from digits.kinds.decoding import SmallArray, SmallImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
 from digits.web import record_inputs, serializers
-from digits.web.inference_views import as_small_png
 from digits.web.job_query import Page, page_of
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
@@ -170,7 +167,7 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
     folder = predictions.folder_of(job.folder, about.id)
     part = whole(request.args, "part", 0, 0, MAX_PARTS - 1)
 
-    def read() -> bytes:
+    def find() -> SmallImage | SmallArray:
         listed = predictions.load_list(folder)
         if number >= len(listed):
             raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
@@ -178,23 +175,15 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
         path = parts[min(part, len(parts) - 1)]
         own = path.startswith(f"{folder}/")
         if own and path.endswith(predictions.ARRAY_SUFFIX):
-            return _array_as_png(folder / path, folder)
-        return as_small_png(folder / path if own else roots.resolve(path, "file"))
+            return SmallArray(path, str(folder))
+        return SmallImage(path if own else str(roots.resolve(path, "file")))
 
     roots = services().roots
     try:
-        data = in_thread(read)
+        data = services().decoder.run(in_thread(find)).data
     except (images.UnusableImage, UnreadableFile) as error:
         raise BadRequest("The file cannot be displayed as an image.", str(error)) from error
     return Response(data, mimetype="image/png", headers={"Cache-Control": "private, max-age=3600"})
-
-
-def _array_as_png(path: Path, folder: Path) -> bytes:
-    """Return the file of an array of pixels below ``folder`` as a PNG; raises UnusableImage or UnreadableFile."""
-    try:
-        return images.encode(load_array(path, below=folder, max_bytes=MAX_PAYLOAD_BYTES), "png")
-    except (OSError, ValueError) as error:
-        raise images.UnusableImage(f"the pixels cannot be read: {error}") from error
 
 
 @blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop")

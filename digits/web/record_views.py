@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -17,9 +16,10 @@ from digits.core.files import UnreadableFile
 from digits.core.status import Status
 from digits.data import health, images, label_check, records
 from digits.data import manifest as manifests
-from digits.data.drawing import class_colors, draw_mask, outlines
+from digits.data.drawing import outlines
 from digits.data.health import Finding
 from digits.data.manifest import Manifest
+from digits.kinds.decoding import RecordTarget, RecordThumbnail, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
@@ -35,8 +35,6 @@ THUMBNAIL_SIDE = 240
 # Limits for each feature in the description of a record.
 MAX_VALUES = 32
 MAX_VALUE_BYTES = 1000
-# A large image takes some seconds and 200 MB, so few are made at the same time.
-_making = threading.BoundedSemaphore(4)
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
@@ -122,8 +120,12 @@ def _shown_value(value: Any) -> Any:
 def thumbnail(job_id: str, split: str, number: int) -> Response:
     """Return the image of a record as a JPEG file of at most `THUMBNAIL_SIDE` pixels."""
     job = find_dataset(job_id)
-    make = open_record(job, split, number, lambda record: record.as_thumbnail(THUMBNAIL_SIDE))
-    return _unchanging(_cached(job, f"{split}/{number}/{THUMBNAIL_SIDE}", make), "image/jpeg")
+
+    def draw(record: records.Record) -> RecordThumbnail:
+        return RecordThumbnail(StoredImage.of(record), THUMBNAIL_SIDE)
+
+    name = f"{split}/{number}/{THUMBNAIL_SIDE}"
+    return _unchanging(_cached(job, name, open_record(job, split, number, draw)), "image/jpeg")
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target")
@@ -134,13 +136,8 @@ def target(job_id: str, split: str, number: int) -> Response:
     if not spec.is_picture:
         raise NotFound("The targets of this dataset are not images.")
 
-    def draw(record: records.Record) -> bytes:
-        value = record.target(spec)
-        return draw_mask(value, class_colors(spec)) if spec.spatial == "mask" else images.encode(value, "png")
-
-    return _unchanging(
-        _cached(job, f"{split}/{number}/target", open_record(job, split, number, draw)), "image/png"
-    )
+    make = open_record(job, split, number, partial(RecordTarget.of, spec=spec))
+    return _unchanging(_cached(job, f"{split}/{number}/target", make), "image/png")
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target/thumbnail")
@@ -151,10 +148,7 @@ def target_thumbnail(job_id: str, split: str, number: int) -> Response:
     if spec.spatial != "image":
         raise NotFound("The targets of this dataset are not images.")
 
-    def draw(record: records.Record) -> bytes:
-        return images.thumbnail(images.as_image(record.target(spec)), THUMBNAIL_SIDE)
-
-    make = open_record(job, split, number, draw)
+    make = open_record(job, split, number, partial(RecordTarget.of, spec=spec, side=THUMBNAIL_SIDE))
     return _unchanging(_cached(job, f"{split}/{number}/target/{THUMBNAIL_SIDE}", make), "image/jpeg")
 
 
@@ -217,10 +211,18 @@ def _unchanging(data: bytes, mimetype: str) -> Response:
     return response
 
 
-def _cached(job: DatasetJob, name: str, make: Callable[[], bytes]) -> bytes:
+def _cached(job: DatasetJob, name: str, read: Callable[[], RecordThumbnail | RecordTarget]) -> bytes:
+    """Return the picture ``name`` of a dataset, which is drawn from what ``read`` returns if it is not kept."""
+    pictures = services().pictures
     key = f"{job.id}/{finished_manifest(job).content_hash}/{name}"
-    with _making:
-        return in_thread(services().pictures.get, key, make)
+    data = in_thread(pictures.find, key)
+    if data is None:
+        try:
+            data = services().decoder.run(in_thread(read)).data
+        except (UnreadableFile, images.UnusableImage) as error:
+            raise NotFound("The record cannot be read.", str(error)) from error
+        in_thread(pictures.save, key, data)
+    return data
 
 
 def open_record(

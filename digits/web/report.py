@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
-import io
 import re
-import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from flask import get_template_attribute
-from PIL import Image
 
 from digits import __version__
 from digits.core.errors import NotFound
@@ -21,12 +19,14 @@ from digits.core.model_job import ModelJob
 from digits.core.task import TaskState
 from digits.data import evaluation as evaluations
 from digits.data import images
-from digits.data.drawing import Outline, class_colors, draw_mask, draw_over
+from digits.data.drawing import Outline
 from digits.data.evaluation import Evaluation
+from digits.data.images import UnusableImage
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.data.records import Record, SplitReader
 from digits.kinds import default_kind
+from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views
 from digits.web import evaluation_charts, serializers
@@ -50,7 +50,6 @@ from digits.web.template_filters import duration
 MAX_MATRIX = 20
 MAX_CLASSES = 200
 PICTURE_SIDE = 240
-_PICTURE_QUALITY = 85
 _FACT = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
 _CLASS_COLUMNS = {
@@ -61,8 +60,6 @@ _CLASS_COLUMNS = {
     "ap": "AP",
     "ap50": "AP@50",
 }
-# A report of large images takes seconds, so few are made at the same time.
-_making = threading.BoundedSemaphore(2)
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -290,8 +287,8 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
     if manifest and is_same and isinstance(dataset, DatasetJob):
         records = worst_records(job, result, dataset, manifest)
         indexes = services().record_indexes
-        with _making:
-            worst = in_thread(_worst, result, dataset, manifest, records, indexes, views.shows_images)
+        drawings = in_thread(_drawings, result, dataset, manifest, records, indexes, views.shows_images)
+        worst = list(_worst(drawings))
         found_tables, points = in_thread(_numbers, job, result, manifest)
         tables += found_tables
         if points:
@@ -369,15 +366,19 @@ def _classes(classes: list[dict[str, Any]], names: list[str]) -> Table:
     return Table("Classes", header, rows, f"{hidden:,} more classes are not shown." if hidden > 0 else "")
 
 
-def _worst(
+# The titles of the pictures of a record with what is in them.
+_Drawings = list[tuple[str, Request]]
+
+
+def _drawings(
     result: Evaluation,
     dataset: DatasetJob,
     manifest: Manifest,
     records: list[dict[str, Any]],
     indexes: IndexCache,
     shows_images: bool,
-) -> list[WorstRecord]:
-    """Return the worst records with their images; those that cannot be read are left out."""
+) -> list[tuple[WorstRecord, _Drawings]]:
+    """Return the worst records, and what to draw of them; those that cannot be read are left out."""
     if not records:
         return []
     split = manifest.splits[result.split]
@@ -387,44 +388,49 @@ def _worst(
             item = each["item"]
             try:
                 pictures = (
-                    list(_pictures(reader.read(item.number), item, each["prediction"], manifest))
+                    list(_drawings_of(reader.read(item.number), item, each["prediction"], manifest))
                     if shows_images
                     else []
                 )
-            except (UnreadableFile, OSError, ValueError, SyntaxError):
+            except (UnreadableFile, OSError, ValueError):
                 continue
-            found.append(WorstRecord(each["words"], item.name, pictures, item.text or ""))
+            found.append((WorstRecord(each["words"], item.name, [], item.text or ""), pictures))
     return found
 
 
-def _pictures(
+def _drawings_of(
     record: Record, item: GalleryItem, prediction: dict[str, Any] | None, manifest: Manifest
-) -> Iterator[tuple[str, bytes]]:
+) -> Iterator[tuple[str, Request]]:
     """Return the image of a record with its target, and the prediction if it is drawn."""
-    target = manifest.target
-    image = Image.open(io.BytesIO(record.as_thumbnail(PICTURE_SIDE)), formats=["JPEG"])
-    mask = draw_mask(record.target(target), class_colors(target)) if target.spatial == "mask" else None
-    truth = draw_over(image, mask=mask, boxes=item.boxes, arrow=item.arrow or ())
-    yield "Truth" if prediction and target.spatial != "image" else "Image", _jpeg(truth)
-    if target.spatial == "image":
-        yield "Truth", images.thumbnail(images.as_image(record.target(target)), PICTURE_SIDE)
+    spec, image = manifest.target, StoredImage.of(record)
+    truth = RecordTarget.of(record, spec) if spec.spatial == "mask" else None
+    title = "Truth" if prediction and spec.spatial != "image" else "Image"
+    boxes, arrow = list(item.boxes), list(item.arrow or ())
+    yield title, DrawnRecord(image, PICTURE_SIDE, truth=truth, boxes=boxes, arrow=arrow)
+    if spec.spatial == "image":
+        yield "Truth", RecordTarget.of(record, spec, PICTURE_SIDE)
     if prediction:
         url = str(prediction["url"])
         if url.startswith("data:"):
-            image = Image.open(io.BytesIO(images.from_data_uri(url)), formats=["PNG", "JPEG"])
-        boxes = [Outline(**box) for box in prediction.get("boxes", ())]
+            image = StoredImage(images.from_data_uri(url), "png", 0, 0, 0, record.source)
         predicted = prediction.get("mask")
         yield (
             "Prediction",
-            _jpeg(draw_over(image, mask=images.from_data_uri(predicted) if predicted else None, boxes=boxes)),
+            DrawnRecord(
+                image,
+                PICTURE_SIDE,
+                mask=images.from_data_uri(predicted) if predicted else None,
+                boxes=[Outline(**box) for box in prediction.get("boxes", ())],
+            ),
         )
 
 
-def _jpeg(image: Image.Image) -> bytes:
-    image.thumbnail((PICTURE_SIDE, PICTURE_SIDE), Image.Resampling.BILINEAR)
-    file = io.BytesIO()
-    image.convert("RGB").save(file, "JPEG", quality=_PICTURE_QUALITY)
-    return file.getvalue()
+def _worst(drawings: list[tuple[WorstRecord, _Drawings]]) -> Iterator[WorstRecord]:
+    """Yield the records with their pictures; those that cannot be drawn are left out."""
+    for record, pictures in drawings:
+        with contextlib.suppress(UnreadableFile, UnusableImage):
+            drawn = [(title, services().decoder.run(request).data) for title, request in pictures]
+            yield replace(record, pictures=drawn)
 
 
 def _date(at: float) -> str:

@@ -22,6 +22,7 @@ from digits.core.status import Status
 from digits.data.data_roots import Roots
 from digits.data.production import ProductionModels
 from digits.data.record_index import IndexCache
+from digits.kinds.decoding import Decoder
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime import inference_servers, short_tasks
 from digits.runtime.background_tasks import BackgroundTasks
@@ -114,6 +115,7 @@ class Services:
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
+        self.decoder = Decoder()
         self.pictures = PictureCache(self.folder / "pictures", PICTURE_BYTES)
         self.uploads = UploadStore(
             self.folder / "archives", settings, self._datasets_from, self.store.discard
@@ -138,6 +140,7 @@ class Services:
         self.inference.stop_all()
         self.runner.close()
         self.tensorboards.stop_all()
+        self.decoder.close()
         self.model_stores.close()
         self.executor.close()
         self.store.close()

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
-from digits.data import predictions
+from digits.data import jpeg, png, predictions
 from digits.web.services import PREDICTION_POOL
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
@@ -110,6 +110,43 @@ def test_subfolder_names_are_the_true_classes(site: Site, model: str):
     assert address in site.get(f"/models/{model}").text
     assert site.client.delete(address).status_code == 200
     assert site.get(address).status_code == 404
+
+
+@pytest.fixture
+def no_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the decoders of this process, in which the site runs, fail."""
+
+    def refuse(*arguments: Any, **keywords: Any) -> Any:
+        raise AssertionError("the server decodes an image")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
+    monkeypatch.setattr(jpeg, "decode", refuse)
+    monkeypatch.setattr(png, "decode_simple", refuse)
+
+
+def test_pictures_are_decoded_in_other_processes(site: Site, dataset: str, model: str, no_decoders: None):
+    image = str(site.data / "new" / "left" / "00.png")
+    address = site.post(f"/models/{model}/predictions", image_folder=str(site.data / "new")).location
+    example = {
+        "resize_width": 8,
+        "resize_height": 8,
+        "resize_channels": 3,
+        "resize_mode": "squash",
+        "encoding": "png",
+    }
+    drawn = {"job_id": model, "image_path": image, "view_extension_id": "all-raw-data"}
+    records = f"/datasets/{dataset}/records/val"
+    for answer in (
+        site.get(f"{address}/images/1"),
+        site.get("/models/image", query_string={"path": image}),
+        site.get(f"{records}/0"),
+        site.get(f"{records}/0/thumbnail"),
+        site.post("/datasets/images/resize-example", example=image, **example),
+        site.post("/models/images/classification/classify_one", **drawn),
+        site.post("/models/images/classification/classify_one.json", job_id=model, record="val/0"),
+    ):
+        assert answer.status_code == 200, answer.text
+    assert site.get(f"{address}/images/0").status_code == 400  # broken.png
 
 
 def test_links_and_odd_names_in_a_folder(site: Site, model: str, tmp_path: Path):
