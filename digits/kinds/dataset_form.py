@@ -237,6 +237,16 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
             "max_unusable_percent": self.max_unusable_percent.data,
         }
 
+    def fills_from(self, recipe: CreateDataset) -> bool:
+        """Return whether `fill` understands the ``recipe`` of a dataset of another kind."""
+        return False
+
+    def keep_size(self) -> None:
+        """Use the size of the images in the source, if it is known, and remark on it in `warnings`.
+
+        Call this for a valid form if the request specifies no size, which in DIGITS 6 meant to keep it.
+        """
+
     def warnings(self) -> list[str]:
         """Return remarks about valid fields that have no effect."""
         return [

@@ -9,9 +9,12 @@ from typing import Any, Generic, TypeVar
 from wtforms import IntegerField, SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
+from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
+from digits.data import images
 from digits.data.data_roots import FileType
 from digits.data.databases import find_job
+from digits.data.image_lists import walk_images
 from digits.data.pairs import find_folders
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
@@ -106,6 +109,25 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
     )
     test_label_folder = StringField("Test targets", default="", validators=[OptionalPath("folder")])
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._size_remark = ""
+
+    def keep_size(self) -> None:
+        try:
+            found = next(item for item in walk_images(Path(self.feature_folder.data or "")) if item.files)
+            width, height = images.upright_size(found.root / found.files[0])
+        except (StopIteration, UnusableSource, images.UnusableImage, OSError):
+            width, height = self.resize_width.data, self.resize_height.data
+        size = min(width, MAX_SIDE_PIXELS), min(height, MAX_SIDE_PIXELS)
+        self.set(resize_width=size[0], resize_height=size[1])
+        self._size_remark = (
+            f"Without resize_width and resize_height, images are resized to {size[0]}×{size[1]}."
+        )
+
+    def warnings(self) -> list[str]:
+        return [*super().warnings(), *filter(None, [self._size_remark])]
 
     @property
     def reads_table(self) -> bool:

@@ -62,13 +62,18 @@ def new(kind: Kind) -> str:
 
 @blueprint.post("/datasets/<kind:kind>")
 @blueprint.post("/datasets/<kind:kind>.json", endpoint="create_json")
-def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
-    """Create a dataset. An invalid form is shown again with all entries."""
+def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str | Response, int]:
+    """Create a dataset. An invalid form is shown again with all entries.
+
+    With ``keeps_size``, images are not resized if the request specifies no size and the kind supports that.
+    """
     form = _form(kind)
     _clone_into(form, kind, request.form.get("clone"))
     as_json = request.path.endswith(".json")
     if not form.validate():
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
+    if keeps_size and request.form.keys().isdisjoint({"resize_width", "resize_height", "clone"}):
+        in_thread(form.keep_size)
     with services().store.creation() as new_folder:
         folder = new_folder()
         form.save_uploads(folder)
@@ -278,7 +283,7 @@ def _clone_into(form: ImageDatasetForm[Any], kind: Kind, job_id: str | None) -> 
     if not job_id:
         return
     job = find_dataset(job_id)
-    if job.data_kind != kind:
+    if job.data_kind != kind and not form.fills_from(job.recipe):
         raise BadRequest(
             f"“{job.name}” is not a dataset for {kind.title.lower()}.", "Clone it from its own page."
         )

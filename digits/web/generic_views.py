@@ -46,8 +46,8 @@ def new_dataset(extension: str) -> str:
 @blueprint.post("/datasets/generic/create/<extension>")
 @blueprint.post("/datasets/generic/create/<extension>.json", endpoint="create_dataset_json")
 def create_dataset(extension: str) -> AnyResponse | tuple[str | Response, int]:
-    """Create a dataset of the kind ``extension``."""
-    return dataset_views.create(_kind(extension))
+    """Create a dataset of the kind ``extension``, by default with images of the size in the source."""
+    return dataset_views.create(_kind(extension), keeps_size=True)
 
 
 @blueprint.get("/datasets/generic/explore")

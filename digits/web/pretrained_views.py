@@ -46,6 +46,8 @@ from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("pretrained", __name__)
 
+# Scripts send the number of channels of the JSON of a model.
+_COLOR_MODES = {"3": "COLOR", "1": "GRAYSCALE"}
 # A checkpoint consists of several files.
 MAX_UPLOADED_FILES = 20
 
@@ -66,7 +68,10 @@ class PretrainedForm(JobForm):
     width = OptionalInteger("Width", default=None, validators=[Optional(), NumberRange(1, MAX_SIDE_PIXELS)])
     height = OptionalInteger("Height", default=None, validators=[Optional(), NumberRange(1, MAX_SIDE_PIXELS)])
     image_type = SelectField(
-        "Channels", choices=choices(("COLOR", "Color"), ("GRAYSCALE", "Grayscale")), default="COLOR"
+        "Channels",
+        choices=choices(("COLOR", "Color"), ("GRAYSCALE", "Grayscale")),
+        default="COLOR",
+        filters=[lambda text: _COLOR_MODES.get(text, text)],
     )
     resize_mode = select("Resize mode", RESIZE_MODES, ImportModel, "resize_mode")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from digits.core.recipe import CreateDataset
 from digits.data import images
-from digits.data.databases import ArrayDatabase, open_arrays, open_database
+from digits.data.databases import ArrayDatabase, is_database, open_arrays, open_database
 from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, show
 from digits.kinds.classification.recipe import CreateClassification
@@ -30,6 +30,17 @@ class Databases:
     labels: str = ""
     val_images: str = ""
     val_labels: str = ""
+
+    @classmethod
+    def of(cls, recipe: CreateDataset) -> Self | None:
+        """Return the databases from which `recipe` made a recipe; None for other recipes."""
+        if isinstance(recipe, CreateRegression) and is_database(Path(recipe.table)):
+            return cls(recipe.folder, recipe.table, recipe.val_folder or "", recipe.val_table or "")
+        if isinstance(recipe, CreateClassification) and isinstance(recipe.files, ClassDatabases):
+            return cls(recipe.files.folder, val_images=recipe.files.val)
+        if isinstance(recipe, CreateImageToImage) and recipe.train and is_database(Path(recipe.train.images)):
+            return cls(recipe.train.images, val_images=recipe.val.images if recipe.val else "")
+        return None
 
     def check(self) -> None:
         """Raise UnusableSource if the kind of dataset is not clear, or a database cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any
 
 from wtforms import Field, IntegerField, SelectField, StringField
@@ -157,7 +158,14 @@ class DatasetForm(ImageDatasetForm[Any]):
             resize="0" in (self.force_same_shape.data, self.dsopts_force_same_shape.data),
         )
 
-    def fill_source(self, recipe: CreateGeneric) -> None:
+    def fills_from(self, recipe: CreateDataset) -> bool:
+        return Databases.of(recipe) is not None
+
+    def fill_source(self, recipe: CreateDataset) -> None:
+        if databases := Databases.of(recipe):
+            self.set(**dict(zip(DATABASES, astuple(databases), strict=True)))
+            return
+        assert isinstance(recipe, CreateGeneric)
         self.set(
             record_train=recipe.train,
             record_val=recipe.val,

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
+import tarfile
+import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +117,7 @@ def run(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> dic
 def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> Iterator[Path]:
     """Yield the folder or file that contains the weights, unpacking archives to a temporary folder."""
     source = Path(recipe.source)
-    if source.is_dir() or not source.name.lower().endswith(tuple(f".{ending}" for ending in ENDINGS)):
+    if source.is_dir() or not _is_packed(source):
         yield source
         return
     folder = task_folder / "unpacked"
@@ -128,6 +130,15 @@ def _opened(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) ->
         yield folder
     finally:
         remove_tree(folder, ignore_errors=True)
+
+
+def _is_packed(file: Path) -> bool:
+    """Return whether ``file`` is to be unpacked: by its content, because programs upload archives under any name."""
+    if file.name.lower().endswith(tuple(f".{ending}" for ending in ENDINGS)):
+        return True
+    # A Keras file is a zip file, too.
+    is_model = file.suffix.lower() in (*pretrained_files.KERAS_SUFFIXES, ".pb")
+    return not is_model and file.is_file() and (zipfile.is_zipfile(file) or tarfile.is_tarfile(file))
 
 
 def _is_archive(folder: Path) -> bool:
