@@ -25,6 +25,7 @@ import pytest
 from digits.core import events, recipe
 from digits.data import images, manifest, records
 from digits.data.target import class_index
+from digits.worker.input import memory_claims
 from tests import once
 
 SECONDS_ALLOWED = 120
@@ -98,6 +99,12 @@ class Running:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
+
+
+@pytest.fixture(autouse=True)
+def memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the memory that trainings of other test processes have claimed."""
+    monkeypatch.setattr(memory_claims, "NAMESPACE", f"digits-test-{os.getpid()}")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import mmap
 import os
 import queue
 import threading
@@ -32,9 +33,10 @@ from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
 from digits.data.target import Spatial
 from digits.worker.failure import UserFault
-from digits.worker.input import augment, spatial, targets
+from digits.worker.input import augment, memory_claims, spatial, targets
 from digits.worker.input.augment import Draws
 from digits.worker.input.damage import damaged_records, reporting_damage
+from digits.worker.input.memory_claims import Claim
 from digits.worker.input.targets import Targets
 
 # Maximum fraction of the free memory used for decoded images.
@@ -363,21 +365,31 @@ class Records:
         budget_bytes: float | None = None,
         taken: int = 0,
     ) -> None:
-        """``taken``: bytes reserved for other images; ignored if ``budget_bytes`` sets the budget."""
+        """``taken``: bytes this process reserved for other images; ignored if ``budget_bytes`` sets the budget."""
         self._dataset, self._split = dataset, split
         with reporting_damage(dataset):
             self._reader = SplitReader(dataset, manifest.splits[split])
         self._decoder = Decoder(manifest)
         self.groups = self._reader.groups
-        self._memory = (
-            memory_budget(taken) if budget_bytes is None else MemoryBudget(budget_bytes, free_bytes())
-        )
         self.bytes = len(self) * self._decoder.record_bytes
-        self.is_resident = self.bytes <= self._memory.budget
+        self._claim: Claim | None = None
+        if budget_bytes is None:
+            free_on_gpu = _free_gpu_bytes()  # the driver may hang: ask it before the lock
+            with memory_claims.locked():
+                self._memory = memory_budget(free_on_gpu, taken)
+                if self.is_resident:
+                    self._claim = Claim(self.bytes)
+        else:
+            self._memory = MemoryBudget(budget_bytes, free_bytes())
         self._decoded: tuple[tf.Tensor, tf.Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self._reader)
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all images are cached in memory."""
+        return self.bytes <= self._memory.budget
 
     @property
     def input_prepared(self) -> InputPrepared:
@@ -397,8 +409,10 @@ class Records:
         if not self.is_resident:
             return self.stream(order)
         if self._decoded is None:
+            images, targets = self._decoder.allocate(len(self))
+            self.end_claim()
             try:
-                self._decoded = self._decoder.decode_all(self._reader)
+                self._decoded = self._decoder.decode_all(self._reader, images, targets)
             except tf.errors.OpError as error:
                 raise self._explain(error) from None
         return _ResidentFeed(*self._decoded, order)
@@ -407,7 +421,13 @@ class Records:
         """Return a feed that reads records from disk when they are needed, even if all fit into memory."""
         return _StreamedFeed(self._reader, self._decoder, order, self._explain)
 
+    def end_claim(self) -> None:
+        """Leave the memory that the images would need to other trainings, unless it has been allocated."""
+        if self._claim:
+            self._claim.end()
+
     def close(self) -> None:
+        self.end_claim()
         self._reader.close()
         self._decoded = None
 
@@ -433,13 +453,12 @@ def free_bytes() -> int:
     return int(psutil.virtual_memory().available)
 
 
-def memory_budget(taken: int = 0) -> MemoryBudget:
-    """Return the memory budget for decoded images, excluding ``taken`` bytes reserved for others.
+def memory_budget(free_on_gpu: int | None, taken: int = 0) -> MemoryBudget:
+    """Return the memory budget for decoded images, excluding ``taken`` bytes and those claimed by other trainings.
 
-    On a GPU, images must fit into its memory as well as the main memory.
+    On a GPU, images must fit into its memory, of which ``free_on_gpu`` bytes are free, as well as the main memory.
     """
-    free, place = free_bytes(), "memory"
-    free_on_gpu = _free_gpu_bytes()
+    free, place = free_bytes() - memory_claims.claimed_by_others(), "memory"
     if free_on_gpu is not None and free_on_gpu < free:
         free, place = free_on_gpu, "GPU memory"
     free = max(0, free - taken)
@@ -502,10 +521,15 @@ class Decoder:
         )
         return gpus[0].name if gpus and is_for_any_device else "/device:CPU:0"
 
-    def decode_all(self, reader: SplitReader) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return all images and targets of a split."""
-        images = _allocate_aligned((len(reader), *self._shape), self._dtype)
-        targets = np.empty((len(reader), *self._target.shape), self._target.decoded_dtype)
+    def allocate(self, count: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return arrays for ``count`` images and targets, whose memory is in use from now on."""
+        images = _allocate_aligned((count, *self._shape), self._dtype)
+        return images, _allocate_aligned((count, *self._target.shape), self._target.decoded_dtype)
+
+    def decode_all(
+        self, reader: SplitReader, images: NDArray[Any], targets: NDArray[Any]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Decode all images and targets of a split into the arrays of `allocate`; return them as tensors."""
         size = max(1, min(1024, _DECODE_BYTES // self.record_bytes))
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
         options = tf.data.Options()
@@ -570,9 +594,10 @@ class Decoder:
 
 
 def _allocate_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """Allocate an array that TensorFlow can use as a tensor without copying."""
+    """Allocate an array that TensorFlow can use as a tensor without copying; use all its pages."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
+    memory[:: mmap.PAGESIZE] = 0
     first = -memory.ctypes.data % _ALIGNMENT
     return memory[first : first + size].view(dtype).reshape(shape)
 

@@ -69,6 +69,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     setup = Setup(recipe, task_folder.parent, events, config, seed, measures_labels=True)
+    setup.data.end_claims()  # only the required batches are decoded
     preflight = _Preflight(setup, bool(gpus))
     if recipe.eager:
         return preflight.result_eagerly()

@@ -56,6 +56,11 @@ class TrainingData:
             len(self.train), self.step_records, seed, self.shuffle, first_step, balanced=self.balanced
         )
 
+    def end_claims(self) -> None:
+        """Leave the memory that resident images would need to other trainings."""
+        for records in filter(None, (self.train, self.val)):
+            records.end_claim()
+
     def read_first(self, records: feeds.Records) -> feeds.Chunk:
         """Decode the first batch of ``records``, which may be smaller than `batch_size`."""
         batches: Iterator[NDArray[np.int64]] = iter([np.arange(min(self.batch_size, len(records)))])

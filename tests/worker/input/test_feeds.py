@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.core.events import InputPrepared
+from digits.data import manifest
 from digits.data.manifest import Manifest
 from digits.data.target import TargetSpec, class_index, numbers
 from tests.worker import networks
@@ -73,7 +74,7 @@ def test_a_single_leftover_record_joins_the_last_batch(input: Any) -> None:
 def test_records_are_decoded_in_the_requested_order(
     in_child: Any, tmp_path: Path, encoding: str, budget: float
 ) -> None:
-    from digits.data import manifest, records
+    from digits.data import records
 
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3, encoding=encoding)
     with records.SplitReader(tmp_path, manifest.load(tmp_path).splits["train"]) as reader:
@@ -112,7 +113,6 @@ def _failure(folder: Path, budget: float) -> tuple[str, list[Any]]:
 def _taken(folder: Path, budget: float, batches: list[list[int]]) -> Any:
     import tensorflow as tf
 
-    from digits.data import manifest
     from digits.worker.input import feeds as input
 
     split = input.Records(folder, manifest.load(folder), "train", budget)
@@ -323,7 +323,6 @@ def test_the_data_loading_mode_is_reported(in_child: Any, tmp_path: Path, budget
 
 
 def _how_loaded(folder: Path, budget: int) -> Any:
-    from digits.data import manifest
     from digits.worker.input import feeds as input
 
     split = input.Records(folder, manifest.load(folder), "train", budget)
@@ -353,14 +352,19 @@ def test_memory_reserved_for_one_split_is_not_available_for_the_other(
     ],
 )
 def test_cached_images_respect_the_gpu_memory_limit(
-    input: Any, monkeypatch: Any, limits: Any, free: int | None, expected: tuple[int, str]
+    input: Any, monkeypatch: Any, tmp_path: Path, limits: Any, free: int | None, expected: tuple[int, str]
 ) -> None:
     monkeypatch.setattr(input, "free_bytes", lambda: 2**33)
     monkeypatch.setattr(input, "free_bytes_by_driver", lambda: free)
     monkeypatch.setattr(input.tf.config, "get_visible_devices", lambda kind: ["gpu"])
     monkeypatch.setattr(input.tf.config, "get_logical_device_configuration", lambda gpu: limits)
-    assert (input.memory_budget().free, input.memory_budget().place) == expected
-    assert input.memory_budget(taken=1000).budget == input.RESIDENT_SHARE * (expected[0] - 1000)
+    write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
+    for taken in (0, 1000):
+        records = input.Records(tmp_path, manifest.load(tmp_path), "train", taken=taken)
+        prepared = records.input_prepared
+        records.close()
+        assert (prepared.free_bytes, prepared.place) == (expected[0] - taken, expected[1])
+        assert prepared.budget_bytes == int(input.RESIDENT_SHARE * (expected[0] - taken))
 
 
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
@@ -374,7 +378,6 @@ def test_images_are_placed_on_the_requested_device(in_child: Any, tmp_path: Path
 def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
     import tensorflow as tf
 
-    from digits.data import manifest
     from digits.worker.input import feeds as input
 
     (processor,) = tf.config.list_physical_devices("CPU")
