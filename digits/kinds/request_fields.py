@@ -53,7 +53,14 @@ def whole(
         return default
     number = parse_integer(text)
     if number is None or not low <= number <= high:
-        raise BadRequest(f"“{name}” must be an integer from {low:,} to {high:,}.")
+        limits = (
+            f" from {low:,} to {high:,}"
+            if high < LARGEST
+            else f" of at least {low:,}"
+            if low > -LARGEST
+            else ""
+        )
+        raise BadRequest(f"“{name}” must be an integer{limits}.")
     return number
 
 

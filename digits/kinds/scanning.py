@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import resource
-import signal
-import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
@@ -21,12 +17,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 from digits.core.errors import DigitsError
+from digits.core.programs import Program, limit
 from digits.core.remote import RemotePolicy
 from digits.kinds.source_summary import MAX_SECONDS, SourceSummary
 
-# The address space of the process. Arrow and NumPy reserve some of it without using it.
 MEMORY_BYTES = 6 << 30
 # A summary ends earlier, unless one piece of a source takes longer than all others may.
 SECONDS = int(3 * MAX_SECONDS)
@@ -65,31 +60,13 @@ def scan(request: Request) -> Generator[bytes, None, None]:
 
     The program ends with this generator.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "digits.kinds.scanning"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd="/",
-        env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
-    )
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(request))
-            process.stdin.close()
+    with Program(__name__, request) as program:
         is_finished = False
-        for line in process.stdout:
+        for line in program.lines():
             is_finished = msgspec.json.decode(line, type=_State).finished
             yield line
         if not is_finished:
-            is_late = process.wait() == -signal.SIGALRM
-            yield _line(SourceSummary(refused=_TOO_SLOW if is_late else _FAILED))
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
+            yield _line(SourceSummary(refused=_TOO_SLOW if program.was_too_slow else _FAILED))
 
 
 class _State(Struct):
@@ -98,9 +75,8 @@ class _State(Struct):
 
 def main() -> None:
     """Print summaries of the source in the request on standard input."""
-    signal.alarm(SECONDS)
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    resource.setrlimit(resource.RLIMIT_AS, (request.memory_bytes, request.memory_bytes))
+    limit(request.memory_bytes, SECONDS)
     try:
         for line in _summaries(request):
             sys.stdout.buffer.write(line)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,14 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, NotAllowed, NotFound
 from digits.core.model_job import ModelJob
-from digits.data import images, predictions
+from digits.data import predictions
 from digits.data.data_roots import Roots
-from digits.data.databases import FEATURES, is_database, is_database_file, open_arrays
+from digits.data.databases import FEATURES, is_database, is_database_file
 from digits.data.manifest import Manifest
-from digits.data.predictions import ListedImage
-from digits.data.record_features import Features
-from digits.data.record_files import paths_at
 from digits.data.sources import count_of
-from digits.data.tfrecords import examples
 from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.record_inputs import Request, save, save_inputs
 from digits.kinds.views import InputRecord
 from digits.web.inference_views import input_request
 from digits.web.kind_routes import views_of
@@ -33,15 +29,8 @@ from digits.web.offload import in_thread
 from digits.web.prediction_runs import FindSource, Source, limit_of_request, may_resize
 from digits.web.services import services
 
-# The maximum size of the inputs of one request, which are copied.
-MAX_INPUT_BYTES = 2 * 10**9
-
 # Longer names, such as texts, are cut off.
 MAX_NAME = 500
-
-# An input: its name, and a function that returns an image file, an array, or the paths of images on the server, which
-# raises ValueError; and the index of the true class.
-NamedInput = tuple[str, Callable[[], bytes | NDArray[Any] | Sequence[Path]], int | None]
 
 
 def records_of_request(job: ModelJob) -> FindSource:
@@ -56,20 +45,18 @@ def records_of_request(job: ModelJob) -> FindSource:
     limit = limit_of_request()
     size = None if may_resize() else (manifest.width, manifest.height)
     try:
-        found = resolve_files(services().roots, text)
+        path = resolve_files(services().roots, text)
     except NotAllowed as error:
         raise BadRequest(error.message, error.hint) from error
-    database = _database_at(Path(found))
+    database = _database_at(Path(path))
     if database is not None:
         _check_takes_images(job, dataset, manifest)
-        inputs = _in_database(database)
-    else:
-        read_record = partial(views_of(dataset.data_kind).read_record, dataset.kind_recipe)
-        inputs = _in_records(paths_at(found), read_record)
+    recipe = dataset.kind_recipe.as_json()
 
     def find(folder: Path, labels: list[str]) -> Source:
-        listed = in_thread(_save, inputs, folder / predictions.IMAGES_FOLDER, size, limit)
-        return Source(os.path.basename(text.rstrip("/")), listed, [])
+        target = str(folder / predictions.IMAGES_FOLDER)
+        asked = Request(str(database or path), database is not None, recipe, target, limit, size)
+        return Source(os.path.basename(text.rstrip("/")), save(asked), [])
 
     return find
 
@@ -92,7 +79,8 @@ def inputs_of_request(job: ModelJob) -> FindSource | None:
             (record.name[:MAX_NAME], partial(_content_of, record, roots), numbers.get(record.label))
             for record in records
         )
-        listed = in_thread(_save, inputs, folder / predictions.IMAGES_FOLDER, None, limit)
+        saved = save_inputs(inputs, folder / predictions.IMAGES_FOLDER, None, limit)
+        listed = in_thread(list, saved)
         return Source(count_of(len(listed), views.record), listed, [])
 
     return find
@@ -129,60 +117,3 @@ def _database_at(path: Path) -> Path | None:
     if path.is_dir():
         return next((folder for folder in (path, path / FEATURES) if is_database(folder)), None)
     return path if is_database_file(path) else None
-
-
-def _in_records(
-    paths: Iterable[Path], read_record: Callable[[Features], bytes | NDArray[Any]]
-) -> Iterator[NamedInput]:
-    for path in paths:
-        for frame, features in examples(path):
-            yield f"{path.name}:{frame.number}", partial(read_record, features), None
-
-
-def _in_database(path: Path) -> Iterator[NamedInput]:
-    """Yield the images of a database by their keys; raises UnusableSource."""
-    database = open_arrays(path)
-    try:
-        for entry in database.entries():
-            yield entry.name, partial(database.read, entry.name), None
-    finally:
-        database.close()
-
-
-def _save(
-    inputs: Iterable[NamedInput], folder: Path, size: tuple[int, int] | None, limit: int
-) -> list[ListedImage]:
-    """Save at most ``limit`` inputs in ``folder``; return their list.
-
-    With a ``size``, images of other sizes cannot be used. Raises BadRequest if the inputs are too large.
-    """
-    folder.mkdir(mode=0o700)
-    found: list[ListedImage] = []
-    room = MAX_INPUT_BYTES
-    for name, read, truth in islice(inputs, limit):
-        target = folder / f"{len(found):06}"
-        try:
-            data = read()
-            if size and isinstance(data, bytes) and (own := images.header(data)[1]) != size:
-                raise ValueError(f"its image is {own[0]}×{own[1]} pixels, not {size[0]}×{size[1]}")
-        except ValueError as error:
-            found.append(ListedImage("", name, truth, error=f"The record cannot be used: {error}."))
-            continue
-        if not isinstance(data, (bytes, np.ndarray)):
-            first, *more = map(str, data)
-            found.append(ListedImage(first, name, truth, more=more))
-            continue
-        if isinstance(data, bytes):
-            target.write_bytes(data)
-            room -= len(data)
-        else:
-            target = target.with_suffix(predictions.ARRAY_SUFFIX)
-            np.save(target, data, allow_pickle=False)
-            room -= data.nbytes
-        if room < 0:
-            raise BadRequest(
-                f"The first {len(found) + 1:,} records are larger than {MAX_INPUT_BYTES // 10**9} GB.",
-                "Set “num_test_images” to a lower number.",
-            )
-        found.append(ListedImage(str(target), name, truth))
-    return found

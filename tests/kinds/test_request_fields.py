@@ -59,6 +59,13 @@ def test_other_integers_are_refused_with_the_limits_in_full(text: str) -> None:
         whole({"rows": text}, "rows", 5, 1, 2**31 - 1)
 
 
+def test_a_missing_limit_is_not_named() -> None:
+    with pytest.raises(BadRequest, match="“after” must be an integer of at least 0\\."):
+        whole({"after": "-1"}, "after", None, 0)
+    with pytest.raises(BadRequest, match="“label” must be an integer\\."):
+        whole({"label": "x"}, "label", None)
+
+
 def test_places_in_lists_are_the_nearest_ones() -> None:
     texts = ("-3", "2", "99", "x", "9" * 5000)
     assert [nearest({"page": text}, "page", 1, 1, 10) for text in texts] == [1, 2, 10, 1, 1]
@@ -72,7 +79,7 @@ def test_choices_list_the_alternatives() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in WEB.glob("*.py") if path.name != "gate.py"], ids=lambda p: p.stem
+    "path", [path for path in WEB.rglob("*.py") if path.name != "gate.py"], ids=lambda p: p.stem
 )
 def test_no_view_parses_numbers_itself(path: Path) -> None:
     """`digits.kinds.request_fields` does. The gate parses headers."""
