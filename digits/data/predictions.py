@@ -18,6 +18,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -43,6 +44,8 @@ PROBABILITY_DTYPE = "<f4"
 IMAGES_FOLDER = "images"
 ARRAY_SUFFIX = ".npy"
 MAX_IMAGES = 100_000
+# Of a list of images, in characters.
+MAX_LINE = 10_000
 MAX_FILE_BYTES = 1 << 30
 # The maximum number of list problems that are stored; further ones are only counted.
 MAX_PROBLEMS = 100
@@ -191,20 +194,23 @@ def load_values(folder: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def parse_list(text: str, class_count: int) -> tuple[list[tuple[str, int | None]], list[Problem]]:
-    """Parse a list of images; return pairs of path and class index, and the problems found.
+def parse_list(
+    lines: Iterable[str], class_count: int, limit: int = MAX_IMAGES
+) -> tuple[list[tuple[str, int | None]], list[Problem]]:
+    """Parse the first ``limit`` lines of a list; return pairs of path and class index, and the problems found.
 
     Each line is a path, optionally followed by a space and a class index from 0 to ``class_count`` - 1. Empty lines are
     ignored. An index out of range is reported as a problem, and the image is kept without it.
     """
     found: list[tuple[str, int | None]] = []
     problems: list[Problem] = []
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
-        line = line.strip()
-        if not line:
-            continue
-        if "\0" in line:
-            problems.append(Problem(number, "The line contains a null character."))
+    numbered = (
+        (number, line.removeprefix("\ufeff" if number == 1 else "").strip())
+        for number, line in enumerate(lines, 1)
+    )
+    for number, line in islice((item for item in numbered if item[1]), limit):
+        if "\0" in line or len(line) > MAX_LINE:
+            problems.append(Problem(number, "The line is too long or contains a null character."))
             continue
         path, _, last = line.rpartition(" ")
         truth = None

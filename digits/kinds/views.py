@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple
@@ -72,11 +72,12 @@ class InputRequest:
     """A request for a prediction: its ``fields``, and the contents or the paths of its ``files``.
 
     The file ``left`` is the upload ``left_file``, or the file below a data root in the field ``left_path`` or
-    ``left_file``.
+    ``left_file``. The paths of the files in ``uploads`` are temporary.
     """
 
     fields: Mapping[str, str]
     files: Mapping[str, bytes | Path] = field(default_factory=dict)
+    uploads: Collection[str] = ()
 
 
 class InputRecord(NamedTuple):

@@ -15,8 +15,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
+from flask import (
+    Blueprint,
+    Response,
+    after_this_request,
+    jsonify,
+    make_response,
+    render_template,
+    request,
+    url_for,
+)
 from numpy.typing import NDArray
+from werkzeug.datastructures import FileStorage
 
 from digits.core.csv_cells import harmless
 from digits.core.errors import BadRequest, NotFound, Unavailable
@@ -481,6 +491,7 @@ def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
 def input_request() -> InputRequest:
     """Return the fields and the files of this request, for `Views.read_input` and `Views.read_inputs`."""
     files: dict[str, bytes | Path] = {}
+    uploads: list[str] = []
     for field, text in request.values.items():
         name = field.removesuffix("_path").removesuffix("_file")
         if name not in (field, "image") and text.strip():
@@ -488,8 +499,23 @@ def input_request() -> InputRequest:
     for field, upload in request.files.items():
         name = field.removesuffix("_file")
         if name not in (field, "image") and upload.filename:
-            files[name] = upload.read()
-    return InputRequest(request.values.to_dict(), files)
+            files[name] = _saved(upload)
+            uploads.append(name)
+    return InputRequest(request.values.to_dict(), files, uploads)
+
+
+def _saved(upload: FileStorage) -> Path:
+    """Save ``upload`` as a file of the uploads folder that is discarded at the end of this request."""
+    path = services().new_upload()
+    discard = services().store.discard
+
+    @after_this_request
+    def remove(response: Response) -> Response:
+        discard(path)
+        return response
+
+    in_thread(upload.save, path)
+    return path
 
 
 def _has_image() -> bool:
@@ -503,8 +529,7 @@ def _image() -> Iterator[Path]:
     """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
     upload = request.files.get("image_file")
     if upload is not None and upload.filename:
-        with _kept(upload.save) as path:
-            yield path
+        yield _saved(upload)
         return
     text = request.values.get("image_path", "").strip()
     if not text:

@@ -9,9 +9,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import gevent
 import numpy as np
@@ -40,7 +39,6 @@ from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.services import services
 
-MAX_LIST_BYTES = 20_000_000
 # The maximum number of batch predictions kept per model; older ones are deleted.
 KEPT = 20
 UNPACKING_POLL_SECONDS = 0.05
@@ -166,12 +164,7 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
     roots, text = services().roots, request.values.get("image_folder", "").strip()
     listed = request.files.get("image_list")
     if listed is not None and listed.filename:
-        data = listed.stream.read(MAX_LIST_BYTES + 1)
-        if len(data) > MAX_LIST_BYTES:
-            raise BadRequest(
-                f"The list is larger than {MAX_LIST_BYTES // 10**6} MB.", "Split it into several lists."
-            )
-        images, problems = in_thread(_listed, data.decode("utf-8", "replace"), text, labels, roots, limit)
+        images, problems = in_thread(_listed, listed.stream, text, labels, roots, limit)
         return Source(listed.filename, images, problems)
     if not text:
         raise BadRequest(
@@ -219,11 +212,12 @@ def _unpacked(archive: Path, folder: Path) -> Path:
 
 
 def _listed(
-    text: str, folder: str, labels: list[str], roots: Roots, limit: int
+    file: IO[bytes], folder: str, labels: list[str], roots: Roots, limit: int
 ) -> tuple[list[ListedImage], list[Problem]]:
-    lines, problems = predictions.parse_list(text, len(labels))
+    lines = io.TextIOWrapper(file, "utf-8", "replace")
+    named, problems = predictions.parse_list(lines, len(labels), limit)
     found = []
-    for name, truth in islice(lines, limit):
+    for name, truth in named:
         path = Path(name if os.path.isabs(name) or not folder else os.path.join(folder, name))
         if "://" in name:
             problems.append(Problem(0, f"{name[:200]}: URLs are not supported. Use a path on this server."))

@@ -6,33 +6,24 @@ covered automatically. ``DIGITS_FUZZ_EXAMPLES`` sets the number of examples, eac
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
 import pytest
-from flask import Flask
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import EnvironBuilder, run_wsgi_app
-from werkzeug.wrappers import Response
 
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
 from digits.kinds import all_kinds
 from digits.kinds.jobs import DatasetJob
-from digits.runtime.executor import Exit
-from digits.runtime.short_tasks import ShortTasks
-from digits.runtime.task_runner import TaskRunner
-from digits.web import dataset_views
-from digits.web.model_form import ModelForm
+from tests.all_routes import NoProcesses, names_for
 from tests.raw_http import Answer, SmallServer, small_server
 from tests.site import Site, open_site, site_settings
 
@@ -40,66 +31,7 @@ pytestmark = pytest.mark.integration
 
 EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "120"))
 HANG_SECONDS = 30
-FIELD = re.compile(r"""(?:args|form|values|files)(?:\.get|\.getlist)?[\[(,]\s*["']([\w\[\]-]+)["']""")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-
-
-class NoProcesses:
-    """Replaces everything that starts processes: counts calls, and responds as if the process had finished."""
-
-    def __init__(self) -> None:
-        self.started = 0
-
-    def start(self, folder: Path, devices: Any, **arguments: Any) -> dict[str, Any]:
-        self.started += 1
-        return {"pid": 0}
-
-    def clear(self, *arguments: Any) -> bool:
-        return True
-
-    def output(self, folder: Path, after: int = 0, limit: int = 0) -> tuple[str, int]:
-        return "", after
-
-    def poll(self, folder: Path, handle: Any) -> Exit:
-        return Exit(code=1)
-
-    def stop(self, *handle: Any) -> None:
-        pass
-
-    def warm_up(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    # As InferenceServers
-
-    def ask(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
-        self.started += 1
-        heat_map = {"method": "grad_cam", "layer": "conv", "label": "left", "max": 1.0, "url": "data:,"}
-        return {
-            "ok": True,
-            "predictions": [["left", 100.0]],
-            "generated": {"grid": "data:,", "vectors": [], "width": 1, "height": 1},
-            "heat_map": heat_map,
-            "image": "",
-            "layer": "conv",
-            "shape": [3, 3, 1, 4],
-            "milliseconds": 1,
-            **{name: [] for name in ("layers", "maps", "default", "outputs", "filters", "epochs")},
-        }
-
-    def stop_all(self) -> None:
-        pass
-
-    # As TensorBoards
-
-    def proxy(self, *arguments: Any) -> Response:
-        self.started += 1
-        return Response("TensorBoard")
-
-    def url_for(self, job_id: str) -> str:
-        return f"/tensorboard/{job_id}/"
 
 
 @pytest.fixture(scope="module")
@@ -113,35 +45,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
     folder = tmp_path_factory.mktemp("all-routes")
     opened = open_site(site_settings(folder))
     assert opened.wait_for_end(opened.dataset()) == "Done"
-    parts: Any = opened.services
-    parts.scheduler.stop()  # start no tasks in the background
-    parts.runner.close()
-    parts.executor.close()
-    parts.executor = parts.inference = parts.tensorboards = processes
-    runner = TaskRunner(parts.executor, parts.ledger)
-    parts.short_tasks = ShortTasks(parts.folder / "previews", runner, parts.store.discard)
+    processes.replace_in(opened)
     yield opened
     opened.services.store.close()
-
-
-DATASET_FORMS = [kind.load("form").DatasetForm for kind in all_kinds().values()]
-
-
-@cache
-def names_for(app: Flask, rule: str) -> list[str]:
-    """Return names of fields and arguments read by the views of a route or their modules."""
-    names = set()
-    for item in app.url_map.iter_rules():
-        if str(item) == rule:
-            view = inspect.unwrap(app.view_functions[item.endpoint])
-            module = inspect.getsource(inspect.getmodule(view) or view)
-            names.update(FIELD.findall(inspect.getsource(view)) or FIELD.findall(module))
-            text = inspect.getsource(view)
-            if " _form(" in text or "ImageDatasetForm" in text:
-                of_datasets = inspect.getmodule(view) is dataset_views
-                for form in DATASET_FORMS if of_datasets else [ModelForm]:
-                    names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))
-    return sorted(names) or ["x"]
 
 
 def test_field_names_are_found(site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from urllib.parse import urlencode
 
 import flask
@@ -32,6 +33,25 @@ def test_long_forms_are_parsed(app: flask.Flask, size: int) -> None:
         assert flask.request.form.to_dict() == fields
 
 
+@pytest.mark.parametrize("shift", range(4))
+def test_escape_sequences_are_decoded_in_little_memory(app: flask.Flask, shift: int) -> None:
+    text = "a" * shift + "\n" * 250_000 + "é+" * 20_000
+    with app.test_request_context(method="POST", data=urlencode({"a": text}), headers=FORM):
+        tracemalloc.start()
+        try:
+            assert flask.request.form["a"] == text
+            assert tracemalloc.get_traced_memory()[1] < 20_000_000
+        finally:
+            tracemalloc.stop()
+
+
+def test_odd_forms_are_decoded(app: flask.Flask) -> None:
+    data = "a=1&&=2&b&c=%&d=%zz%2&e=x=y&f=%ff+%C3%A9&é=é"
+    expected = {"a": "1", "": "2", "b": "", "c": "%", "d": "%zz%2", "e": "x=y", "f": "%FF é", "é": "é"}
+    with app.test_request_context(method="POST", data=data, headers=FORM):
+        assert flask.request.form.to_dict() == expected
+
+
 @pytest.mark.parametrize("body", ["a=&" * 1000, "a=" + "b" * 1_000_001])
 def test_forms_over_the_limits_are_refused(app: flask.Flask, body: str) -> None:
     with (
@@ -39,6 +59,49 @@ def test_forms_over_the_limits_are_refused(app: flask.Flask, body: str) -> None:
         pytest.raises(RequestEntityTooLarge),
     ):
         _ = flask.request.form
+
+
+MULTIPART = "multipart/form-data; boundary=x"
+PART = b'--x\r\nContent-Disposition: form-data; name="a"'
+
+
+def test_multipart_forms_are_parsed(app: flask.Flask) -> None:
+    file = b"\r\n--xy\r\n--x-\r\r\n\n" * 40_000
+    body = (
+        PART + b"\r\n\r\n\xc3\xa9\r\n" + PART + b'; filename="\xc3\xa9.png"\r\n\r\n' + file + b"\r\n--x--\r\n"
+    )
+    with app.test_request_context(method="POST", data=body, content_type=MULTIPART) as context:
+        assert context.request.form.to_dict() == {"a": "é"}
+        (upload,) = context.request.files.getlist("a")
+        assert (upload.filename, upload.name, upload.read()) == ("é.png", "a", file)
+        context.request.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (PART + b"\r\n\r\n" + b"x" * 400_000 + b"\r\n") * 3,
+        PART + b"\r\nX: y" * 20_000 + b"\r\n\r\n",
+        b"--x\r\n" * 100_000,
+        (PART + b"\r\n\r\n\r\n") * 1001,
+        (PART + b'; filename="a"\r\n\r\n' + b"x" * 600_000 + b"\r\n") + b"--x\r\n" + b"x" * 200_000,
+    ],
+    ids=["text", "headers", "boundaries", "parts", "headers after a file"],
+)
+def test_large_parts_in_memory_are_refused(app: flask.Flask, body: bytes) -> None:
+    with (
+        app.test_request_context(method="POST", data=body + b"--x--", content_type=MULTIPART),
+        pytest.raises(RequestEntityTooLarge),
+    ):
+        _ = flask.request.form
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n--x", b"\r\n--x\r\n\r\n"])
+def test_an_incomplete_form_is_empty(app: flask.Flask, end: bytes) -> None:
+    file = PART + b'; filename="a"\r\n\r\n' + b"x" * 600_000
+    for data, content_type in ((file + b"\r\n" + file + end, MULTIPART), (file + end, "multipart/form-data")):
+        with app.test_request_context(method="POST", data=data, content_type=content_type) as context:
+            assert not context.request.files and not context.request.form
 
 
 @pytest.mark.parametrize("body", ["[" * 50_000, "{", "\xff", "1" * 5000])

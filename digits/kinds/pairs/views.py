@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
-from digits.core.files import UnreadableFile, read_bytes
 from digits.data import images
 from digits.data.manifest import Manifest
 from digits.data.sources import UnusableSource
 from digits.kinds import views
 from digits.kinds.pairs.reader import is_header
 from digits.kinds.pairs.recipe import CreatePairs
-from digits.kinds.text.lines import parse_rows
+from digits.kinds.text.lines import TextRow, open_upload, parse_rows
 from digits.kinds.views import InputRecord, InputRequest
 
 # The metric of the snapshot that decides; without a validation, half the margin of the contrastive loss.
@@ -28,7 +26,6 @@ DEFAULT_THRESHOLD = 0.5
 INPUTS = {"left": "first", "right": "second"}
 # The table of the field `pair_list_file`, and the name of its contents in messages.
 PAIRS = "pair_list"
-MAX_LIST_BYTES = 1 << 28
 
 
 class Views(views.Views[CreatePairs]):
@@ -65,7 +62,10 @@ class Views(views.Views[CreatePairs]):
 
     def read_inputs(self, recipe: CreatePairs, request: InputRequest) -> Iterable[InputRecord] | None:
         file = request.files.get(PAIRS)
-        return None if file is None else _listed(file, request.fields.get("image_folder", "").strip())
+        if file is None:
+            return None
+        base = "" if PAIRS in request.uploads or isinstance(file, bytes) else str(file.parent)
+        return _listed(file, request.fields.get("image_folder", "").strip() or base)
 
     def conclude(self, predictions: Any, metrics: Mapping[str, float]) -> Any:
         threshold = metrics.get(THRESHOLD, DEFAULT_THRESHOLD)
@@ -87,16 +87,16 @@ def _pixels(recipe: CreatePairs, request: InputRequest, name: str) -> images.Pix
 
 
 def _listed(file: bytes | Path, folder: str) -> Iterator[InputRecord]:
-    """Yield the pairs in a table, whose paths are relative to ``folder``, by default that of the table.
+    """Yield the pairs in a table, whose paths are relative to ``folder``; without one, they are absolute.
 
     Raises UnusableSource.
     """
-    try:
-        data = file if isinstance(file, bytes) else read_bytes(file, MAX_LIST_BYTES)
-    except UnreadableFile as error:
-        raise UnusableSource(f"The list of pairs cannot be read: {error}.") from error
-    base = folder or ("" if isinstance(file, bytes) else str(file.parent))
-    for number, row in enumerate(parse_rows(io.BytesIO(data), f"{PAIRS}_file")):
+    with open_upload(file, f"{PAIRS}_file") as opened:
+        yield from _pairs(parse_rows(opened, f"{PAIRS}_file"), folder)
+
+
+def _pairs(rows: Iterable[TextRow], base: str) -> Iterator[InputRecord]:
+    for number, row in enumerate(rows):
         if not number and is_header(row.cells):
             continue
         if len(row.cells) < len(INPUTS):

@@ -7,12 +7,14 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.files import UnreadableFile, open_plain
 from digits.data import images
 from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, show
@@ -65,6 +67,21 @@ def parse_rows(
     """Yield the rows of the open ``file`` called ``name``, like `read_rows`."""
     delimiter = delimiter or _delimiter_in(file)
     return _parse(_Lines(name, file), delimiter, max_bytes)
+
+
+def open_upload(file: bytes | Path, name: str) -> BinaryIO:
+    """Open the contents or the path of the file of a request called ``name``; raises UnusableSource."""
+    if isinstance(file, bytes):
+        return BytesIO(file)
+    try:
+        return open_plain(file)
+    except UnreadableFile as error:
+        raise UnusableSource(f"{name} cannot be read: {error}.") from error
+
+
+def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    """Yield the lines of the open ``file`` called ``name`` that are not blank; raises UnusableSource."""
+    return (line.strip() for line in _Lines(name, file) if not line.isspace())
 
 
 class _Lines:

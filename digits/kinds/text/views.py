@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
-from digits.core.files import UnreadableFile, read_bytes
 from digits.data.manifest import Manifest
 from digits.data.records import Record
-from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
-from digits.kinds.text.lines import parse_rows, read_rows
+from digits.kinds.text.lines import open_upload, parse_rows, read_lines
 from digits.kinds.text.reader import TEXT_FEATURE, usable_rows
 from digits.kinds.views import InputRecord, InputRequest
 
 # The files of the fields `test_data_file`, a table like that of the dataset, and `text_list_file`, one text per line.
 TEXTS = "test_data"
 LINES = "text_list"
-MAX_LIST_BYTES = 1 << 30
 
 
 class Views(ClassificationViews):
@@ -49,6 +45,14 @@ class Views(ClassificationViews):
     def draw_record(self, recipe: Any, record: Record) -> dict[str, Any]:
         found = [text for text in record.features.get(TEXT_FEATURE, []) if isinstance(text, bytes)]
         return {"text": found[0].decode("utf-8", "replace") if found else ""}
+
+    def separate_sources(self, recipe: Any, manifest: Manifest) -> dict[str, dict[str, Any]]:
+        tables = {"val": recipe.val_table, "test": recipe.test_table}
+        return {
+            name: {"label_count": sum(map(bool, split.counts))}
+            for name, split in manifest.splits.items()
+            if tables.get(name)
+        }
 
     def describe_input(self, manifest: Manifest) -> str:
         return f"{manifest.width:,} characters"
@@ -79,21 +83,15 @@ class Views(ClassificationViews):
 
 def _lines(file: bytes | Path) -> Iterator[str]:
     """Yield the lines of a text file that are not blank; raises UnusableSource."""
-    try:
-        data = file if isinstance(file, bytes) else read_bytes(file, MAX_LIST_BYTES)
-        text = data.decode("utf-8-sig")
-    except (UnreadableFile, UnicodeDecodeError) as error:
-        raise UnusableSource(
-            f"The list of texts cannot be read: {error}.", "Save it as UTF-8 text."
-        ) from error
-    return (line.strip() for line in text.splitlines() if line.strip())
+    name = f"{LINES}_file"
+    with open_upload(file, name) as opened:
+        yield from read_lines(opened, name)
 
 
 def _cells(file: bytes | Path, dialect: Dialect) -> Iterator[tuple[str, str]]:
     """Yield the texts in a table and their classes, which are empty without a column of classes."""
-    if isinstance(file, bytes):
-        rows = parse_rows(io.BytesIO(file), f"{TEXTS}_file", dialect.delimiter)
-    else:
-        rows = read_rows(file, dialect.delimiter)
-    for row in usable_rows(rows, dialect):
-        yield (row.text, row.label) if len(row.cells) > 1 else (row.label, "")
+    name = f"{TEXTS}_file"
+    with open_upload(file, name) as opened:
+        rows = parse_rows(opened, name, dialect.delimiter)
+        for row in usable_rows(rows, dialect):
+            yield (row.text, row.label) if len(row.cells) > 1 else (row.label, "")

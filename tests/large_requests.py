@@ -1,0 +1,353 @@
+"""Large requests to all routes of a server that runs as a separate program, and what they cost it.
+
+The program (``python -m tests.large_requests FOLDER``) serves a site with a dataset of images, one of texts and a model
+for each, which starts no processes. `LargeRequests` draws requests with bodies of up to 70 MB in many
+shapes. `Costs` measures how much the memory of the server grows during a request, and how long ``/health`` waits
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from urllib.parse import quote, urlencode
+
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_BYTES = 70_000_000
+GIVE_UP_SECONDS = 120.0
+
+WITH_BODY = ("POST", "PUT", "PATCH")
+FORM = "application/x-www-form-urlencoded"
+TYPES = [
+    FORM,
+    "application/json",
+    "application/octet-stream",
+    "text/csv",
+    "application/offset+octet-stream",
+    "",
+]
+# Repeated to fill a field, a file or a body; by what they would be quadratic or slow for.
+UNITS = [
+    "x", "0", "9", "[", "[]", "{", '{"":', "[0],", "0,", "0.5,", "1e9,", "x,", "x;", "x\n", "\n", "\r\n", " ", ",", "\t",
+    "a=b&", "&", "%0A", "+", "%", "é", "\0", '"', '"a"\n', '""', "'", "\\", "/", "../", "a/", "(", ")", "((", "a.", "a(",
+    "x=1\n", "class a:\n pass\n", "def f(): pass\n", "# ", "<", "<b>", "&lt;", "*", "**", "`", "![", "[a](b)", "-", "=", ":",
+    "a,b\n", '"a","b"\n', "left/00.png,left/01.png\n", "left\n", "label:left ", "AND ", "1-2,", "🙂", "\u202e", "A", "a ",
+    "AAAA", '{"b64":"AAAA"},', "[[[0,0,0]]],", '"1",', "null,", "--x\r\n", "\x89PNG\r\n\x1a\n",
+]  # fmt: skip
+HEADS = [
+    "",
+    "[",
+    "{",
+    '{"instances":[',
+    '{"inputs":[',
+    '{"instances":[{"b64":"',
+    '{"username":',
+    "\x89PNG\r\n\x1a\n",
+    "PK\3\4",
+]
+
+
+@dataclass
+class Request:
+    """A request; its body is ``head``, then ``unit`` repeated up to ``size`` bytes, then ``tail``."""
+
+    method: str
+    path: str
+    headers: dict[str, str] = field(default_factory=dict)
+    head: bytes = b""
+    unit: bytes = b""
+    size: int = 0
+    tail: bytes = b""
+
+    @property
+    def body(self) -> bytes:
+        return self.head + self.unit * (self.size // max(1, len(self.unit))) + self.tail
+
+    @property
+    def is_streamed_upload(self) -> bool:
+        return self.path.startswith("/uploads/")
+
+    def __str__(self) -> str:
+        kind = self.headers.get("Content-Type", "").partition(";")[0]
+        return f"{self.method} {self.path[:90]} {kind} {self.head[:60]!r} + {self.unit[:20]!r} up to {self.size:,}"
+
+
+@dataclass
+class Server:
+    """The running program: its process, port, routes with their methods and field names, and jobs."""
+
+    process: subprocess.Popen[str]
+    port: int
+    routes: list[tuple[str, str, list[str]]]
+    datasets: list[str]
+    models: list[str]
+    kinds: list[str]
+    folder: str
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+@contextlib.contextmanager
+def large_server(folder: Path) -> Iterator[Server]:
+    """Run the program with its files and its log in ``folder``."""
+    command = [sys.executable, "-m", "tests.large_requests", str(folder)]
+    with (
+        open(folder / "server.log", "w") as log,
+        subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        ) as process,
+    ):
+        assert process.stdout
+        try:
+            line = process.stdout.readline()
+            assert line, (folder / "server.log").read_text()
+            yield Server(process, **json.loads(line))
+        finally:
+            process.terminate()
+
+
+def requests(server: Server) -> st.SearchStrategy[Request]:
+    """Draw requests to all routes, of sizes between a few kilobytes and 70 MB."""
+    # Half of them to routes that read bodies.
+    routes = st.sampled_from(server.routes) | st.sampled_from(
+        [item for item in server.routes if item[1] in WITH_BODY]
+    )
+    return st.builds(_request, st.just(server), routes, st.randoms(use_true_random=True))
+
+
+def _request(server: Server, route: tuple[str, str, list[str]], random: Random) -> Request:
+    rule, method, names = route
+    number = random.randrange(len(server.models))
+    ids = [server.datasets[number], server.models[number]]
+    own = ids[1] if "model" in rule else ids[0]
+
+    def part(match: re.Match[str]) -> str:
+        converter, _, name = match[1].rpartition(":")
+        if converter == "kind":
+            return random.choice(server.kinds)
+        if converter.startswith("any("):
+            return random.choice(converter[4:-1].split(", "))
+        if name == "job_id" or "id" in name:
+            return own
+        if random.random() < 0.2:
+            return quote(random.choice(UNITS) * random.randint(1, 500), safe="")[:3000]
+        return {"split": "train", "number": "3", "ending": "zip", "name": "bars"}.get(name, "0")
+
+    path = re.sub(r"<([^>]*)>", part, rule)
+    unit = random.choice(UNITS)
+    size = int(10 ** random.uniform(3.5, math.log10(MAX_BYTES)))
+    fields = {"job_id": own, "dataset": ids[0]}
+    fields |= {
+        random.choice(names): random.choice(["1", "0", "left", *ids]) for _ in range(random.randrange(4))
+    }
+    name = random.choice(names)
+    fields.pop(name, None)
+    headers = {"Accept": random.choice(["text/html", "application/json"])}
+    if method not in WITH_BODY:
+        query = urlencode([*fields.items(), (name, unit * 7000)])[: random.choice([200, 6000])]
+        return Request(method, f"{path}?{query}", headers)
+    if "/uploads/" in path:
+        headers |= {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
+    if random.random() < 0.3:
+        path, fields = f"{path}?{urlencode(fields)}", {}
+    shape = random.choice(["file", "file", "field", "parts", "form", "raw", "raw"])
+    raw = unit.encode("utf-8", "replace")
+    if shape == "form":
+        encoded = random.choice([raw, quote(unit).encode()])
+        return Request(
+            method,
+            path,
+            {**headers, "Content-Type": FORM},
+            f"{urlencode(fields)}&{name}=".encode(),
+            encoded,
+            size,
+        )
+    if shape == "raw":
+        head = random.choice(HEADS).encode("latin-1")
+        return Request(method, path, {**headers, "Content-Type": random.choice(TYPES)}, head, raw, size)
+    headers["Content-Type"] = "multipart/form-data; boundary=x"
+    head = b"".join(_part(key, value.encode()) for key, value in fields.items())
+    if shape == "parts":
+        return Request(
+            method, path, headers, head, _part(name, raw, random.choice(["", "a.png"])), size, b"--x--\r\n"
+        )
+    filename = ""
+    if shape == "file":
+        filename = f"a.{random.choice(['csv', 'png', 'zip', 'tar.gz', 'txt', 'npy'])}"
+        uploaded = [item for item in names if item.endswith(("file", "archive", "files"))]
+        name = random.choice([*uploaded, "image_file"])
+    start = random.choice(HEADS).encode("latin-1")
+    return Request(
+        method, path, headers, head + _part(name, start, filename)[:-2], raw, size, b"\r\n--x--\r\n"
+    )
+
+
+def _part(name: str, value: bytes, filename: str = "") -> bytes:
+    file = f'; filename="{filename}"' if filename else ""
+    head = f'--x\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n'
+    return head.encode() + value + b"\r\n"
+
+
+def send(server: Server, request: Request) -> int:
+    """Return the status of the response; 0 if the connection was closed without one."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=GIVE_UP_SECONDS)
+    try:
+        connection.putrequest(request.method, request.path)
+        for name, value in request.headers.items():
+            connection.putheader(name, value)
+        body = request.body
+        if request.method not in ("GET", "HEAD"):
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders()
+        with contextlib.suppress(OSError):  # the response may arrive before the body is complete
+            connection.send(body)
+        answer = connection.getresponse()
+        while answer.read(1 << 20):
+            pass
+        return answer.status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+class Costs:
+    """Measures one request after another: the growth of the server's memory and the longest wait of ``/health``.
+
+    The wait is measured by a separate program, in seconds; of the time in which the server did not run because other
+    programs did, it counts nothing.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        command = [sys.executable, "-c", _PROBE, str(server.port), str(server.pid)]
+        self._probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def measure(self, request: Request) -> tuple[int, int, float]:
+        """Send ``request``; return the status, the growth in bytes, and the longest wait in seconds."""
+        self._longest_wait()
+        Path(f"/proc/{self._server.pid}/clear_refs").write_text("5")  # forget the peak
+        before = self._memory("VmRSS")
+        status = send(self._server, request)
+        return status, self._memory("VmHWM") - before, self._longest_wait()
+
+    def close(self) -> None:
+        with self._probe as probe:
+            assert probe.stdin
+            probe.stdin.close()
+
+    def _memory(self, name: str) -> int:
+        status = Path(f"/proc/{self._server.pid}/status").read_text()
+        match = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
+        assert match
+        return int(match[1]) * 1024
+
+    def _longest_wait(self) -> float:
+        assert self._probe.stdin and self._probe.stdout
+        self._probe.stdin.write("\n")
+        self._probe.stdin.flush()
+        return float(self._probe.stdout.readline())
+
+
+_PROBE = """
+import http.client, pathlib, sys, threading, time
+port, pid = map(int, sys.argv[1:])
+longest, since = 0.0, None
+def cpu():
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except OSError:
+            pass
+    return total / 1e9
+def ask():
+    global longest, since
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    while True:
+        before, since = cpu(), time.monotonic()
+        try:
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            connection.close()
+            continue
+        seconds = time.monotonic() - since
+        if seconds > 0.02:
+            longest = max(longest, min(seconds, cpu() - before))
+        time.sleep(0.005)
+threading.Thread(target=ask, daemon=True).start()
+for line in sys.stdin:
+    time.sleep(0.02)
+    print(longest, flush=True)
+    longest = 0.0
+"""
+
+
+def main(folder: Path) -> None:
+    from gevent import monkey
+
+    monkey.patch_all()
+
+    from digits.kinds import all_kinds
+    from digits.web import server as servers
+    from digits.web.app import create_app, load_templates
+    from tests.all_routes import NoProcesses, names_for
+    from tests.shared_executor import SharedExecutor
+    from tests.site import Site, site_settings
+
+    executor = SharedExecutor(log_file=folder / "fork.log")
+    settings = site_settings(folder, max_upload=2**30)
+    settings.data_roots[0].mkdir()
+    app = create_app(settings, executor=executor)
+    site = Site(app, app.test_client(), settings.data_roots[0])
+    (site.data / "topics.csv").write_text("class,text\n" + "animal,dog\nnumber,one\n" * 20)
+    table = {
+        "dataset_name": "x",
+        "max_chars_per_sample": 48,
+        "train_data_file": str(site.data / "topics.csv"),
+    }
+    texts = site.post("/datasets/text/classification.json", **table).get_json()["id"]
+    datasets = [site.dataset(), texts]
+    for dataset in datasets:
+        assert site.wait_for_end(dataset) == "Done"
+    models = [site.finished_model(dataset) for dataset in datasets]
+    assert site.post(f"/models/{models[0]}/promote.json", name="bars").status_code == 200
+    executor.close_shared()
+    NoProcesses().replace_in(site)
+    site.app.testing = False
+
+    def begin(port: int) -> None:
+        load_templates(app)
+        routes = sorted(
+            {
+                (str(rule), method, tuple(names_for(app, str(rule))))
+                for rule in app.url_map.iter_rules()
+                for method in rule.methods or ()
+                # Keep the jobs.
+                if not (method == "DELETE" and "job_id" in str(rule))
+                and str(rule) != "/static/<path:filename>"
+            }
+        )
+        kinds = [kind.route for kind in all_kinds().values()]
+        started = {"port": port, "routes": routes, "datasets": datasets, "models": models, "kinds": kinds}
+        print(json.dumps(started | {"folder": str(folder)}), flush=True)
+
+    servers.serve(app, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
