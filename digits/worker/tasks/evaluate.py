@@ -73,6 +73,7 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
             for batch in predictor.predict(records):
                 now = time.monotonic()
                 timing.add(now - batch_began, len(batch.places))
+                stopping.reserve("a batch", now - batch_began)
                 collected.add(batch)
                 if is_stopping():
                     writer.write_partial(collected, timing)
@@ -84,6 +85,7 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
                 if now >= partial_due:
                     writer.write_partial(collected, timing)
                     ended = time.monotonic()
+                    stopping.reserve("saving the partial result", ended - now)
                     partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
                 batch_began = time.monotonic()
         events.append(Progressed(0.95, doing="Computing the metrics"))
