@@ -49,6 +49,11 @@ class Targets:
         self.target = target
 
     @property
+    def channels(self) -> int:
+        """The number of channels if the network returns images, [N, H, W, channels] or [N, channels, H, W], else 0."""
+        return 0
+
+    @property
     def suitable_output(self) -> str:
         """Describe the output that a network must return, for `refuse`."""
         return f"one value for each of the {self.target.outputs} {'classes' if self.target.classes else 'targets'}"
@@ -112,13 +117,25 @@ def select_output(outputs: Any, count: int, rank: int = 2) -> tf.Tensor:
     """Select the prediction [N, count], or [N, …, count] of another ``rank``, from all outputs of a network.
 
     In a dict, a key such as ``logits`` takes precedence; otherwise it is the first output with ``count`` numbers
-    in the last dimension, else the first with more, else the first one.
+    in the last dimension, else the first with more, else the first one. Images [N, count, H, W] are transposed.
     """
-    tensors = [_flat(tensor) if rank == 2 else tensor for tensor in in_order(outputs)]
+    tensors = [_flat(item) if rank == 2 else channels_last(item, count) for item in in_order(outputs)]
     sizes = [tensor.shape[-1] if tensor.shape.rank == rank else None for tensor in tensors]
     exact = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size == count]
     wider = [tensor for tensor, size in zip(tensors, sizes, strict=True) if size is not None and size > count]
     return (exact or wider or tensors)[0]
+
+
+def is_channels_first(shape: Sequence[int | None], channels: int) -> bool:
+    """Return whether images of this ``shape`` [N, ?, ?, ?] with a number of ``channels`` are [N, channels, H, W]."""
+    return len(shape) == 4 and shape[1] == channels != shape[3]
+
+
+def channels_last(images: tf.Tensor, channels: int) -> tf.Tensor:
+    """Return images [N, H, W, channels] from images in this order or [N, channels, H, W]; other tensors unchanged."""
+    if images.shape.rank != 4 or not is_channels_first(images.shape.as_list(), channels):
+        return images
+    return tf.transpose(images, [0, 2, 3, 1])
 
 
 def in_order(outputs: Any) -> list[tf.Tensor]:

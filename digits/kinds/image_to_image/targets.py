@@ -21,6 +21,10 @@ class Targets(targets.Targets):
 
     output_hint = "Only networks that return images can make predictions."
 
+    @property
+    def channels(self) -> int:
+        return self.target.shape[2]
+
     def predict(self, outputs: Any) -> tf.Tensor:
         """The images, float32 [N, H, W, C], 0 to 255; other outputs are unchanged."""
         found = image_output(outputs, self.target.shape)

@@ -22,8 +22,12 @@ class Targets(targets.Targets):
 
     output_hint = "Only networks trained for segmentation can predict masks."
 
+    @property
+    def channels(self) -> int:
+        return self.target.outputs
+
     def predict(self, outputs: Any) -> tf.Tensor:
-        """The class of each pixel, int32 [N, H, W], if the output are scores [N, H, W, classes]."""
+        """The class of each pixel, int32 [N, H, W], if the output are scores of pixels for each of the classes."""
         scores = select_output(outputs, self.target.outputs, rank=4)
         if scores.shape.rank != 4 or (scores.shape[3] or 0) < self.target.outputs:
             return tf.cast(scores, tf.float32)

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits.data.target import TargetSpec
+from digits.kinds.targets import channels_last
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
 from digits.worker.network import tower
@@ -38,16 +39,17 @@ def loss(pred: Any, y: Any) -> tf.Tensor:
 
     For classes, this is `classification_loss` of the logits [N, classes], for several labels per image, the mean
     sigmoid cross-entropy of the logits [N, labels], for numbers, the mean squared error in units of their standard
-    deviations, for masks, `segmentation_loss`, and for images, the mean squared error of pixels divided by 255.
+    deviations, for masks, `segmentation_loss`, and for images, the mean squared error of pixels divided by 255. Masks
+    and images may also be [N, channels, H, W].
     Raises UserFault for boxes.
     """
     target = _target()
     if target.classes:
         return classification_loss(pred, y)
     if target.spatial == "mask":
-        return segmentation_loss(pred, y)
+        return segmentation_loss(channels_last(pred, target.outputs), y)
     if target.spatial == "image":
-        return mse_loss(pred / 255.0, y / 255.0)
+        return mse_loss(channels_last(pred, target.shape[2]) / 255.0, y / 255.0)
     if target.spatial:
         raise UserFault("digits.loss does not support boxes.", "Compute the loss with digits.detection_loss.")
     pred = full_precision.to_float32(pred)

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits.core.events import Layer as LayerRow
+from digits.kinds.targets import channels_last
 from digits.worker.network import layer_table, tower
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
@@ -56,16 +57,25 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
 
 
 def generated_images(output: Any) -> list[tf.Tensor]:
-    """Return the images [N, H, W, C], of one or three channels, among all outputs of a network."""
+    """Return the images [N, H, W, C], of one or three channels, among all outputs of a network.
+
+    Those in the order [N, C, H, W] are transposed.
+    """
     tensors = [tf.convert_to_tensor(item) for item in tf.nest.flatten(output) if item is not None]
+    for channels in (1, 3):
+        tensors = [item if _ends_with_channels(item) else channels_last(item, channels) for item in tensors]
     return [
         tensor
         for tensor in tensors
         if tensor.shape.rank == 4
         and tensor.shape[1:].is_fully_defined()
         and min(tensor.shape[1:3]) > 1
-        and tensor.shape[3] in (1, 3)
+        and _ends_with_channels(tensor)
     ]
+
+
+def _ends_with_channels(tensor: tf.Tensor) -> bool:
+    return tensor.shape.rank == 4 and tensor.shape[3] in (1, 3)
 
 
 def _latent_size(network: Network, found: Inference) -> int:

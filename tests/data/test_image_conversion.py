@@ -1,0 +1,80 @@
+"""A copy of `digits.data.image_conversion` outside of DIGITS prepares images as the server does."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data import image_conversion, images
+
+PREPARE = """
+import pathlib, sys
+import numpy as np
+import image_conversion
+for name in sys.argv[1:]:
+    for channels in (1, 3):
+        for mode in image_conversion.RESIZE_MODES:
+            pixels = image_conversion.prepare(name, 14, 9, channels, mode, (40, 25))
+            np.save(f"{name}-{channels}-{mode}.npy", pixels)
+assert "digits" not in sys.modules
+"""
+
+
+def odd_images() -> dict[str, bytes]:
+    """Return files of modes that are easily converted in another way."""
+    ramp = np.add.outer(np.arange(20) * 5, np.arange(31) * 5).astype(np.uint8)
+    color = Image.fromarray(np.stack([ramp, ramp[::-1], 255 - ramp], axis=2))
+    gray, alpha = Image.fromarray(ramp), Image.fromarray(np.ascontiguousarray(ramp[:, ::-1]))
+    with_alpha, gray_with_alpha, palette = color.copy(), gray.copy(), color.quantize(7)
+    with_alpha.putalpha(alpha)
+    gray_with_alpha.putalpha(alpha)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # rotated by 90°
+    found = {
+        "rgba.png": (with_alpha, {}),
+        "la.png": (gray_with_alpha, {}),
+        "palette.png": (palette, {"transparency": 2}),
+        "transparent_color.png": (color, {"transparency": (50, 145, 205)}),
+        "sixteen_bits.png": (Image.fromarray(ramp.astype(np.uint16) * 250), {}),
+        "cmyk.tif": (color.convert("CMYK"), {}),
+        "cmyk.jpg": (color.convert("CMYK"), {}),
+        "turned.jpg": (color, {"exif": exif}),
+        "one_bit.png": (gray.convert("1"), {}),
+        "ordinary.png": (color, {}),
+    }
+    files = {}
+    for name, (image, settings) in found.items():
+        stream = io.BytesIO()
+        image.save(stream, {"tif": "TIFF", "jpg": "JPEG"}.get(name[-3:], "PNG"), **settings)
+        files[name] = stream.getvalue()
+    return files
+
+
+def test_a_copy_prepares_odd_images_as_the_server_does(tmp_path: Path) -> None:
+    shutil.copy(image_conversion.__file__, tmp_path)
+    (tmp_path / "prepare.py").write_text(PREPARE)
+    files = odd_images()
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    subprocess.run([sys.executable, "-E", "-s", "prepare.py", *files], cwd=tmp_path, check=True)
+    for name, data in files.items():
+        for channels in (1, 3):
+            picture = images.pad(images.open_picture(data, channels).image, 40, 25)
+            for mode in images.RESIZE_MODES:
+                expected = images.as_pixels(images.resize_image(picture, 14, 9, mode))
+                given = np.load(tmp_path / f"{name}-{channels}-{mode}.npy")
+                assert np.array_equal(given, expected), (name, channels, mode)
+
+
+def test_pixels_without_a_defined_brightness_are_refused() -> None:
+    stream = io.BytesIO()
+    Image.fromarray(np.ones((4, 4), np.float32)).save(stream, "TIFF")
+    with pytest.raises(image_conversion.UnusableImage, match="floating-point"):
+        image_conversion.prepare(stream, 4, 4, 1, "squash")
