@@ -1,7 +1,8 @@
 """Exports of models: one snapshot as a file of another format, verified in that format's runtime.
 
 Each is a folder below `FOLDER` in the folder of its model, which appears complete, by one rename. It contains the file
-of the format, `CARD_FILE`, `EXAMPLE_FILE`, `LABELS_FILE` if there are labels, and `FILE_NAME`: a `ModelExport`.
+of the format, `CARD_FILE`, `EXAMPLE_FILE`, `LABELS_FILE` if there are labels, `CONVERSION_FILE` if the example reads an
+image, and `FILE_NAME`: a `ModelExport`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import Meta, Struct, field
 
-from digits.core.files import UnreadableFile, read_bytes, read_json
+import digits
+from digits.core.files import UnreadableFile, read_bytes, read_json, write_json
 from digits.core.recipe import ExportFormat, FileName
 from digits.core.schema import Count, JsonObject
 
@@ -21,10 +24,13 @@ FOLDER = "exports"
 FILE_NAME = "export.json"
 CARD_FILE = "MODEL_CARD.md"
 EXAMPLE_FILE = "example.py"
+CONVERSION_FILE = "image_conversion.py"
 LABELS_FILE = "labels.txt"
 SERVING_FILE = "models.config"
+# In the folder of a model: the formats that its network does not support.
+REFUSALS_FILE = "export-refusals.json"
 # In the archive of a SavedModel, these are beside its folder.
-BESIDE = (FILE_NAME, CARD_FILE, EXAMPLE_FILE, LABELS_FILE, SERVING_FILE)
+BESIDE = (FILE_NAME, CARD_FILE, EXAMPLE_FILE, CONVERSION_FILE, LABELS_FILE, SERVING_FILE)
 # The folder in a SavedModel with the source code of the network and the labels.
 SAVED_MODEL_EXTRA_FOLDER = "assets.extra"
 # The signature of a SavedModel that returns the predictions as DIGITS serves them, such as class probabilities.
@@ -45,7 +51,7 @@ class Format(NamedTuple):
 
 FORMATS: dict[ExportFormat, Format] = {
     "savedmodel": Format("SavedModel", "saved_model.pb", "For TensorFlow and TensorFlow Serving"),
-    "keras": Format("Keras", "model.keras", "For Keras; the network must consist of Keras layers"),
+    "keras": Format("Keras", "model.keras", "For Keras with any backend"),
     "litert": Format("LiteRT float32", "model.tflite", "For phones and small computers"),
     "litert-float16": Format("LiteRT float16", "model.tflite", "Half the size, for GPUs of phones"),
     "litert-int8": Format(
@@ -53,6 +59,28 @@ FORMATS: dict[ExportFormat, Format] = {
     ),
     "onnx": Format("ONNX", "model.onnx", "For ONNX Runtime and most other runtimes"),
 }
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """The reason why a network cannot be exported in a format; ``line`` is the one of the network that causes it."""
+
+    message: str
+    hint: str = ""
+    line: int | None = None
+
+
+class _Refusals(Struct, frozen=True, kw_only=True):
+    """The refusals by format; another ``version`` of DIGITS may support the formats."""
+
+    version: str
+    formats: dict[str, Refusal]
+
+
+IMPORTED_IN_INT8 = Refusal(
+    message="The int8 export cannot be calibrated: an imported model has no training images.",
+    hint="Export it as LiteRT float16, or train from it: create a dataset of your images, choose the model as the "
+    "previous network, and export the new model.",
+)
 
 
 class ModelExport(Struct, frozen=True, kw_only=True):
@@ -117,6 +145,21 @@ def find(model_folder: Path, snapshot: str, format_: ExportFormat) -> ModelExpor
     except UnreadableFile:
         return None
     return found if is_current else None
+
+
+def refusals(model_folder: Path) -> dict[str, Refusal]:
+    """Return the formats that exports of the model have refused because of its network."""
+    try:
+        found = read_json(model_folder / REFUSALS_FILE, _Refusals, below=model_folder)
+    except UnreadableFile:
+        return {}
+    return found.formats if found.version == digits.__version__ else {}
+
+
+def refuse(model_folder: Path, format_: ExportFormat, refusal: Refusal) -> None:
+    """Record that the network of a model cannot be exported in a format."""
+    found = _Refusals(version=digits.__version__, formats={**refusals(model_folder), format_: refusal})
+    write_json(model_folder / REFUSALS_FILE, msgspec.to_builtins(found))
 
 
 def find_all(model_folder: Path, snapshots: Iterator[str]) -> list[ModelExport]:

@@ -9,6 +9,7 @@
 # settings: batch_size=64 train_epochs=5 use_mean=image
 # kinds: image-classification image-regression image-multilabel
 # images: 16-64 grayscale
+# not keras: its layers are functions of slim, which Keras does not have.
 
 
 class UserModel(Tower):

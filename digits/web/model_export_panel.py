@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import humanize
+import msgspec
 from flask import url_for
 
+from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.task import Failure
 from digits.data import model_export as exports
-from digits.data.model_export import FORMATS, ModelExport
+from digits.data.model_export import FORMATS, ModelExport, Refusal
+from digits.web import standard_networks
 from digits.web.offload import in_thread
 from digits.web.services import services
 
@@ -22,7 +25,7 @@ def panel(job: ModelJob) -> dict[str, Any]:
     found = finished(job)
     return {
         **state_of(job),
-        "formats": [(name, item.title, item.use) for name, item in FORMATS.items()],
+        "formats": formats(job),
         "results": [_row(job, item) for item in found],
         "serving": next((_serving(item) for item in found if item.format == "savedmodel"), None),
     }
@@ -37,6 +40,39 @@ def state_of(job: ModelJob) -> dict[str, Any]:
         "progress": round(100 * running.fraction, 1) if running else 0.0,
         "doing": running.doing if running else "",
         "error": _error(failure) if failure and not running else None,
+    }
+
+
+def formats(job: ModelJob) -> list[dict[str, Any]]:
+    """Return all formats: ``name``, ``title``, ``use``, and ``refusal``, the reason why it is not offered, or None."""
+    refused = refusals(job)
+    return [
+        {
+            "name": name,
+            "title": item.title,
+            "use": item.use,
+            "refusal": msgspec.to_builtins(refused[name]) if name in refused else None,
+        }
+        for name, item in FORMATS.items()
+    ]
+
+
+def refusals(job: ModelJob) -> dict[str, Refusal]:
+    """Return the formats in which the model cannot be exported."""
+    return in_thread(_refusals, job)
+
+
+def _refusals(job: ModelJob) -> dict[str, Refusal]:
+    try:
+        standard = standard_networks.of_text(job.network_text())
+    except UnreadableFile:
+        standard = None
+    reasons = standard.refusals if standard else {}
+    words = "The network cannot be exported in this format:"
+    return {
+        **{name: Refusal(message=f"{words} {reason}") for name, reason in reasons.items()},
+        **({"litert-int8": exports.IMPORTED_IN_INT8} if job.is_imported else {}),
+        **exports.refusals(job.folder),
     }
 
 

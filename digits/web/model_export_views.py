@@ -17,7 +17,7 @@ from digits.data import model_export as exports
 from digits.data.archive import MEDIA_TYPES, Entry, stream
 from digits.data.model_export import FORMATS, ModelExport
 from digits.web.job_views import check_owner
-from digits.web.model_export_panel import finished, state_of, url_of
+from digits.web.model_export_panel import finished, formats, refusals, state_of, url_of
 from digits.web.model_views import check_ending, check_has_dataset, snapshot_of
 from digits.web.negotiation import wants_json
 from digits.web.offload import each_in_thread, in_thread
@@ -39,6 +39,8 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     format_ = _format(request.form.get("format", ""))
+    if refusal := refusals(job).get(format_):
+        raise BadRequest(refusal.message, refusal.hint)
     check_has_dataset(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch") or request.form.get("epoch"))
     is_made = in_thread(exports.find, job.folder, snapshot.name, format_) is not None
@@ -53,7 +55,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
 
 @blueprint.get("/models/<job_id>/export.json")
 def show_json(job_id: str) -> Response:
-    """Return the state of the current export, and all finished ones."""
+    """Return the state of the current export, all finished ones, and the formats."""
     return jsonify(_as_json(services().store.get(job_id, ModelJob)))
 
 
@@ -79,7 +81,7 @@ def download(job_id: str, format_: str, ending: str) -> Response:
 
 def _as_json(job: ModelJob) -> dict[str, Any]:
     found = [{**msgspec.to_builtins(item), "url": url_of(job, item)} for item in finished(job)]
-    return {**state_of(job), "exports": found}
+    return {**state_of(job), "exports": found, "formats": formats(job)}
 
 
 def _format(name: str) -> ExportFormat:

@@ -11,6 +11,7 @@ A file begins with a comment:
     # images: 12-64 grayscale
     # pretrained: resnet50
     # requires: keras_hub digits[vit]
+    # not keras: its layers are functions of slim.
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
@@ -18,7 +19,8 @@ they need; ``kinds`` are the names of the kinds of datasets that the network can
 in pixels, which may be open-ended, and optionally ``grayscale`` or ``color``. If several networks match,
 the first in the list is chosen. Networks without ``images`` are never the default. ``pretrained`` names the entry of
 `digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
-install by default, and the requirement that installs it.
+install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
+why the network cannot be exported in it.
 The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
@@ -29,11 +31,12 @@ import importlib.util
 import itertools
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from digits.core.errors import NotFound
+from digits.data.model_export import FORMATS
 from digits.kinds import Kind, all_kinds
 
 _FOLDER = Path(__file__).resolve().parents[1] / "networks"
@@ -69,6 +72,7 @@ class Network:
     ``values`` contains these settings as text by field of the model form. ``images`` describes the images for which
     the network is the default, if any. ``pretrained`` is the name of its ImageNet weights, if there are any.
     ``package`` is the name of the optional package that it imports, if any, and ``requirement`` installs it.
+    ``refusals`` are the reasons why it cannot be exported in some formats, by format.
     """
 
     id: str
@@ -82,6 +86,7 @@ class Network:
     pretrained: str = ""
     package: str = ""
     requirement: str = ""
+    refusals: dict[str, str] = field(default_factory=dict)
 
     @property
     def missing(self) -> str:
@@ -155,16 +160,24 @@ def network(name: str) -> Network:
         raise NotFound(f"There is no standard network called “{name}”.") from None
 
 
+def of_text(text: str) -> Network | None:
+    """Return the standard network with this source code, if it is one."""
+    return next((item for item in every_network().values() if item.text == text), None)
+
+
 def read(name: str, text: str) -> Network:
     """Parse a network's ``text`` and the comment at its top."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
+    refusals: dict[str, str] = {}
     tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": [], "pretrained": [], "requires": []}
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
         if key in tags:
             tags[key] += rest.split()
+        elif key.removeprefix("not ") in FORMATS:
+            refusals[key.removeprefix("not ")] = rest
         else:
             prose.append(line)
     paragraphs = [" ".join(lines) for filled, lines in itertools.groupby(prose, bool) if filled]
@@ -178,6 +191,7 @@ def read(name: str, text: str) -> Network:
         kinds=tuple(tags["kinds"]),
         text=text,
         images=_images(*tags["images"]) if tags["images"] else None,
+        refusals=refusals,
         pretrained=next(iter(tags["pretrained"]), ""),
         **dict(zip(("package", "requirement"), tags["requires"], strict=False)),
     )

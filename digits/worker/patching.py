@@ -9,8 +9,8 @@ from typing import Any
 
 @contextmanager
 def replace(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Replace the attribute ``name`` of a class or module inside the block."""
-    is_own, original = name in vars(owner), getattr(owner, name)
+    """Replace or add the attribute ``name`` of a class or module inside the block."""
+    is_own, original = name in vars(owner), getattr(owner, name, None)
     setattr(owner, name, replacement)
     try:
         yield
@@ -18,4 +18,4 @@ def replace(owner: Any, name: str, replacement: Any) -> Iterator[None]:
         if is_own:
             setattr(owner, name, original)
         else:
-            delattr(owner, name)  # reveals the inherited attribute again
+            delattr(owner, name)  # reveals the inherited attribute again, if there is one

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from digits.web import standard_networks
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 
@@ -89,7 +90,14 @@ def test_an_export_is_made_once_per_snapshot_and_format(site: Site, model: str) 
     page = site.get(f"/models/{model}").text
     assert "Epoch 1, LiteRT float32" in page and "100% equal predictions" in page and made["url"] in page
     archive = zipfile.ZipFile(io.BytesIO(site.get(made["url"]).data))
-    names = {"model.tflite", "labels.txt", "MODEL_CARD.md", "example.py", "export.json"}
+    names = {
+        "model.tflite",
+        "labels.txt",
+        "MODEL_CARD.md",
+        "example.py",
+        "image_conversion.py",
+        "export.json",
+    }
     assert set(archive.namelist()) == names
     assert archive.read("labels.txt").split() == [b"left", b"middle", b"right"]
     card = archive.read("MODEL_CARD.md").decode()
@@ -229,3 +237,35 @@ def test_the_archive_of_digits_6_is_downloaded(site: Site, model: str) -> None:
     assert body["snapshot file"] == "snapshot_2.ckpt" and list(body) == sorted(body)
     one = site.post(f"/models/{model}/download.tgz", snapshot_epoch=1)
     assert one.headers["Content-Disposition"].endswith(f'{model}_epoch_1.tgz"')
+
+
+def offered(site: Site, model: str) -> dict[str, Any]:
+    """Return the refusal of each format, or None, after checking that the page offers the other formats only."""
+    formats = site.json(f"/models/{model}/export.json")["formats"]
+    page = site.get(f"/models/{model}").text
+    for item in formats:
+        assert (f'<option value="{item["name"]}" data-use' in page) == (item["refusal"] is None)
+        assert item["refusal"] is None or item["refusal"]["message"].split(":")[0] in page
+    return {item["name"]: item["refusal"] for item in formats}
+
+
+def test_a_format_that_the_network_does_not_support_is_no_longer_offered(site: Site, model: str) -> None:
+    (folder_of(site, model) / "export-refusals.json").unlink(missing_ok=True)
+    assert not any(offered(site, model).values())
+    body = export(site, model, format="keras")
+    assert body["state"] == "failed"
+    refusal = offered(site, model)["keras"]
+    assert refusal["message"] == body["error"]["message"] and refusal["line"] == 5
+    answer = site.post(f"/models/{model}/export.json", format="keras")
+    assert answer.status_code == 400 and answer.get_json()["error"]["message"] == refusal["message"]
+
+
+def test_a_standard_network_is_offered_in_the_formats_that_it_supports(site: Site, model: str) -> None:
+    network = folder_of(site, model) / "network.py"
+    original = network.read_text()
+    try:
+        network.write_text(standard_networks.network("lenet").text)
+        (folder_of(site, model) / "export-refusals.json").unlink(missing_ok=True)
+        assert "functions of slim" in offered(site, model)["keras"]["message"]
+    finally:
+        network.write_text(original)

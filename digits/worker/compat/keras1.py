@@ -44,8 +44,13 @@ class _BetweenLayers(dispatch.GlobalOpDispatcher):
 
     def handle(self, op: Any, args: Any, kwargs: Any) -> Any:
         if any(isinstance(item, KerasTensor) for item in tf.nest.flatten((args, kwargs))):
-            return TensorFlowOperation(op)(*args, **kwargs)
+            return call_on_symbols(op, args, kwargs)
         return self.NOT_SUPPORTED
+
+
+def call_on_symbols(function: Any, args: Any, kwargs: Any) -> Any:
+    """Call a TensorFlow ``function`` on symbolic Keras tensors. Exports as Keras models replace this."""
+    return TensorFlowOperation(function)(*args, **kwargs)
 
 
 class TensorFlowOperation(keras.Operation):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from collections.abc import Iterator
@@ -79,6 +80,7 @@ def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
     import onnx
     from tf2onnx import convert
 
+    _register_operations()
     frozen = convert_variables_to_constants_v2(exported.signature)
     taken, outputs = frozen.inputs[0], frozen.outputs
     # A function returns the values of its dict sorted by key.
@@ -92,7 +94,7 @@ def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
     with _unsupported_operations() as unsupported:
         try:
             model, _ = convert.from_graph_def(
-                frozen.graph.as_graph_def(),
+                _inlinable(frozen.graph.as_graph_def()),
                 input_names=[taken.name],
                 output_names=list(names),
                 tensors_to_rename={taken.name: input_name(found), **names},
@@ -113,6 +115,32 @@ def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
         if dimensions and dimensions[0].dim_param:
             dimensions[0].dim_param = "N"
     onnx.save(model, str(file))
+
+
+def _inlinable(graph: Any) -> Any:
+    """Return a GraphDef whose functions are inlined: not those to compile with XLA, such as grouped convolutions."""
+    functions = graph.library.function
+    for part in (*graph.node, *functions, *(node for function in functions for node in function.node_def)):
+        for name in ("_XlaMustCompile", "_noinline"):
+            part.attr.pop(name, None)
+    return graph
+
+
+@functools.cache
+def _register_operations() -> None:
+    """Add operations that tf2onnx does not convert, once per process."""
+    from tf2onnx.handler import tf_op
+
+    @tf_op("Erfc")
+    class Complementary:
+        """1 - erf(x), as in the exact GELU."""
+
+        @classmethod
+        def version_9(cls, ctx: Any, node: Any, **kwargs: Any) -> None:
+            erf = ctx.insert_new_node_on_input(node, "Erf", node.input[0])
+            one = ctx.make_const(f"{node.name}_one", np.ones([], np.float32))
+            node.type = "Sub"
+            ctx.replace_inputs(node, [one.output[0], erf.output[0]])
 
 
 class _unsupported_operations(logging.Handler):  # noqa: N801 - used as a function

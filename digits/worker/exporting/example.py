@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits.core.recipe import ExportFormat
-from digits.data.manifest import Manifest
+from digits.kinds.targets import is_channels_first
 from digits.worker.exporting.exported import input_name, named, restore_structure
 from digits.worker.training.trained import Trained
 
@@ -65,25 +65,30 @@ def example(found: Trained, format_: ExportFormat, batch: int, has_labels: bool)
     if has_labels:
         lines.append('labels = Path(__file__).with_name("labels.txt").read_text("utf-8").splitlines()')
     shape = (1, *found.input_shape)
-    if _takes_image(found):
-        imports.append("from PIL import Image, ImageOps")
-        lines += _read_image(found.manifest)
-        lines.append(f"inputs = np.asarray(image, np.float32).reshape({shape})")
+    if takes_image(found):
+        imports.append("from image_conversion import prepare")
+        manifest = found.manifest
+        settings = manifest.width, manifest.height, manifest.channels, manifest.resize_mode, manifest.padding
+        prepared = f"prepare(sys.argv[1], {', '.join(map(repr, settings))})"
+        lines.append(f"inputs = {prepared}[np.newaxis].astype(np.float32)")
     else:
         lines.append(f"inputs = np.load(sys.argv[1]).astype(np.float32).reshape({shape})")
     if batch > 1:
         lines[-1] += f".repeat({batch}, axis=0)"
     lines += [line.format(input=input_name(found), found=_named_in_keras(found)) for line in run]
     name = main_output(found)
+    if is_channels_first(_shapes(found)[name], found.targets.channels):
+        lines.append(f'outputs["{name}"] = outputs["{name}"].transpose(0, 2, 3, 1)')
     lines += found.targets.example(name) if not found.traced.latent else [f'print(outputs["{name}"].shape)']
+    if any("Image." in line for line in lines):
+        imports.append("from PIL import Image")
     imports.sort(key=lambda line: line.split()[1].lower())
     return "\n".join(["import sys", "from pathlib import Path", *imports, *lines]) + "\n"
 
 
 def main_output(found: Trained) -> str:
     """Return the name of the first output that the prediction depends on."""
-    structure = found.traced.function.structured_outputs
-    outputs = {name: tensor.shape for name, tensor in named(structure).items()}
+    structure, outputs = found.traced.function.structured_outputs, _shapes(found)
     if len(outputs) == 1 or found.traced.latent:
         return next(iter(outputs))
     random = np.random.default_rng(0)
@@ -102,6 +107,15 @@ def main_output(found: Trained) -> str:
     return next(iter(outputs))
 
 
+def _shapes(found: Trained) -> dict[str, list[int | None]]:
+    """Return the shapes of all outputs by name; that of one with an unknown number of dimensions is empty."""
+    outputs = named(found.traced.function.structured_outputs)
+    return {
+        name: tensor.shape.as_list() if tensor.shape.rank is not None else []
+        for name, tensor in outputs.items()
+    }
+
+
 def _named_in_keras(found: Trained) -> str:
     """Return an expression that maps ``found``, the result of a Keras model, to a dict of outputs by name."""
     structure = found.traced.function.structured_outputs
@@ -112,31 +126,8 @@ def _named_in_keras(found: Trained) -> str:
     return '{"output": found}'
 
 
-def _takes_image(found: Trained) -> bool:
+def takes_image(found: Trained) -> bool:
+    """Return whether the example reads an image file, for which it needs the module `image_conversion`."""
     manifest = found.manifest
     is_image = manifest.dtype == "uint8" and manifest.channels in (1, 3)
     return is_image and not found.traced.latent and found.targets.takes_image
-
-
-def _read_image(manifest: Manifest) -> list[str]:
-    """Return the lines that read and resize an image like the dataset, up to rounding."""
-    width, height, mode = manifest.width, manifest.height, manifest.resize_mode
-    colors, shape = ("RGB", (height, width, 3)) if manifest.channels == 3 else ("L", (height, width))
-    read = [f'image = ImageOps.exif_transpose(Image.open(sys.argv[1])).convert("{colors}")']
-    if manifest.padding:
-        across, down = manifest.padding
-        read.append(f"image = image.crop((0, 0, max(image.width, {across}), max(image.height, {down})))")
-    size, how = f"({width}, {height})", "Image.Resampling.BILINEAR"
-    if mode == "squash":
-        return [*read[:-1], f"{read[-1]}.resize({size}, {how})"]
-    if mode == "crop":
-        return [*read, f"image = ImageOps.fit(image, {size}, {how})"]
-    ratios = f"image.width / {width}", f"image.height / {height}"
-    ratio = f"max({', '.join(ratios)})" if mode == "fill" else f"(({' + '.join(ratios)}) / 2)"
-    place = f"(({width} - image.width) // 2, ({height} - image.height) // 2)"
-    return [
-        *read,
-        f"part = ImageOps.scale(image, 1 / {ratio}, {how})",
-        f"image = Image.fromarray(np.random.default_rng(0).integers(0, 255, {shape}, np.uint8))",
-        f"image.paste(part, {place.replace('image', 'part')})",
-    ]

@@ -20,6 +20,10 @@ SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 
+class NotExportable(UserFault):
+    """Raised if a network cannot be exported in a format, with any weights."""
+
+
 class Exported(tf.Module):
     """The variables of a network and a function that maps float32 [N, ...] to a dict of tensors.
 
@@ -106,21 +110,23 @@ def _plain(name: str) -> str:
 
 
 def check_is_exportable(found: Trained) -> None:
-    """Raise UserFault, with the line, if the network calls Python code at run time."""
+    """Raise NotExportable, with the line, if the network calls Python code at run time."""
     if place := place_of(found, _OF_PYTHON):
-        raise UserFault(
+        raise NotExportable(
             "The network calls Python code at run time (tf.py_func), which cannot be exported.",
             "Use TensorFlow functions instead.",
             place[1] or None,
         )
 
 
-def refuse_operations(found: Trained, title: str, op_types: Collection[str], advice: str = "") -> UserFault:
+def refuse_operations(
+    found: Trained, title: str, op_types: Collection[str], advice: str = ""
+) -> NotExportable:
     """Return the error for unsupported operations, with the layer and line of the first one."""
     listed = ", ".join(sorted(op_types))
     place = place_of(found, op_types)
     where = f": {place[0]}" if place else ""
-    return UserFault(
+    return NotExportable(
         f"{title} does not support the operation {listed}{where}.",
         advice or "Replace it in the network, or export it as a SavedModel, which supports all operations.",
         (place and place[1]) or None,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.recipe import Split
+from digits.data.model_export import IMPORTED_IN_INT8
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.training.trained import Trained
@@ -40,11 +41,7 @@ def calibration_images(found: Trained, dataset: Path, count: int, batch: int) ->
     """
     count = _batches(found, count, batch)
     if not found.traced.latent and not found.manifest.splits:
-        raise UserFault(
-            "The int8 export cannot be calibrated: an imported model has no training images.",
-            "Export it as LiteRT float16, or train from it: create a dataset of your images, choose the model as the "
-            "previous network, and export the new model.",
-        )
+        raise UserFault(IMPORTED_IN_INT8.message, IMPORTED_IN_INT8.hint)
     return _random(found, count) if found.traced.latent else _records(found, dataset, "train", count)
 
 

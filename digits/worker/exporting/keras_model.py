@@ -1,10 +1,11 @@
 """Write a network as a ``.keras`` file by building it again on a Keras input, with the same variables.
 
-The network must consist of Keras layers and operators. Other TensorFlow functions cannot be part of a Keras model.
+The network must consist of Keras layers and operations, and of TensorFlow functions that `keras_functions` translates.
 """
 
 from __future__ import annotations
 
+import math
 import traceback
 from pathlib import Path
 from typing import Any
@@ -14,48 +15,40 @@ import numpy as np
 import tensorflow as tf
 
 from digits.worker.compat.keras1 import TensorFlowOperation
-from digits.worker.exporting.exported import input_name, named
+from digits.worker.exporting import keras_functions
+from digits.worker.exporting.exported import NotExportable, input_name
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.trained import Trained
 
-HINT = (
-    "A .keras file can contain only Keras layers: use keras.layers and keras.ops in inference, "
-    "or export the network as a SavedModel."
-)
-
 
 def write_keras(found: Trained, file: Path) -> None:
-    """Write a ``.keras`` file. Raises UserFault, with the line, if the network uses anything but Keras layers."""
+    """Write a ``.keras`` file. Raises NotExportable, with the line, if the network calls functions outside of Keras."""
     try:
-        model = _build(found)
+        with keras_functions.enabled():
+            model = _build(found)
         for operation in model.operations:
             if isinstance(operation, TensorFlowOperation):
-                raise UserFault(
-                    "The network cannot be exported as a Keras model: "
-                    f"it calls the TensorFlow function {operation.title}, which is not a Keras layer.",
-                    HINT,
-                    operation.line or None,
-                )
+                raise keras_functions.refuse(operation)
         model.save(file)
-    except UserFault:
+    except (UserFault, OSError):
         raise
     except Exception as error:  # networks and layers raise anything
-        raise UserFault(
-            f"The network cannot be exported as a Keras model: {_reason(error)}", HINT, _line(error)
+        raise NotExportable(
+            f"The network cannot be exported as a Keras model: {_reason(error)}",
+            keras_functions.HINT,
+            _line(error),
         ) from error
 
 
 def _build(found: Trained) -> Any:
-    if found.traced.latent:
-        raise UserFault("A network that generates images cannot be exported as a Keras model.", HINT)
     inputs = keras.Input(found.input_shape, dtype="float32", name=input_name(found))
+    latent = found.traced.latent
+    images = keras.layers.Reshape((1, 1, latent))(inputs) if latent else _prepared(found, inputs)
     net = found.network
     with found.store.trace(net.own, tower.INFERENCE), net.building(None):
-        built = net.tower_class(
-            _prepared(found, inputs), None, list(net.shape), net.target.outputs, False, True
-        )
+        built = net.tower_class(images, None, list(net.shape), net.target.outputs, False, True)
         with (
             net.building(built, None, net.accessed),
             tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE),
@@ -63,22 +56,30 @@ def _build(found: Trained) -> Any:
             outputs = built.fineTuneHook(built.inference)
     if isinstance(outputs, (list, tuple)):
         outputs = list(outputs)
+    _rename_operations(outputs)
     return keras.Model(inputs, outputs, name="model")
 
 
-def outputs_of(values: Any) -> dict[str, Any]:
-    """Return the outputs of a loaded Keras model as a dict."""
-    return named(values)
+def _rename_operations(outputs: Any) -> None:
+    """Give operations that compute ``outputs`` other names than the layers, which the network may name like one."""
+    found: dict[int, Any] = {}
+    waiting = tf.nest.flatten(outputs)
+    while waiting:
+        history = waiting.pop()._keras_history
+        if id(history.operation) not in found:
+            found[id(history.operation)] = history.operation
+            waiting += [item for node in history.operation._inbound_nodes for item in node.input_tensors]
+    operations = [item for item in found.values() if not isinstance(item, keras.layers.Layer)]
+    names = {item.name for item in found.values() if isinstance(item, keras.layers.Layer)}
+    for operation in operations:
+        while operation.name in names:
+            operation.name += "_operation"
+        names.add(operation.name)
 
 
 def _prepared(found: Trained, images: Any) -> Any:
-    """Apply the preprocessing of the training as Keras layers."""
+    """Apply the preprocessing of the training as Keras layers and operations."""
     prepare = found.prepare
-    if prepare.augment.whitening:
-        raise UserFault(
-            "Per-image standardization cannot be part of a Keras model.",
-            "Export the network as a SavedModel.",
-        )
     if np.any(prepare.mean):
         mean = np.broadcast_to(prepare.mean, prepare.image_shape)
         if prepare.mean.ndim == 1:
@@ -92,23 +93,32 @@ def _prepared(found: Trained, images: Any) -> Any:
             )
         images = subtract(images)
     if prepare.crop:
-        sides = [(side - prepare.crop) // 2 for side in prepare.image_shape[:2]]
-        rests = [
-            side - prepare.crop - start for side, start in zip(prepare.image_shape[:2], sides, strict=True)
-        ]
-        if min(sides) < 0 or min(rests) < 0:
-            raise UserFault(
-                "A crop larger than the images cannot be part of a Keras model.",
-                "Export the network as a SavedModel.",
-            )
-        images = keras.layers.Cropping2D(tuple(zip(sides, rests, strict=True)), name="crop")(images)
-    return images
+        images = _cropped_or_padded(images, prepare.crop)
+    return _standardized(images) if prepare.augment.whitening else images
+
+
+def _cropped_or_padded(images: Any, side: int) -> Any:
+    """Return the center of images [N, H, W, C], with zeros around them if they are smaller."""
+    height, width = images.shape[1:3]
+    top, left = ((size - side) // 2 if size > side else 0 for size in (height, width))
+    images = images[:, top : top + side, left : left + side]
+    edges = [
+        (missing // 2, missing - missing // 2) for missing in (side - size for size in images.shape[1:3])
+    ]
+    return images if edges == [(0, 0)] * 2 else keras.layers.ZeroPadding2D(edges, name="padding")(images)
+
+
+def _standardized(images: Any) -> Any:
+    """Subtract the mean of each image and divide by its standard deviation, as `augment.standardize` does."""
+    centered = images - keras.ops.mean(images, axis=(1, 2, 3), keepdims=True)
+    deviation = keras.ops.std(images, axis=(1, 2, 3), keepdims=True)
+    return centered / keras.ops.maximum(deviation, math.prod(images.shape[1:]) ** -0.5)
 
 
 def _reason(error: BaseException) -> str:
     text = str(error).strip()
-    if "KerasTensor" in text:
-        return "it calls a TensorFlow function that is not a Keras layer."
+    if "A KerasTensor " in text:
+        return "it calls a TensorFlow function that Keras does not have."
     first = text.partition("\n")[0][:300] or type(error).__name__
     return first if first.endswith(".") else f"{first}."
 

@@ -20,6 +20,7 @@ from digits.worker.exporting import runtime_program
 from digits.worker.exporting.exported import (
     SIGNATURE,
     LayerOutputs,
+    NotExportable,
     input_name,
     named,
     restore_structure,
@@ -116,7 +117,7 @@ def _run_keras(target: Path, inputs: NDArray[np.float32], batch: int) -> tuple[O
         model = keras.saving.load_model(target, compile=False)
     except Exception as error:  # layers raise anything
         reason = " ".join(str(error).split())[:300]
-        raise UserFault(
+        raise NotExportable(
             f"The exported Keras model cannot be loaded: {reason}",
             "The network contains a layer that Keras cannot save, such as one defined in the network itself. "
             "Export it as a SavedModel.",

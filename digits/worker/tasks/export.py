@@ -24,6 +24,7 @@ from digits.core import recipe as recipes
 from digits.core import snapshot_list
 from digits.core.events import EventLog, Progressed, Warned
 from digits.core.files import is_disk_full, publish_folder, remove_tree, tree_bytes, write_json
+from digits.data import image_conversion
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker import environment
@@ -31,6 +32,7 @@ from digits.worker.exporting import conversion, example, images, keras_model, mo
 from digits.worker.exporting.exported import (
     Exported,
     LayerOutputs,
+    NotExportable,
     ServedModel,
     check_is_exportable,
     input_name,
@@ -63,6 +65,10 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
         folder.mkdir(parents=True)
         result = _Export(recipe, folder, events).write()
         publish_folder(folder, target)
+    except NotExportable as fault:
+        refusal = exports.Refusal(message=fault.message, hint=fault.hint, line=fault.line)
+        exports.refuse(Path(recipe.model), recipe.format, refusal)
+        raise
     except OSError as error:
         if is_disk_full(error):
             raise UserFault("The disk is full: the export could not be saved.", "Free some space.") from error
@@ -184,6 +190,8 @@ class _Export:
         (self._folder / exports.EXAMPLE_FILE).write_text(
             example.example(found, recipe.format, batch, bool(labels))
         )
+        if example.takes_image(found):
+            shutil.copyfile(image_conversion.__file__, self._folder / exports.CONVERSION_FILE)
         if recipe.format == "savedmodel":
             details = {"snapshot": recipe.snapshot, **about}
             _write_extra(self._model / NETWORK_FILE, self._folder / exports.SAVED_MODEL_EXTRA_FOLDER, details)

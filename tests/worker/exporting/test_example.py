@@ -1,0 +1,40 @@
+"""The example program of an export."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.data import image_conversion
+from tests.worker.exporting.test_standard_exports import build
+
+pytestmark = pytest.mark.tensorflow
+
+IDENTITY = (("return 255.0 * (x + difference)", "return digits.nhwc_to_nchw(self.x + 0.0 * difference)"),)
+
+
+def test_images_with_the_channels_first_are_saved(in_child: Any, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (32, 32, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "image.png")
+    in_child(write_export, tmp_path)
+    shutil.copy(image_conversion.__file__, tmp_path)
+    subprocess.run([sys.executable, "-E", "-s", "example.py", "image.png"], cwd=tmp_path, check=True)
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "output.png")), pixels)
+
+
+def write_export(folder: Path) -> None:
+    """Export a network that returns its input as [N, C, H, W]. Call it with `in_child`."""
+    from digits.worker.exporting import conversion, example
+    from digits.worker.exporting.exported import Exported
+
+    found = build("dncnn", folder, changes=IDENTITY)
+    conversion.write_litert(Exported(found), found, folder / "model.tflite", "float32")
+    (folder / "example.py").write_text(example.example(found, "litert", 1, False))

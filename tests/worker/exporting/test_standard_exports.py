@@ -1,0 +1,182 @@
+"""Every standard network, with few blocks and random weights, exports to every format that it is offered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.recipe import Augment
+from digits.data import target
+from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
+from digits.data.model_export import FORMATS
+from digits.data.target import TargetSpec
+from digits.web import standard_networks
+
+pytestmark = pytest.mark.tensorflow
+
+# The greatest difference to the network, relative to the largest output. In int8, that of random weights is large.
+TOLERANCES = dict.fromkeys(FORMATS, 1e-4) | {"litert-float16": 0.01, "litert-int8": 0.9}
+
+
+@dataclass(frozen=True)
+class Case:
+    """The images that a network is built for, and replacements in its text that make it smaller."""
+
+    kind: str = "image-classification"
+    side: int = 32
+    channels: int = 3
+    smaller: tuple[tuple[str, str], ...] = ()
+
+
+CASES = {
+    "regression": Case("image-regression"),
+    "multilabel": Case("image-multilabel"),
+    "lenet": Case(side=28, channels=1),
+    "alexnet": Case(side=67, smaller=(("        4096,", "        16,"),)),
+    "googlenet": Case(),
+    "vgg16": Case(smaller=(("        4096,", "        16,"), ("(3, 512), (3, 512)", "(1, 16), (1, 16)"))),
+    "resnet32": Case("image-regression", smaller=(("BLOCKS = 5", "BLOCKS = 1"),)),
+    "resnet50": Case(),
+    "mobilenetv3": Case(),
+    "efficientnetv2": Case("image-multilabel"),
+    "convnext": Case(),
+    "vit": Case(smaller=(("SIDE = 224", "SIDE = 32"), ("= 12, 12, 768", "= 2, 4, 32"))),
+    "autoencoder": Case("image-processing", side=16),
+    "gan": Case("image-gan", side=16),
+    "unet": Case("image-segmentation", side=35),
+    "segmenter": Case("image-segmentation", channels=1),
+    "dncnn": Case("image-processing"),
+    "detector": Case("image-object-detection"),
+    "siamese": Case("image-pairs", channels=2),
+    "textcnn": Case("text-classification", side=16, channels=1),
+}
+
+
+def test_every_standard_network_has_a_case() -> None:
+    assert list(CASES) == list(standard_networks.every_network())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_standard_network_exports_to_every_format_that_it_is_offered(
+    in_child: Any, tmp_path: Path, name: str
+) -> None:
+    network = standard_networks.network(name)
+    if network.package and not find_spec(network.package):
+        pytest.skip(f"requires {network.package}")
+    results = in_child(export_all, name, tmp_path)
+    refused = {format: words for format, words in results.items() if isinstance(words, str)}
+    assert set(refused) == set(network.refusals), refused
+    for format in set(FORMATS) - set(refused):
+        difference, worst = results[format]
+        # The boxes of a detector share one scale with their scores in int8; the maps they are decoded from do not.
+        if (format, worst) != ("litert-int8", "boxes"):
+            assert difference < TOLERANCES[format], format
+
+
+def target_of(kind: str, side: int, channels: int) -> TargetSpec:
+    if kind == "image-segmentation":
+        return target.mask(["a", "b", "c"], side, side)
+    if kind == "image-processing":
+        return target.target_image(side, side, channels)
+    if kind == "image-object-detection":
+        return target.boxes(["a", "b"], 7)
+    if kind == "image-regression":
+        return target.numbers(["a", "b"], [3.0, 40.0], [2.0, 5.0])
+    if kind == "image-multilabel":
+        return target.label_set(["a", "b"], [0.3, 0.4], [0.4, 0.5])
+    return target.class_index(["a", "b"])
+
+
+def export_all(name: str, folder: Path) -> dict[str, tuple[float, str] | str]:
+    """Export a network to all formats; return the difference and the worst output, or the reason of the refusal.
+
+    Call it with `in_child`, because it uses TensorFlow.
+    """
+    from digits.worker.exporting import conversion, keras_model, verification
+    from digits.worker.exporting.exported import Exported, NotExportable, ServedModel
+
+    found = build(name, folder)
+    random, shape = np.random.default_rng(0), (4, *found.input_shape)
+    inputs = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
+    inputs = inputs.astype(np.float32)
+    results: dict[str, tuple[float, str] | str] = {}
+    for format, about in FORMATS.items():
+        file = folder / format / about.file
+        file.parent.mkdir()
+        runtime, _, precision = format.partition("-")
+        try:
+            if runtime == "savedmodel":
+                conversion.write_saved_model(ServedModel(found), file.parent)
+            elif runtime == "keras":
+                keras_model.write_keras(found, file)
+            elif runtime == "onnx":
+                conversion.write_onnx(Exported(found), found, file)
+            else:
+                calibration = inputs if precision == "int8" else None
+                conversion.write_litert(Exported(found), found, file, precision or "float32", calibration)
+            verified = verification.verify(found, file, runtime, inputs, 1)
+        except NotExportable as fault:
+            results[format] = fault.message
+        else:
+            assert verified.difference is not None and math.isfinite(verified.difference)
+            results[format] = verified.difference, verified.worst_output
+    return results
+
+
+def build(
+    name: str,
+    folder: Path,
+    crop: int | None = None,
+    augment: Augment = Augment(),  # noqa: B008 - immutable
+    changes: tuple[tuple[str, str], ...] = (),
+) -> Any:
+    """Return a network that was never trained, with the mean subtraction that it recommends and ``changes``."""
+    from keras.src.applications import convnext, efficientnet_v2, resnet
+
+    from digits.worker import network_loader
+    from digits.worker.input import feeds
+    from digits.worker.network import inference
+    from digits.worker.network.variables import VariableStore
+    from digits.worker.training.trained import Trained
+
+    # More blocks repeat the same operations.
+    stack = resnet.stack_residual_blocks_v1
+    resnet.stack_residual_blocks_v1 = lambda x, filters, blocks, **settings: stack(x, filters, 1, **settings)
+    convnext.MODEL_CONFIGS["tiny"]["depths"] = [1, 1, 1, 1]
+    for block in efficientnet_v2.DEFAULT_BLOCKS_ARGS["efficientnetv2-b0"]:
+        block["num_repeat"] = 1
+
+    case, network = CASES[name], standard_networks.network(name)
+    shape, text = (case.side, case.side, case.channels), network.text
+    for old, new in (*case.smaller, *changes):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "network.py").write_text(text)
+    random = np.random.default_rng(0)
+    np.save(folder / MEAN_ARRAY_FILE, random.uniform(50, 200, shape).astype(np.float32))
+    manifest = Manifest(
+        kind=case.kind,
+        width=case.side,
+        height=case.side,
+        channels=case.channels,
+        encoding="png",
+        resize_mode="squash",
+        target=target_of(case.kind, case.side, case.channels),
+        splits={},
+        mean_pixel=random.uniform(50, 200, case.channels).tolist(),
+    )
+    prepare = feeds.preparation(manifest, folder, network.values["use_mean"], crop, augment)
+    net = network_loader.load_for(manifest, folder, folder / "network.py", prepare.shape)
+    store = VariableStore()
+    traced = inference.trace(net, store)
+    for variable in store.variables.values():
+        if variable.dtype.is_floating:  # some are initially zero
+            noise = random.normal(0, 0.01, variable.shape).astype(np.float32)
+            variable.assign_add(noise if variable.shape.rank > 1 else abs(noise))  # variances are positive
+    return Trained(net, 4, manifest, prepare, store, traced)
