@@ -137,6 +137,9 @@ class TaskLife(RuleBasedStateMachine):
             self.is_dead = False
             self.server = self.new_server()
 
+    def folders(self) -> set[str]:
+        return {path.name for path in self.server.store.folder.iterdir() if path.is_dir()}
+
     def jobs(self) -> list[ToyJob]:
         return self.server.store.all(ToyJob)
 
@@ -211,8 +214,8 @@ class TaskLife(RuleBasedStateMachine):
                 assert job.program != "hangs" or started <= job.tasks[0].run
             self.deleted_jobs_stay_deleted()
             self.server.wait(lambda: self.server.ledger.free().slots == {"create": 1, "cpu": 1})
-            folders = {path.name for path in self.server.store.folder.iterdir() if path.is_dir()}
-            assert folders == {job.id for job in self.jobs()}
+            # Folders of deleted jobs are renamed at once and deleted in the background.
+            self.server.wait(lambda: self.folders() == {job.id for job in self.jobs()})
             # The process of a deleted job was asked to stop, and may take a moment.
             self.server.wait(lambda: not list(processes_in(self.server.store.folder)))
         finally:
