@@ -157,13 +157,6 @@ def load_list(folder: Path) -> list[ListedImage]:
     return list(_lines(folder / LIST_FILE, ListedImage, folder))
 
 
-def load_rows(folder: Path) -> list[Row]:
-    """Load the results so far, ignoring an incomplete last line. Raises UnreadableFile."""
-    if not (folder / ROWS_FILE).exists():
-        return []
-    return list(_lines(folder / ROWS_FILE, Row, folder))
-
-
 def write_probabilities_header(file: BinaryIO, count: int, classes: int) -> None:
     """Begin a file of class probabilities, to which rows of float32 [classes] are appended. Raises OSError."""
     header = {"descr": PROBABILITY_DTYPE, "fortran_order": False, "shape": (count, classes)}

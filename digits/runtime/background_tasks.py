@@ -45,7 +45,7 @@ class BackgroundTasks:
     """Runs tasks of one type in the folder ``task_folder`` of their jobs, one at a time for each job.
 
     ``pool`` limits how many run at the same time, ``noun`` names a task in messages. ``report`` is called with the job
-    when there is progress, and at the end.
+    and the key of the task when there is progress, and at the end.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BackgroundTasks:
         pool: str,
         task_folder: str,
         noun: str,
-        report: Callable[[Job], object],
+        report: Callable[[Job, str], object],
     ) -> None:
         self._runner, self._report = runner, report
         self._pool, self._task_folder, self._noun = pool, task_folder, noun
@@ -147,7 +147,7 @@ class BackgroundTasks:
                 while len(self._failures) > KEPT_FAILURES:
                     del self._failures[next(iter(self._failures))]
         if happened or run.has_ended:
-            self._report(job)
+            self._report(job, task.key)
         return is_complete
 
     def _remove(self, job_id: str, task: BackgroundTask) -> None:

@@ -187,15 +187,14 @@ def _outputs_of(
     Raises BadRequest if there are no outputs.
     """
     job, about, results = prediction_views.run_to_completion(find, keeps_values=True)
-    if results.rows and results.unreadable == len(results.rows):
-        raise BadRequest(f"None of the {len(results.rows):,} {noun} can be used: {results.rows[0].error}")
+    prediction_views.check_readable(results, noun)
     folder = predictions.folder_of(job.folder, about.id)
     listed = in_thread(predictions.load_list, folder)
     values = in_thread(predictions.load_values, folder)
-    if not values or not len(listed) == len(results.rows):
+    if not values or len(listed) != len(results):
         raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
     outputs, skipped = {}, {}
-    for place, (image, row) in enumerate(in_turns(iter(zip(listed, results.rows, strict=True)))):
+    for place, (image, row) in enumerate(in_turns(zip(listed, results.read(), strict=True))):
         name = key(place, image)
         if row.error:
             skipped[name] = row.error

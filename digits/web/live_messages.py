@@ -23,12 +23,17 @@ TASK = "task update"
 Message = tuple[str, str, dict[str, Any]]
 
 
-def background(update: str, job: Job, state: TaskState | None, failure: Failure | None) -> Message:
-    """Return the message ``update`` about a background task, which has ended if there is no ``state``."""
-    body = {"update": update, "job_id": job.id, "state": "failed" if failure else "done"}
+def background(update: str, job: Job, key: str, state: TaskState | None, failure: Failure | None) -> Message:
+    """Return the message ``update`` about the background task ``key``, which has ended if there is no ``state``."""
+    body = {"update": update, "job_id": job.id, "key": key, "state": "failed" if failure else "done"}
     if state is not None:
         body = {**body, **_progress(state, []), "update": update, "state": "running"}
     return (job.id, TASK, body)
+
+
+def size_measured(job: Job) -> Message:
+    """Return the message that the size of the folder of ``job`` is not the one that its page showed."""
+    return (job.id, JOB, {"update": "size", "job_id": job.id})
 
 
 def history(job: Job) -> list[list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +18,6 @@ import gevent
 import numpy as np
 from flask import request, url_for
 from msgspec.structs import replace
-from numpy.typing import NDArray
 from werkzeug.datastructures import FileStorage
 
 from digits.core.csv_cells import harmless
@@ -28,6 +29,7 @@ from digits.core.snapshot_list import Snapshot
 from digits.data import predictions
 from digits.data.data_roots import Roots
 from digits.data.image_lists import ImageList, walk_images
+from digits.data.prediction_results import TOP, PredictionResults
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.sources import show
 from digits.data.unpacking import Limits, Unpacking, content_folder
@@ -36,14 +38,13 @@ from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views
 from digits.web import serializers
 from digits.web.kind_routes import views_of
-from digits.web.offload import in_thread, in_turns
+from digits.web.offload import in_thread
 from digits.web.services import services
 
 # The maximum number of batch predictions kept per model; older ones are deleted.
 KEPT = 20
 UNPACKING_POLL_SECONDS = 0.05
-# The confusion matrix is omitted for models with more classes.
-MAX_MATRIX_CLASSES = 50
+ROWS_PER_TURN = 500
 
 
 @dataclass(frozen=True)
@@ -257,39 +258,26 @@ def _listed_image(folder: Path, name: str, numbers: Mapping[str, int]) -> Listed
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a batch prediction so far, with metrics for images whose true class is known."""
+    """The results of a batch prediction so far: their sums, and the rows with the conclusions of the model's kind."""
 
-    rows: list[Row]
+    sums: PredictionResults
+    conclude: Callable[[Row], Row]
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    def read(self, places: Sequence[int] | None = None) -> Iterator[Row]:
+        """Yield the rows with these numbers, by default all, in turns. Raises BadRequest if the file is damaged."""
+        if places is None:
+            places = range(len(self))
+        with _explained():
+            for start in range(0, len(places), ROWS_PER_TURN):
+                rows = in_thread(list, self.sums.read(places[start : start + ROWS_PER_TURN]))
+                yield from map(self.conclude, rows)
 
     @property
-    def unreadable(self) -> int:
-        return sum(bool(row.error) for row in self.rows)
-
-    @property
-    def judged(self) -> list[Row]:
-        """The rows that have both a true class and a prediction."""
-        return [row for row in self.rows if row.truth is not None and not row.error]
-
-    def accuracy(self, labels: list[str], top: int = 1) -> float | None:
-        """Return the top-k accuracy of the judged rows for k = ``top``, or None if there are none."""
-        judged = self.judged
-        if not judged:
-            return None
-        return sum(is_among(row, labels, top) for row in judged) / len(judged)
-
-    def matrix(self, labels: list[str]) -> NDArray[np.int64] | None:
-        """Return the confusion matrix of the judged rows, int64 [true class, predicted class].
-
-        Returns None if there are no such rows, or more than `MAX_MATRIX_CLASSES` classes.
-        """
-        judged = self.judged
-        if not judged or len(labels) > MAX_MATRIX_CLASSES:
-            return None
-        numbers = {label: number for number, label in enumerate(labels)}
-        counts = np.zeros((len(labels), len(labels)), np.int64)
-        for row in judged:
-            counts[row.truth, numbers[row.predictions[0][0]]] += 1
-        return counts
+    def top5_accuracy(self) -> float | None:
+        return self.sums.accuracy(TOP) if len(self.sums.labels) > TOP else None
 
 
 def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
@@ -298,12 +286,19 @@ def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
 
 
 def results_of(job: ModelJob, about: BatchPrediction) -> Results:
-    """Load the results of a batch prediction so far. Raises BadRequest if the file is damaged."""
+    """Return the results of a batch prediction so far. Raises BadRequest if their file is damaged."""
     views = views_of(serializers.data_kind(job) or default_kind())
     metrics = next((item.metrics for item in services().snapshots_of(job) if item.name == about.snapshot), {})
+    folder = predictions.folder_of(job.folder, about.id)
+    with _explained():
+        sums = services().prediction_results.update(folder, labels_of(job))
+    return Results(sums, partial(_concluded, views=views, metrics=metrics))
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
     try:
-        rows = in_thread(predictions.load_rows, predictions.folder_of(job.folder, about.id))
-        return Results([_concluded(row, views, metrics) for row in in_turns(iter(rows))])
+        yield
     except UnreadableFile as error:
         raise BadRequest(f"The predictions cannot be read: {error}.", "Predict the images again.") from error
 
@@ -313,14 +308,12 @@ def _concluded(row: Row, views: Views[Any], metrics: Mapping[str, float]) -> Row
     return row if found is row.predictions else replace(row, predictions=found)
 
 
-def best_of_classes(
-    folder: Path, rows: list[Row], classes: Sequence[int], count: int
-) -> list[list[tuple[int, float]]]:
+def best_of_classes(results: Results, classes: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
     """Return the ``count`` most probable images so far for each of the ``classes``: pairs of index and percentage."""
-    found = predictions.load_probabilities(folder)
+    found = predictions.load_probabilities(results.sums.folder)
     if found is None or found.shape[1] < max(classes, default=0):
         return [[] for _ in classes]
-    found = found[: len(rows)]
+    found = found[: len(results)]
     best = []
     for number in classes:
         column = np.nan_to_num(found[:, number], nan=-1.0)

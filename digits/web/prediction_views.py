@@ -46,7 +46,6 @@ PAGE_CLASSES = 20
 POLL_SECONDS = 0.05
 DEFAULT_TOP_N = 9
 MAX_TOP_N = 100
-SHOWN = ("all", "wrong", "unreadable")
 TOP = "top"
 
 
@@ -81,11 +80,11 @@ def show(job_id: str, prediction_id: str) -> str:
     shown = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
     top = _top_n() if shown == TOP and labels else 0
     number = page_of(request.args, "page")
-    chosen = [(place, row) for place, row in enumerate(results.rows) if _is_shown(row, labels, shown)]
-    page = Page.of(chosen, number, PAGE_IMAGES)
+    places: dict[str, Sequence[int]] = {"wrong": results.sums.wrong, "unreadable": results.sums.unreadable}
+    page = Page.of(places.get(shown, range(len(results))), number, PAGE_IMAGES)
     classes = Page.of(range(len(labels)), number, PAGE_CLASSES)
     kind = serializers.data_kind(job) or default_kind()
-    matrix = results.matrix(labels)
+    matrix = results.sums.matrix()
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
     views = views_of(kind)
@@ -103,18 +102,19 @@ def show(job_id: str, prediction_id: str) -> str:
         kind=kind,
         views=views,
         labels=labels,
-        tiles=_tiles(about, results, labels, views.records.capitalize()),
+        tiles=_tiles(about, results, views.records.capitalize()),
         matrix=None if matrix is None else matrix.tolist(),
         page=classes if top else page,
         cards=[
-            _card(job, about, place, row, labels, parts if has_pictures else 0) for place, row in page.items
+            _card(job, about, place, row, labels, parts if has_pictures else 0)
+            for place, row in zip(page.items, results.read(page.items), strict=True)
         ],
         has_pictures=has_pictures,
         top=top,
         max_top=MAX_TOP_N,
         classes=_top_images(job, about, results, labels, classes.items, top) if top else [],
         show=shown,
-        choices=_choices(results, labels),
+        choices=_choices(results),
         address=lambda number: url_for(
             "predictions.show",
             job_id=job.id,
@@ -131,30 +131,29 @@ def show_json(job_id: str, prediction_id: str) -> Response:
     """Return the state, metrics and results so far as JSON."""
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
-    matrix = results.matrix(labels)
+    matrix = results.sums.matrix()
     return jsonify(
         id=about.id,
         source=about.title,
         epoch=about.epoch,
         **_state(job, about, results),
         images=about.total,
-        unreadable=results.unreadable,
+        unreadable=len(results.sums.unreadable),
         problems=[{"line": item.line, "message": item.message} for item in about.problems],
         problem_count=about.problem_count,
         labels=labels,
-        accuracy=results.accuracy(labels),
-        top5_accuracy=results.accuracy(labels, 5) if len(labels) > 5 else None,
+        accuracy=results.sums.accuracy(),
+        top5_accuracy=results.top5_accuracy,
         confusion_matrix=None if matrix is None else matrix.tolist(),
-        results=[_row_json(row, labels) for row in in_turns(iter(results.rows))],
+        results=[_row_json(row, labels) for row in in_turns(results.read())],
     )
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.csv")
 def table(job_id: str, prediction_id: str) -> Response:
     job, about = _find(job_id, prediction_id)
-    rows = results_of(job, about).rows
     return Response(
-        in_turns(as_csv(rows, labels_of(job))),
+        in_turns(as_csv(results_of(job, about).read(), labels_of(job))),
         mimetype="text/csv",
         headers={"Content-Disposition": f'attachment; filename="{job.id}-{about.id}.csv"'},
     )
@@ -215,7 +214,9 @@ def classify_many_json() -> Response:
     """Run a batch prediction to completion, and return up to five classes per image."""
     return _all_at_once(
         lambda results, labels: {
-            "classifications": {row.name: row.predictions for row in results.rows if not row.error}
+            "classifications": {
+                row.name: row.predictions for row in in_turns(results.read()) if not row.error
+            }
         }
     )
 
@@ -241,12 +242,12 @@ def top_n_json() -> Response:
     """Run a batch prediction to completion, and return the most probable images for each class."""
     count = _top_n()
     labels = _classes_of(requested_job(ModelJob))
-    job, about, results = run_to_completion()
-    folder = predictions.folder_of(job.folder, about.id)
-    best = in_thread(best_of_classes, folder, results.rows, range(len(labels)), count)
+    _, _, results = run_to_completion()
+    best = in_thread(best_of_classes, results, range(len(labels)), count)
+    names = _names_of(results, best)
     return jsonify(
         top_n={
-            label: [[results.rows[place].name, percent] for place, percent in found]
+            label: [[names[place], percent] for place, percent in found]
             for label, found in zip(labels, best, strict=True)
         },
         skipped=_skipped(results),
@@ -266,14 +267,13 @@ def _top_n() -> int:
 
 def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:
     job, about, results = run_to_completion()
-    if results.rows and results.unreadable == len(results.rows):
-        raise BadRequest(f"None of the {len(results.rows):,} images can be used: {results.rows[0].error}")
+    check_readable(results, "images")
     labels = labels_of(job)
     return jsonify(
         **body(results, labels),
         skipped=_skipped(results),
         problems=[{"line": item.line, "message": item.message} for item in about.problems],
-        accuracy=results.accuracy(labels),
+        accuracy=results.sums.accuracy(),
         url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
     )
 
@@ -293,9 +293,9 @@ def run_to_completion(
     if failure:
         raise BadRequest(failure.message, failure.hint)
     results = results_of(job, about)
-    if len(results.rows) < about.total:
+    if len(results) < about.total:
         raise BadRequest(
-            f"The prediction was stopped after {len(results.rows):,} of {about.total:,} images.",
+            f"The prediction was stopped after {len(results):,} of {about.total:,} images.",
             "Send the request again.",
         )
     return job, about, results
@@ -314,8 +314,21 @@ def _inputs_of_kind(job: ModelJob) -> FindSource | None:
     return find
 
 
+def check_readable(results: Results, noun: str) -> None:
+    """Raise BadRequest if there are results, but none of the records could be read."""
+    if 0 < len(results) == len(results.sums.unreadable):
+        reason = next(results.read([0])).error
+        raise BadRequest(f"None of the {len(results):,} {noun} can be used: {reason}")
+
+
 def _skipped(results: Results) -> dict[str, str]:
-    return {row.name: row.error for row in results.rows if row.error}
+    return {row.name: row.error for row in results.read(results.sums.unreadable)}
+
+
+def _names_of(results: Results, best: list[list[tuple[int, float]]]) -> dict[int, str]:
+    """Return the names of the images in the lists of `best_of_classes`."""
+    places = sorted({place for found in best for place, _ in found})
+    return {place: row.name for place, row in zip(places, results.read(places), strict=True)}
 
 
 def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
@@ -335,7 +348,7 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str,
     """
     task = services().predictions.task(job.id, about.id)
     failure = services().predictions.failure(job.id, about.id)
-    done = len(results.rows)
+    done = len(results)
     if task is not None:
         state = "waiting" if task.is_waiting else "running"
     elif done == about.total:
@@ -353,25 +366,28 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str,
     }
 
 
-def _tiles(about: BatchPrediction, results: Results, labels: list[str], title: str) -> list[tuple[str, str]]:
+def _tiles(about: BatchPrediction, results: Results, title: str) -> list[tuple[str, str]]:
     tiles = [(title, f"{about.total:,}")]
-    for words, top in (("Accuracy", 1), ("Top-5 accuracy", 5)):
-        accuracy = results.accuracy(labels, top) if top == 1 or len(labels) > top else None
+    for words, accuracy in (
+        ("Accuracy", results.sums.accuracy()),
+        ("Top-5 accuracy", results.top5_accuracy),
+    ):
         if accuracy is not None:
             tiles.append((words, f"{100 * accuracy:.1f}%"))
-    if results.unreadable:
-        tiles.append(("Unreadable", f"{results.unreadable:,}"))
+    if results.sums.unreadable:
+        tiles.append(("Unreadable", f"{len(results.sums.unreadable):,}"))
     return tiles
 
 
-def _choices(results: Results, labels: list[str]) -> list[tuple[str, str, int | None]]:
+def _choices(results: Results) -> list[tuple[str, str, int | None]]:
     """Return the filters of the image list as tuples of value, title and number of images."""
-    counts = {shown: sum(_is_shown(row, labels, shown) for row in results.rows) for shown in SHOWN}
-    titles = {"all": "All", "wrong": "Wrong", "unreadable": "Unreadable"}
-    found: list[tuple[str, str, int | None]] = [
-        (name, titles[name], count) for name, count in counts.items() if count
-    ]
-    return [*found, (TOP, "Top per class", None)] if labels else found
+    choices = (
+        ("all", "All", len(results)),
+        ("wrong", "Wrong", len(results.sums.wrong)),
+        ("unreadable", "Unreadable", len(results.sums.unreadable)),
+    )
+    found: list[tuple[str, str, int | None]] = [choice for choice in choices if choice[2]]
+    return [*found, (TOP, "Top per class", None)] if results.sums.labels else found
 
 
 def _top_images(
@@ -383,15 +399,15 @@ def _top_images(
     count: int,
 ) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the ``count`` most probable images so far for each of the ``classes``, with their names."""
-    folder = predictions.folder_of(job.folder, about.id)
-    best = in_thread(best_of_classes, folder, results.rows, classes, count)
+    best = in_thread(best_of_classes, results, classes, count)
+    names = _names_of(results, best)
     return [
         (
             labels[number],
             [
                 {
                     "url": _image_url(job, about, place),
-                    "name": results.rows[place].name,
+                    "name": names[place],
                     "percent": percent,
                 }
                 for place, percent in found
@@ -399,12 +415,6 @@ def _top_images(
         )
         for number, found in zip(classes, best, strict=True)
     ]
-
-
-def _is_shown(row: Row, labels: list[str], shown: str) -> bool:
-    if shown == "wrong":
-        return row.truth is not None and not row.error and not is_among(row, labels)
-    return bool(row.error) if shown == "unreadable" else True
 
 
 def _card(

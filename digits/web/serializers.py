@@ -12,7 +12,7 @@ from flask import request, url_for
 
 from digits.core import events, preflight_result
 from digits.core.events import for_browser
-from digits.core.files import UnreadableFile, tree_bytes
+from digits.core.files import UnreadableFile
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
@@ -151,7 +151,7 @@ def page(job: Job) -> dict[str, Any]:
         "groups": services().store.index.groups("", SUGGESTED_GROUPS),
         "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
         "directory": str(job.folder),
-        "bytes": tree_bytes(job.folder),
+        "bytes": services().folder_sizes.of(job),
         "error": job.failure.as_json() if job.failure else None,
         "tasks": [
             {

@@ -26,7 +26,7 @@ from digits.kinds.decoding import Decoder
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime import inference_servers, short_tasks
 from digits.runtime.background_tasks import BackgroundTasks
-from digits.runtime.changes import Change, CurveChanged, ProgressChanged, StatusChanged
+from digits.runtime.changes import Change, CurveChanged, JobDeleted, ProgressChanged, StatusChanged
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
 from digits.runtime.executor import Executor
@@ -40,12 +40,14 @@ from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web import live_messages
 from digits.web.evaluation_runs import first_evaluation
+from digits.web.folder_sizes import FolderSizes
 from digits.web.gate import SAFE_METHODS, comes_from_another_site
 from digits.web.kind_routes import health_check
 from digits.web.live import Live
 from digits.web.picture_cache import PictureCache
 from digits.web.recent_predictions import RecentPredictions
 from digits.web.record_selection import RecordSearch
+from digits.web.results_cache import ResultsCache
 from digits.web.serving_metrics import ServingMetrics
 from digits.web.store_cache import StoreCache
 from digits.web.tensorboard import TensorBoards
@@ -96,22 +98,18 @@ class Services:
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
         self.recent_predictions = RecentPredictions()
+        self.prediction_results = ResultsCache()
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
         self.model_stores = StoreCache(settings.model_stores)
         self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
         self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
-        self.health_checks = BackgroundTasks(self.runner, HEALTH_POOL, "check", "check", self._report_health)
-        self.evaluations = BackgroundTasks(
-            self.runner, EVALUATION_POOL, "evaluate", "evaluation", self._report_evaluation
-        )
-        self.embeddings = BackgroundTasks(
-            self.runner, EMBEDDING_POOL, "map-embeddings", "embedding map", self._report_embedding
-        )
-        self.exports = BackgroundTasks(self.runner, EXPORT_POOL, "export", "export", self._report_export)
-        self.predictions = BackgroundTasks(
-            self.runner, PREDICTION_POOL, "predict", "prediction", self._report_prediction
-        )
+        self.folder_sizes = FolderSizes(lambda job: self.live.publish(*live_messages.size_measured(job)))
+        self.health_checks = self._background("health", HEALTH_POOL, "check", "check")
+        self.evaluations = self._background("evaluation", EVALUATION_POOL, "evaluate", "evaluation")
+        self.embeddings = self._background("embedding", EMBEDDING_POOL, "map-embeddings", "embedding map")
+        self.exports = self._background("export", EXPORT_POOL, "export", "export")
+        self.predictions = self._background("prediction", PREDICTION_POOL, "predict", "prediction")
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
@@ -164,6 +162,8 @@ class Services:
             self.store.index.update(change.job)  # the store updates it only for changes that it saves
         for message in live_messages.of(change):
             self.live.publish(*message)
+        if isinstance(change, JobDeleted):
+            self.folder_sizes.forget(change.job)
         if isinstance(change, StatusChanged) and not change.job.status.is_running:
             self.credentials.discard(change.job.id)
         is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
@@ -203,27 +203,18 @@ class Services:
         if recipe is not None and self.tensorflow.available:
             self.evaluations.start(job, recipe, key=recipe.name)
 
-    def _report_evaluation(self, job: Job) -> None:
-        state, failure = self.evaluations.state(job.id), self.evaluations.failure(job.id)
-        self.live.publish(*live_messages.background("evaluation", job, state, failure))
+    def _background(self, update: str, pool: str, task_folder: str, noun: str) -> BackgroundTasks:
+        """Return background tasks that browsers receive messages about."""
 
-    def _report_embedding(self, job: Job) -> None:
-        state, failure = self.embeddings.state(job.id), self.embeddings.failure(job.id)
-        if state is None:
-            self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
-        self.live.publish(*live_messages.background("embedding", job, state, failure))
+        def report(job: Job, key: str) -> None:
+            task, failure = tasks.task(job.id, key), tasks.failure(job.id, key)
+            if task is None and tasks is self.embeddings:
+                self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
+            state = task.state if task else None
+            self.live.publish(*live_messages.background(update, job, key, state, failure))
 
-    def _report_prediction(self, job: Job) -> None:
-        state, failure = self.predictions.state(job.id), self.predictions.failure(job.id)
-        self.live.publish(*live_messages.background("prediction", job, state, failure))
-
-    def _report_export(self, job: Job) -> None:
-        state, failure = self.exports.state(job.id), self.exports.failure(job.id)
-        self.live.publish(*live_messages.background("export", job, state, failure))
-
-    def _report_health(self, job: Job) -> None:
-        state, failure = self.health_checks.state(job.id), self.health_checks.failure(job.id)
-        self.live.publish(*live_messages.background("health", job, state, failure))
+        tasks = BackgroundTasks(self.runner, pool, task_folder, noun, report)
+        return tasks
 
     def _gpus(self) -> list[str]:
         return [device.id for device in self.devices.list() if device.is_gpu]

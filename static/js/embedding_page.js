@@ -3,10 +3,12 @@
 import { toast } from './dialog.js';
 import { getJson, postForm, request } from './http.js';
 import { startViewer } from './image_viewer.js';
+import { join } from './live.js';
 import { morph } from './morph.js';
+import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 
-const POLL_MILLISECONDS = 1000;
+const PARTIAL_RESULTS = 5000; // milliseconds between them
 const MARGIN = 0.05;
 const MAX_ZOOM = 200;
 const WHEEL_ZOOM = 0.0015;
@@ -30,32 +32,45 @@ document.getElementById('new-map').addEventListener('submit', async (event) => {
   event.preventDefault();
   try {
     const { name } = await postForm(event.target.action, new FormData(event.target));
-    status.dataset.next = name;
-    await refreshParts();
+    wanted = name;
+    isFollowed = true;
+    await follow();
     status.focus({ preventScroll: true });
-    follow(name);
   } catch (error) {
     toast(error.message, 'danger');
   }
 });
 
-/** Shows the progress until the computation ends, then the map `name`, or the one of this page. */
-async function follow(name = '') {
-  const base = location.pathname;
-  while (status.dataset.state === 'running') {
-    await new Promise((resolve) => {
-      setTimeout(resolve, POLL_MILLISECONDS);
-    });
-    await refreshParts();
-    // The map by PCA of a first computation is shown while t-SNE runs.
-    if (!shown && status.dataset.shown) break;
-  }
-  if (status.dataset.state === 'failed') return;
-  if (name) location.assign(`${base}?name=${encodeURIComponent(name)}`);
-  else if (status.dataset.shown !== shown) location.reload();
+// The name of the map that was started here.
+let wanted = '';
+let isFollowed = status.dataset.state === 'running';
+let refreshed = 0;
+
+/** Refreshes the status. At the end of a computation, shows the map `wanted`, or the one of this page. */
+async function follow() {
+  refreshed = Date.now();
+  await refreshParts();
+  const { state, shown: latest } = status.dataset;
+  isFollowed ||= state === 'running';
+  // The map by PCA of a first computation is shown while t-SNE runs.
+  if (!isFollowed || state === 'failed' || (state === 'running' && (shown || !latest))) return;
+  isFollowed = false;
+  if (wanted) location.assign(`${location.pathname}?name=${encodeURIComponent(wanted)}`);
+  else if (latest !== shown) location.reload();
 }
 
-if (status.dataset.state === 'running') follow();
+document.addEventListener('task-update', ({ detail: message }) => {
+  if (message.update !== 'embedding' || message.job_id !== status.dataset.job) return;
+  const meter = status.querySelector('[data-meter]');
+  if (message.state !== 'running' || !meter || Date.now() - refreshed > PARTIAL_RESULTS) {
+    follow();
+    return;
+  }
+  setProgress(meter, message.percentage, message.eta_seconds);
+  if (message.doing) document.getElementById('map-doing').textContent = message.doing;
+});
+document.addEventListener('live-joined', ({ detail }) => detail.missed && follow());
+join(status.dataset.job);
 if (panel) start();
 
 /** A map of points; `x` and `y` are coordinates of the current method, from 0 to 1. */

@@ -35,6 +35,7 @@ const JOB_UPDATES = {
     if (message.attribute !== 'notes') refreshParts();
     else document.dispatchEvent(new CustomEvent('notes-changed', { detail: message.value ?? '' }));
   },
+  size: () => refreshSoon(),
   deleted: () => showDeleted(),
 };
 

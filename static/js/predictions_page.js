@@ -2,19 +2,33 @@
 
 import { confirmed, toast } from './dialog.js';
 import { postForm, request } from './http.js';
+import { join } from './live.js';
+import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 
-const POLL_MILLISECONDS = 1000;
+const PARTIAL_RESULTS = 5000; // milliseconds between them
 
-async function follow() {
-  const isActive = () => ['waiting', 'running'].includes(document.getElementById('prediction-status').dataset.state);
-  while (isActive()) {
-    await new Promise((resolve) => {
-      setTimeout(resolve, POLL_MILLISECONDS);
-    });
-    await refreshParts();
-  }
+const status = document.getElementById('prediction-status');
+const { job, prediction } = status.dataset;
+let refreshed = 0;
+
+function refresh() {
+  refreshed = Date.now();
+  return refreshParts();
 }
+
+document.addEventListener('task-update', ({ detail: message }) => {
+  if (message.update !== 'prediction' || message.job_id !== job || message.key !== prediction) return;
+  const meter = status.querySelector('[data-meter]');
+  if (message.state !== 'running' || !meter || Date.now() - refreshed > PARTIAL_RESULTS) {
+    refresh();
+    return;
+  }
+  setProgress(meter, message.percentage, message.eta_seconds);
+  document.getElementById('prediction-doing').textContent = message.doing;
+});
+document.addEventListener('live-joined', ({ detail }) => detail.missed && refresh());
+join(job);
 
 document.addEventListener('submit', async (event) => {
   if (event.target.id !== 'stop-form') return;
@@ -22,7 +36,7 @@ document.addEventListener('submit', async (event) => {
   event.submitter.disabled = true;
   try {
     await postForm(event.target.action, new FormData(event.target));
-    await refreshParts();
+    await refresh();
   } catch (error) {
     toast(error.message, 'danger');
     event.submitter.disabled = false;
@@ -41,5 +55,3 @@ document.addEventListener('click', async (event) => {
   });
   if (isDone) window.location.assign(model);
 });
-
-follow();

@@ -42,7 +42,7 @@ def test_a_class_out_of_range_is_reported_with_its_line():
     assert problems[1] == Problem(4, "The class 3 is not between 0 and 2.")
 
 
-def test_results_can_be_read_while_they_are_written(tmp_path: Path):
+def test_a_batch_prediction_is_read_as_it_was_written(tmp_path: Path):
     about = BatchPrediction(
         id=predictions.new_id(), title="two", snapshot="snapshot_1.ckpt", epoch=1, at=0, total=2
     )
@@ -52,14 +52,6 @@ def test_results_can_be_read_while_they_are_written(tmp_path: Path):
     predictions.write(folder, about, listed)
     assert predictions.load_all(tmp_path) == [about]
     assert predictions.load_list(folder) == listed
-    assert predictions.load_rows(folder) == []
-    (folder / predictions.ROWS_FILE).write_bytes(
-        b'{"name": "a.png", "truth": 1, "predictions": []}\n{"name": "b'
-    )
-    assert [row.name for row in predictions.load_rows(folder)] == ["a.png"]
-    (folder / predictions.ROWS_FILE).write_bytes(b"[]\n")
-    with pytest.raises(UnreadableFile, match=r"rows\.jsonl is damaged"):
-        predictions.load_rows(folder)
     with pytest.raises(UnreadableFile):
         predictions.load(tmp_path, "../elsewhere")
 

@@ -31,7 +31,10 @@ class Site:
         self.runner = TaskRunner(self.executor, self.ledger)
         self.runner.serve()
         self.reported: list[Job] = []
-        self.tasks = BackgroundTasks(self.runner, "toy", "toys", "toy", self.reported.append)
+        self.tasks = BackgroundTasks(self.runner, "toy", "toys", "toy", self._report)
+
+    def _report(self, job: Job, key: str) -> None:
+        self.reported.append(job)
 
     def start(self, program: str, key: str) -> None:
         self.tasks.start(self.job, toy(program), key)
