@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -20,22 +19,50 @@ from msgspec import Struct
 
 from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 
+NICENESS = 10
+
+
+def start(module: str) -> subprocess.Popen[bytes]:
+    """Run ``module`` as a program that this process talks to through pipes; `end` it."""
+    # A thread per core would reserve a large part of the memory that the program may use.
+    environment = for_program(inherited(os.environ, SYSTEM_VARIABLES)) | {"OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd="/",
+        env=environment,
+    )
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program, unless it has ended, and close its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def limit_resources(memory_bytes: int) -> None:
+    """Limit the address space of this process, and let the server go first.
+
+    Arrow and NumPy reserve some addresses without using the memory.
+    """
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
 
 class Program:
     """The process of a ``module`` while it works on a ``request``; leaving the block kills it."""
 
     def __init__(self, module: str, request: Struct) -> None:
-        self._command = [sys.executable, "-P", "-m", module]
+        self._module = module
         self._request = request
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd="/",
-            env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
-        )
+        self._process = start(self._module)
         return self
 
     def lines(self) -> Iterator[bytes]:
@@ -48,24 +75,8 @@ class Program:
 
     @property
     def was_too_slow(self) -> bool:
-        """Whether the program ended because of the time `limit` allows."""
+        """Whether the program has ended because of an alarm."""
         return self._process.wait() == -signal.SIGALRM
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-
-def limit(memory_bytes: int, seconds: int) -> None:
-    """Limit the address space of this process, and end it after ``seconds``.
-
-    Arrow and NumPy reserve some addresses without using the memory.
-    """
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    signal.alarm(seconds)
+    def __exit__(self, *error: object) -> None:
+        end(self._process)

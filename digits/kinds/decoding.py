@@ -7,8 +7,6 @@ file that becomes gigabytes of pixels, or one that crashes a decoder, affects no
 from __future__ import annotations
 
 import contextlib
-import os
-import resource
 import select
 import signal
 import subprocess
@@ -23,9 +21,9 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import UnreadableFile
+from digits.core.programs import end, limit_resources, start
 from digits.core.recipe import CreateDataset
 from digits.data import images
 from digits.data.arrays import load_array
@@ -44,7 +42,6 @@ SECONDS = 30
 PROCESSES = 2
 # A page requests all its pictures at once. The process ends by itself afterwards.
 IDLE_SECONDS = 0.5
-NICENESS = 10
 _LENGTH_BYTES = 8
 
 
@@ -260,14 +257,16 @@ class Decoder:
         with self._slots:
             # One that has been idle may end at any moment.
             reply = self._ask(self._idle.pop(), message) if self._idle else None
-            answer = msgspec.msgpack.decode(reply or self._ask(_start(), message) or _NO_REPLY, type=_Answer)
+            answer = msgspec.msgpack.decode(
+                reply or self._ask(start(__name__), message) or _NO_REPLY, type=_Answer
+            )
         if answer.result is None:
             raise _error(answer)
         return answer.result
 
     def close(self) -> None:
         while self._idle:
-            _end(self._idle.pop())
+            end(self._idle.pop())
 
     def _ask(self, process: subprocess.Popen[bytes], message: bytes) -> bytes | None:
         """Return the reply to ``message``; None if the process has ended."""
@@ -284,28 +283,7 @@ class Decoder:
             if reply:
                 self._idle.append(process)
             else:  # it has ended, or nobody waits for it anymore
-                _end(process)
-
-
-def _start() -> subprocess.Popen[bytes]:
-    # A thread per core would reserve a large part of the memory.
-    environment = for_program(inherited(os.environ, SYSTEM_VARIABLES)) | {"OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "digits.kinds.decoding"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd="/",
-        env=environment,
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
+                end(process)
 
 
 _NO_REPLY = msgspec.msgpack.encode(
@@ -338,8 +316,7 @@ def _answer(request: Request) -> _Answer:
 
 def main() -> None:
     """Answer requests from standard input until it is closed, or nothing arrives for `IDLE_SECONDS`."""
-    os.nice(NICENESS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    limit_resources(MEMORY_BYTES)
     source, target = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what decoders print must not be in a reply
     wait: float | None = None

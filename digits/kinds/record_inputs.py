@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, DigitsError
-from digits.core.programs import Program, limit
+from digits.core.programs import Program, limit_resources
 from digits.data import images, predictions
 from digits.data.databases import open_arrays
 from digits.data.predictions import ListedImage
@@ -143,7 +144,8 @@ def _in_database(path: Path) -> Iterator[NamedInput]:
 def main() -> None:
     """Save the records of the request on standard input, and print them."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    limit(MEMORY_BYTES, SECONDS)
+    limit_resources(MEMORY_BYTES)
+    signal.alarm(SECONDS)
     try:
         for saved in save_inputs(_inputs(request), Path(request.target), request.size, request.most):
             _print(_Answer(saved=saved))

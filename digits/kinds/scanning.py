@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from digits.core.errors import DigitsError
-from digits.core.programs import Program, limit
+from digits.core.programs import Program, limit_resources
 from digits.core.remote import RemotePolicy
 from digits.kinds.source_summary import MAX_SECONDS, SourceSummary
 
@@ -76,7 +77,8 @@ class _State(Struct):
 def main() -> None:
     """Print summaries of the source in the request on standard input."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    limit(request.memory_bytes, SECONDS)
+    limit_resources(request.memory_bytes)
+    signal.alarm(SECONDS)
     try:
         for line in _summaries(request):
             sys.stdout.buffer.write(line)
