@@ -52,6 +52,7 @@ from digits.web import (
     store_views,
     template_filters,
     tensorboard_views,
+    trace_views,
     uploads,
     version_views,
 )
@@ -134,6 +135,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         epoch_predictions.blueprint,
         generic_views.blueprint,
         tensorboard_views.blueprint,
+        trace_views.blueprint,
         uploads.blueprint,
     ):
         app.register_blueprint(blueprint)

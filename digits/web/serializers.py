@@ -410,6 +410,7 @@ def model(job: ModelJob) -> dict[str, Any]:
         "schedule": POLICY_TITLES[type(job.recipe.lr_policy)],
         "devices": task.devices,
         "tensorboard_url": services().tensorboards.url_for(job.id),
+        "traces_url": url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
         "metrics_url": url_for("models.metrics", job_id=job.id),
         "csv_url": url_for("models.metrics_table", job_id=job.id),
     }

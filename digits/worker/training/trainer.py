@@ -107,6 +107,7 @@ class Trainer:
         self._pace = Pace(setup.max_steps_per_call)
         self._profiler = Profiler(
             setup.job_folder / reporting.TENSORBOARD_FOLDER / "train",
+            setup.job_folder,
             setup.recipe.traces_interval,
             first_step,
         )
@@ -215,7 +216,7 @@ class Trainer:
             is_representative = self.step > self._first_step and not self._wants_pictures
             is_representative = is_representative and (self._has_extended or not is_extended)
             began = time.monotonic()
-            with self._profiler.profiling() if unprofiled == 0 else contextlib.nullcontext():
+            with self._profiler.profiling(self.step + 1) if unprofiled == 0 else contextlib.nullcontext():
                 metrics = self._extended_step() if is_extended else self._steps(count)
             seconds = time.monotonic() - began
             self.step += len(metrics)

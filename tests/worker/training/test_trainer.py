@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Failed, Finished, Measured, Progressed, Saved, UsageSampled, Warned
+from digits.core.step_traces import file_name, steps_in
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
 
@@ -467,6 +469,13 @@ def test_weight_histograms_and_traces_for_tensorboard(train: Any, in_child: Any)
     assert {"model/fc/weights", "model/fc/biases"} <= in_child(_tensorboard, folder)
     assert "activations/fc" in in_child(_tensorboard, outcome.job_folder / "tb" / "val")
     assert len(list(folder.rglob("*.xplane.pb"))) == 1  # only the fifth of eight steps
+    assert steps_in(outcome.job_folder) == [5]
+    events = json.loads((outcome.job_folder / file_name(5)).read_bytes())["traceEvents"]
+    operations = [event for event in events if event["ph"] == "X"]
+    assert any("MatMul" in event["name"] for event in operations)
+    assert min(event["ts"] for event in operations) == 0 and all(event["dur"] >= 0 for event in operations)
+    named = {(event["pid"], event.get("tid")) for event in events if event["ph"] == "M"}
+    assert {(event["pid"], event["tid"]) for event in operations} <= named
 
 
 def test_validation_does_not_change_the_network(train: Any, in_child: Any) -> None:

@@ -1,0 +1,38 @@
+"""The page of step traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ServerProcess, finished
+
+pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+
+
+def test_the_operations_of_a_step_are_drawn_and_listed(
+    page: Page,
+    server: ServerProcess,
+    create: Callable[..., dict[str, Any]],
+    dataset: dict[str, Any],
+    check_accessibility: Callable[[Page], None],
+) -> None:
+    fields = {"model_name": "traced", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
+    fields |= {"standard_networks": "lenet", "select_gpu": "cpu", "traces_interval": 2}
+    model = finished(server, create("models", **fields))
+    page.goto(f"/models/{model['id']}")
+    page.get_by_role("link", name="Step traces").click()
+    operations = page.locator("#operations tr")
+    expect(operations.first).to_be_visible()
+    assert 5 < operations.count() <= 20
+    canvas = page.locator("#timeline-canvas")
+    drawn = (
+        "canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"
+    )
+    assert canvas.evaluate(drawn)
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("button", name="Reset").click()
+    check_accessibility(page)
