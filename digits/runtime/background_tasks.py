@@ -18,6 +18,7 @@ from digits.core.job import Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
+from digits.runtime.threads import in_thread
 
 KEPT_FAILURES = 100
 
@@ -123,7 +124,7 @@ class BackgroundTasks:
         # That of an earlier server may still be exiting.
         if not self._runner.clear(folder):
             raise Unavailable(f"The previous {self._noun} of this job did not exit.")
-        remove_tree(folder)
+        in_thread(remove_tree, folder)
         make_folder(folder)
         recipe.save(folder)
         state.doing = ""

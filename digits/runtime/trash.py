@@ -12,6 +12,7 @@ from pathlib import Path
 import gevent
 
 from digits.core.files import remove_tree
+from digits.runtime.threads import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Trash:
             self._delete(self._waiting.popleft())
 
     def _delete(self, path: Path) -> None:
-        problem = gevent.get_hub().threadpool.apply(_problem_of_deleting, (path,))
+        problem = in_thread(_problem_of_deleting, path)
         if problem and problem != self._failed.get(path):
             log.warning("%s cannot be deleted, will retry: %s", path, problem)
         if problem:

@@ -76,12 +76,13 @@ def start(
     parent = job.folder / predictions.FOLDER
     in_thread(make_folder, parent)
     prediction_id = predictions.new_id()
-    folder = parent / prediction_id
-    in_thread(folder.mkdir, mode=0o700)
+    # Not in the folder of the model before it is complete: a server that is killed leaves it.
+    folder, unfinished = parent / prediction_id, services().new_upload()
+    in_thread(unfinished.mkdir, mode=0o700)
     try:
         if find is None:
             _check_takes_images(job)
-        source = (find or images_of_request)(folder, labels)
+        source = (find or images_of_request)(unfinished, labels)
         if not source.images:
             reason = f" {source.problems[0].message}" if source.problems else ""
             raise BadRequest(f"{source.title} contains no images.{reason}", "Send at least one image.")
@@ -95,10 +96,11 @@ def start(
             problems=source.problems[: predictions.MAX_PROBLEMS],
             problem_count=len(source.problems),
         )
-        in_thread(predictions.write, folder, about, source.images)
-    except BaseException:
-        services().store.discard(folder)
-        raise
+        images = (_moved(image, unfinished, folder) for image in source.images)
+        in_thread(predictions.write, unfinished, about, images)
+        unfinished.rename(folder)
+    finally:
+        services().store.discard(unfinished)
     for old in in_thread(predictions.load_all, job.folder)[KEPT:]:
         if not services().predictions.task(job.id, old.id):
             services().store.discard(parent / old.id)
@@ -115,6 +117,15 @@ def start(
         key=about.id,
     )
     return about
+
+
+def _moved(image: ListedImage, folder: Path, target: Path) -> ListedImage:
+    """Return ``image`` with its files in ``target`` instead of ``folder``, if they are there."""
+    old, new = f"{folder}/", f"{target}/"
+    if not image.path.startswith(old):
+        return image
+    path, *more = (new + path.removeprefix(old) for path in image.paths)
+    return replace(image, path=path, more=more)
 
 
 def recent(job: ModelJob) -> list[dict[str, str]]:
