@@ -13,18 +13,23 @@ from digits.core.files import remove_tree
 LEVELS = 1100
 
 
+def make_deep(folder: Path, name: str = "longer than the longest path") -> None:
+    """Create ``folder`` with nested folders called ``name`` and a file in the innermost."""
+    folder.mkdir()
+    here = os.open(folder, os.O_PATH)
+    for _ in range(LEVELS):
+        os.mkdir(name, dir_fd=here)
+        here, above = os.open(name, os.O_PATH, dir_fd=here), here
+        os.close(above)
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+
+
 @contextlib.contextmanager
 def deep_folder(folder: Path, name: str = "longer than the longest path") -> Iterator[Path]:
-    """Create ``folder`` with nested folders called ``name`` and a file in the innermost; delete it at the end."""
+    """Do what `make_deep` does, and delete the folder at the end."""
     try:
-        folder.mkdir()
-        here = os.open(folder, os.O_PATH)
-        for _ in range(LEVELS):
-            os.mkdir(name, dir_fd=here)
-            here, above = os.open(name, os.O_PATH, dir_fd=here), here
-            os.close(above)
-        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-        os.close(here)
+        make_deep(folder, name)
         yield folder
     finally:
         remove_tree(folder)  # pytest could not
