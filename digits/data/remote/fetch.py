@@ -150,7 +150,7 @@ class Fetch:
             self.news.folders[""] = self.news.folders.get("", 0) + 1
             yield driver.find(address), source.path
             return
-        self._files, self._folders = set(), set()
+        self._files, self._folders = set(), {source.path}
         for file in driver.list(address, self._visit):
             path = f"{source.path}/{file.name}"
             if not is_usable_name(file.name) or not self._claim(path):
@@ -169,7 +169,10 @@ class Fetch:
 
     def _visit(self) -> None:
         self.news.listed += 1
-        if self.news.listed > self._request.max_files:
+        self._check_count(self.news.listed)
+
+    def _check_count(self, count: int) -> None:
+        if count > self._request.max_files:
             limit = f"{self._request.max_files:,}"
             raise TooMany(
                 f"The address contains more than {limit} files and folders, the limit on this server.",
@@ -186,6 +189,8 @@ class Fetch:
             return False
         self._files.add(path)
         self._folders.update(parents)
+        # Object stores list files only, but their names imply folders.
+        self._check_count(len(self._files) + len(self._folders) - 1)
         return True
 
     def _warn_of_unusable(self) -> None:

@@ -26,18 +26,26 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         (folder / f"{number}.png").write_bytes(b"image")
     with s3_server.running() as address:
         s3_server.upload(address, folder, "many")
-        s3_server.upload(address, tmp_path_factory.mktemp("nothing"), "odd", **BAD_KEYS)
+        nothing = tmp_path_factory.mktemp("nothing")
+        s3_server.upload(address, nothing, "odd", **BAD_KEYS)
+        s3_server.upload(address, nothing, "nested", **{f"{'a/' * 40}b.png": b"image"})
         yield address
 
 
 def fetch(
-    endpoint: str, address: str, target: Path, *, max_bytes: int = 10**7, is_folder: bool = True
+    endpoint: str,
+    address: str,
+    target: Path,
+    *,
+    max_bytes: int = 10**7,
+    max_files: int = 5000,
+    is_folder: bool = True,
 ) -> News:
     request = Request(
         sources=[Source(address=address, path=str(target), is_folder=is_folder)],
         allowed=["s3://*", endpoint],
         max_bytes=max_bytes,
-        max_files=5000,
+        max_files=max_files,
         endpoint=endpoint,
         access_key="key",
         secret_key="not-so-secret",
@@ -58,6 +66,12 @@ def test_keys_that_are_no_file_names_are_left_out(endpoint: str, tmp_path: Path)
     news = fetch(endpoint, f"s3://{BUCKET}/odd", tmp_path / "copy")
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
     assert "4 remote files were ignored" in news.warnings[0] and "../up.png" in news.warnings[0]
+
+
+def test_folders_count_as_files(endpoint: str, tmp_path: Path) -> None:
+    fetch(endpoint, f"s3://{BUCKET}/nested", tmp_path / "copy", max_files=41)
+    with pytest.raises(FetchFailed, match="more than 40 files and folders"):
+        fetch(endpoint, f"s3://{BUCKET}/nested", tmp_path / "other", max_files=40)
 
 
 def test_messages_name_the_mistake(endpoint: str, tmp_path: Path) -> None:
