@@ -7,6 +7,7 @@ A task's process appends; the server reads on from the previous position in the 
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import math
 import os
@@ -88,13 +89,25 @@ def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+@functools.lru_cache(maxsize=1)
+def _clock_offset(process_id: int) -> float:
+    """Return the Unix time at which `time.monotonic` was 0, as this process saw it when it was first asked."""
+    return time.time() - time.monotonic()
+
+
+def _now() -> float:
+    """Return the Unix time, unaffected by changes of the machine's clock since the first event of this process."""
+    return _clock_offset(os.getpid()) + time.monotonic()
+
+
 class Event(Struct, frozen=True, kw_only=True, tag_field="event", tag=_snake_case):
     """A fact about a task. ``at`` is the Unix time in seconds when it happened.
 
-    In JSON, ``event`` is the name of the class in snake case, such as ``best_snapshot_changed``.
+    Differences between the times of a process are right even if the machine's clock is changed, which the curves of a
+    training depend on. In JSON, ``event`` is the name of the class in snake case, such as ``best_snapshot_changed``.
     """
 
-    at: UnixTime = field(default_factory=time.time)
+    at: UnixTime = field(default_factory=_now)
 
 
 class Progressed(Event, frozen=True):

@@ -18,6 +18,7 @@ from digits.data.health import Finding, Health, Histogram
 from digits.data.label_check import LabelCheck
 from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
+from digits.web.job_views import check_owner
 from digits.web.kind_routes import health_check, views_of
 from digits.web.model_views import snapshot_of
 from digits.web.negotiation import json_only
@@ -42,6 +43,7 @@ SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
 def start(job_id: str) -> tuple[Response, int]:
     """Start the health check of a dataset, again if it has been checked before."""
     job = services().store.get(job_id, DatasetJob)
+    check_owner(job)
     if job.status is not Status.DONE:
         raise BadRequest(f"“{job.name}” cannot be checked: it is {job.status.title}, not Done.")
     services().health_checks.start(job, health_check(job))
@@ -54,6 +56,7 @@ def check_labels(job_id: str) -> tuple[Response, int]:
     """Find wrong labels with the trained model ``model`` and, if given, its snapshot of ``epoch``."""
     require_tensorflow()
     job = services().store.get(job_id, DatasetJob)
+    check_owner(job)
     if job.status is not Status.DONE or not views_of(job.data_kind).checks_labels:
         raise BadRequest(
             f"The labels of “{job.name}” cannot be checked.",

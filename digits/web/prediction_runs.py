@@ -37,6 +37,7 @@ from digits.kinds import default_kind
 from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views
 from digits.web import serializers
+from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
@@ -66,12 +67,15 @@ def start(
     """Start a batch prediction for the images of this request, which ``find`` returns; by default `images_of_request`.
 
     The batch predictions of a model run one after another. With ``keeps_values``, the outputs of the network are saved.
-    Raises BadRequest if there are no usable images, and NotReady if too many batch predictions are waiting.
+    Raises BadRequest if there are no usable images, NotReady if too many batch predictions are waiting, and NotAllowed
+    if this one would replace an older one and the user is not the owner of the model.
     """
     if len(services().predictions.tasks(job.id)) >= KEPT:
         raise NotReady(
             f"{KEPT} batch predictions of “{job.name}” are waiting.", "Try again when some have finished."
         )
+    if len(in_thread(predictions.load_all, job.folder)) >= KEPT:
+        check_owner(job)
     labels = labels_of(job)
     parent = job.folder / predictions.FOLDER
     in_thread(make_folder, parent)

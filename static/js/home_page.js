@@ -10,8 +10,10 @@ import { percent } from './format.js';
 
 const TYPING_MILLISECONDS = 200;
 const GATHER_MILLISECONDS = 150;
+const RETRY_MILLISECONDS = 3000;
 
 const box = document.getElementById('jobs');
+const problem = document.getElementById('jobs-problem');
 let state = new URLSearchParams(location.search);
 let asked = 0;
 let gathering = 0;
@@ -19,9 +21,19 @@ let gathering = 0;
 async function refetch() {
   const number = (asked += 1);
   const query = state.toString();
-  const response = await request(`${urlPrefix}/${query ? `?${query}` : ''}`, { headers: { 'X-Fragment': 'jobs', Accept: 'text/html' } });
-  const html = await response.text();
-  if (number === asked) show(html);
+  try {
+    const response = await request(`${urlPrefix}/${query ? `?${query}` : ''}`, { headers: { 'X-Fragment': 'jobs', Accept: 'text/html' } });
+    const html = await response.text();
+    if (number !== asked) return;
+    show(html);
+    problem.hidden = true;
+  } catch (error) {
+    if (number !== asked) return;
+    problem.querySelector('p').textContent = error.message;
+    problem.hidden = false;
+    clearTimeout(gathering);
+    gathering = setTimeout(refetch, RETRY_MILLISECONDS);
+  }
 }
 
 function show(html) {

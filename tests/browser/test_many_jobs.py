@@ -17,7 +17,7 @@ from digits.core.recipe import Train
 from digits.core.status import Status
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import PageFaults, ServerProcess
 
 MODELS = 120
 DATASETS = 60
@@ -116,6 +116,22 @@ def test_pages_are_navigated_with_the_keyboard(
     expect(shown).to_have_text(re.compile("^51–100 of "))
     expect(page.locator("#jobs-search")).to_have_value("net")
     expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Metric")
+
+
+def test_a_search_while_the_server_is_away_is_reported_and_repeated(
+    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
+) -> None:
+    page_faults.allow(r"/\?q=")
+    page.goto("/")
+    page.route(re.compile(r"/\?q="), lambda route: route.abort())
+    page.get_by_label("Search").fill("net 11")
+    problem = page.locator("#jobs-problem")
+    expect(problem).to_contain_text("The server does not respond.")
+    check_accessibility(page)
+    page.unroute(re.compile(r"/\?q="))
+    expect(page.locator("#jobs")).to_contain_text("net 119")
+    expect(page.locator("#jobs")).not_to_contain_text("net 99")
+    expect(problem).to_be_hidden()
 
 
 def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerProcess) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -167,3 +168,14 @@ def test_a_resumed_training_invalidates_later_rows() -> None:
     assert metrics.train.values == {"loss": [1.0, 5.0, 7.0]}
     assert metrics.val.steps == [5]
     assert metrics.val.values == {"accuracy": [0.25]}
+
+
+@pytest.mark.parametrize("jump", [-86400.0, 86400.0], ids=["set back", "set forward"])
+def test_the_training_time_ignores_changes_of_the_clock(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    metrics = Metrics()
+    metrics.add(Measured("train", 1, 0.5, {"loss": 2.0}))
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    metrics.add(Measured("train", 2, 1.0, {"loss": 1.0}))
+    first, second = metrics.as_json()["train"]["seconds"]
+    assert first == 0 <= second < 60

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from digits.web import serializers
-from tests.site import Site
+from digits.core.model_job import ModelJob
+from digits.data import predictions
+from digits.data.predictions import BatchPrediction, ListedImage
+from digits.web import prediction_runs, serializers
+from tests.site import Site, bars
 
 pytestmark = pytest.mark.integration
 
@@ -275,6 +278,33 @@ def test_a_user_name_in_the_url_is_not_a_login(site: Site) -> None:
     ]
     assert [answer.status_code for answer in answers] == [403, 403, 403, 403, 400, 400]
     assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
+
+
+def test_only_its_owner_checks_a_dataset(site: Site) -> None:
+    site.post("/login", username="ada")
+    dataset = site.dataset()
+    assert site.wait_for_end(dataset) == "Done"
+    site.post("/login", username="grace")
+    assert site.post(f"/datasets/{dataset}/health").status_code == 403
+    assert site.post(f"/datasets/{dataset}/label-check", model="any").status_code == 403
+    assert site.services.health_checks.tasks(dataset) == []
+
+
+def test_only_the_owner_of_a_model_replaces_its_batch_predictions(site: Site) -> None:
+    model = site.services.store.get(site.finished_model("20260101-000000-abcd"), ModelJob)
+    model.owner = "ada"
+    image = bars(site.data / "new") / "left" / "00.png"
+    for _ in range(prediction_runs.KEPT):
+        about = BatchPrediction(
+            id=predictions.new_id(), title="old", snapshot="snapshot_1.ckpt", epoch=1, at=0, total=1
+        )
+        folder = predictions.folder_of(model.folder, about.id)
+        folder.mkdir(parents=True)
+        predictions.write(folder, about, [ListedImage(str(image), "image")])
+    site.post("/login", username="grace")
+    answer = site.post(f"/models/{model.id}/predictions.json", image_folder=str(image.parent))
+    assert answer.status_code == 403 and "ada" in answer.get_json()["error"]["message"]
+    assert len(predictions.load_all(model.folder)) == prediction_runs.KEPT
 
 
 def test_only_its_owner_resumes_a_training(site: Site) -> None:
