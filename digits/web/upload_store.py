@@ -228,9 +228,11 @@ class UploadStore:
                 if upload.state in (State.READY, State.FAILED):
                     self._discard(upload.data)
                 self._uploads[upload.id] = upload
-            except (UnreadableFile, OSError) as error:
+            except UnreadableFile as error:
                 log.warning("upload %s is damaged and removed: %s", folder.name, error)
                 self._discard(folder)
+            except OSError as error:  # such as too many open files: the next server may load it
+                log.error("upload %s cannot be loaded: %s", folder.name, error)
         self.remove_expired()
         self._background = gevent.spawn(self._maintain)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import io
 import os
@@ -231,12 +232,23 @@ def test_a_complete_upload_of_a_killed_server_is_unpacked(settings: Settings, ar
     site.close()
 
 
+def test_too_many_open_files_at_a_start_cost_no_upload(settings: Settings, archive: bytes) -> None:
+    site = open_site(settings)
+    state = upload(site, archive)
+    site.close()
+    with failing_disk(settings.jobs_dir, errno.EMFILE, 1, lambda path: "upload.json" in path):
+        open_site(settings).close()
+    site = open_site(settings)
+    assert site.json(f"/uploads/{state['id']}")["state"] == "ready"
+    site.close()
+
+
 def test_a_complete_upload_waits_for_space(
     shared_site: Site, archive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = shared_site
     address = create(site, len(archive)).headers["Location"]
-    with failing_disk(site.services.folder, 28, 1, lambda path: "upload.json" in path):
+    with failing_disk(site.services.folder, errno.ENOSPC, 1, lambda path: "upload.json" in path):
         answer = send(site, address, 0, archive, Accept="application/json")
         assert answer.status_code == 507
         assert "The upload is complete" in answer.get_json()["error"]["message"]
