@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ TYPES = [
     "application/offset+octet-stream",
     "",
 ]
-# Repeated to fill a field, a file or a body; by what they would be quadratic or slow for.
+# Repeated to fill a field, a file, a body or a header.
 UNITS = [
     "x", "0", "9", "[", "[]", "{", '{"":', "[0],", "0,", "0.5,", "1e9,", "x,", "x;", "x\n", "\n", "\r\n", " ", ",", "\t",
     "a=b&", "&", "%0A", "+", "%", "é", "\0", '"', '"a"\n', '""', "'", "\\", "/", "../", "a/", "(", ")", "((", "a.", "a(",
@@ -45,6 +46,9 @@ UNITS = [
     "a,b\n", '"a","b"\n', "left/00.png,left/01.png\n", "left\n", "label:left ", "AND ", "1-2,", "🙂", "\u202e", "A", "a ",
     "AAAA", '{"b64":"AAAA"},', "[[[0,0,0]]],", '"1",', "null,", "--x\r\n", "\x89PNG\r\n\x1a\n",
 ]  # fmt: skip
+HEADERS = ["Accept", "Cookie", "Range", "If-None-Match", "If-Modified-Since", "Accept-Language", "Authorization",
+           "Upload-Metadata", "Referer", "X-Fragment", "User-Agent"]  # fmt: skip
+# How fields, files and bodies begin.
 HEADS = [
     "",
     "[",
@@ -120,15 +124,15 @@ def large_server(folder: Path) -> Iterator[Server]:
 
 
 def requests(server: Server) -> st.SearchStrategy[Request]:
-    """Draw requests to all routes, of sizes between a few kilobytes and 70 MB."""
-    # Half of them to routes that read bodies.
-    routes = st.sampled_from(server.routes) | st.sampled_from(
-        [item for item in server.routes if item[1] in WITH_BODY]
-    )
-    return st.builds(_request, st.just(server), routes, st.randoms(use_true_random=True))
+    """Draw requests as `random_request` does."""
+    return st.builds(random_request, st.just(server), st.randoms(use_true_random=True))
 
 
-def _request(server: Server, route: tuple[str, str, list[str]], random: Random) -> Request:
+def random_request(server: Server, random: Random) -> Request:
+    """Return a request to one of the routes, of a size between a few kilobytes and 70 MB."""
+    # Two of three to routes that read bodies.
+    routes = random.choice([server.routes, *[[item for item in server.routes if item[1] in WITH_BODY]] * 2])
+    route = random.choice(routes)
     rule, method, names = route
     number = random.randrange(len(server.models))
     ids = [server.datasets[number], server.models[number]]
@@ -156,6 +160,9 @@ def _request(server: Server, route: tuple[str, str, list[str]], random: Random) 
     name = random.choice(names)
     fields.pop(name, None)
     headers = {"Accept": random.choice(["text/html", "application/json"])}
+    if random.random() < 0.15:
+        line = "".join(mark for mark in unit if mark.isprintable() and mark.isascii()) or "a"
+        headers[random.choice(HEADERS)] = line * (random.randint(100, 28_000) // len(line))
     if method not in WITH_BODY:
         query = urlencode([*fields.items(), (name, unit * 7000)])[: random.choice([200, 6000])]
         return Request(method, f"{path}?{query}", headers)
@@ -193,6 +200,31 @@ def _request(server: Server, route: tuple[str, str, list[str]], random: Random) 
     return Request(
         method, path, headers, head + _part(name, start, filename)[:-2], raw, size, b"\r\n--x--\r\n"
     )
+
+
+def hard_requests(server: Server) -> list[Request]:
+    """Requests that once took much memory or time: to the model of images, or to that of texts."""
+    images, texts = server.models
+    json_, forms = {"Content-Type": "application/json"}, {"Content-Type": "multipart/form-data; boundary=x"}
+    form = {"Content-Type": FORM}
+    serve = f"/models/{images}/predict"
+
+    def upload(path: str, name: str, unit: bytes, size: int) -> Request:
+        head = _part("job_id", images.encode()) + _part(name, b"", "a.csv")[:-2]
+        return Request("POST", path, forms, head, unit, size, b"\r\n--x--\r\n")
+
+    tensor = b'{"inputs":[{"name":"x","datatype":"UINT8","data":[1],"shape":['
+    return [
+        Request("POST", serve, json_, tensor, b"1,", 600_000, b"1]}]}"),
+        Request("POST", serve, json_, b'{"instances":[', b"[],", 30_000_000, b"0]}"),
+        Request("POST", "/pretrained_models/new", form, b"a=", b"b", 30_000_000),
+        Request("POST", f"/models/{images}/predictions", form, b"a=", b"%5B", 4_400_000),
+        Request("POST", "/store/push", forms, b"", b"--x\r\n", 4_900_000, b"--x--"),
+        Request("POST", "/jobs/x", forms, b"", _part("a", b"x" * 1_000_000), 60_000_000, b"--x--\r\n"),
+        upload(f"/models/{texts}/predictions.json", "text_list_file", b"\n", 6_000_000),
+        upload(f"/models/{images}/predictions.json", "image_list", b"\n", 6_000_000),
+        upload(f"/models/{images}/predict", "image", b"\0", 60_000_000),
+    ]
 
 
 def _part(name: str, value: bytes, filename: str = "") -> bytes:
@@ -244,10 +276,11 @@ class Costs:
         status = send(self._server, request)
         return status, self._memory("VmHWM") - before, self._longest_wait()
 
-    def close(self) -> None:
-        with self._probe as probe:
-            assert probe.stdin
-            probe.stdin.close()
+    def __enter__(self) -> Costs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._probe.communicate()
 
     def _memory(self, name: str) -> int:
         status = Path(f"/proc/{self._server.pid}/status").read_text()
@@ -303,30 +336,24 @@ def main(folder: Path) -> None:
     monkey.patch_all()
 
     from digits.kinds import all_kinds
+    from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+    from digits.kinds.text.recipe import CreateText
     from digits.web import server as servers
     from digits.web.app import create_app, load_templates
     from tests.all_routes import NoProcesses, names_for
-    from tests.shared_executor import SharedExecutor
     from tests.site import Site, site_settings
 
-    executor = SharedExecutor(log_file=folder / "fork.log")
     settings = site_settings(folder, max_upload=2**30)
     settings.data_roots[0].mkdir()
-    app = create_app(settings, executor=executor)
+    app = create_app(settings)
     site = Site(app, app.test_client(), settings.data_roots[0])
-    (site.data / "topics.csv").write_text("class,text\n" + "animal,dog\nnumber,one\n" * 20)
-    table = {
-        "dataset_name": "x",
-        "max_chars_per_sample": 48,
-        "train_data_file": str(site.data / "topics.csv"),
-    }
-    texts = site.post("/datasets/text/classification.json", **table).get_json()["id"]
-    datasets = [site.dataset(), texts]
-    for dataset in datasets:
-        assert site.wait_for_end(dataset) == "Done"
+    recipes = [
+        CreateClassification(train=FolderSplit(folder=str(site.data))),
+        CreateText(table="topics.csv", width=48),
+    ]
+    datasets = [_finished_dataset(site, recipe) for recipe in recipes]
     models = [site.finished_model(dataset) for dataset in datasets]
     assert site.post(f"/models/{models[0]}/promote.json", name="bars").status_code == 200
-    executor.close_shared()
     NoProcesses().replace_in(site)
     site.app.testing = False
 
@@ -347,6 +374,31 @@ def main(folder: Path) -> None:
         print(json.dumps(started | {"folder": str(folder)}), flush=True)
 
     servers.serve(app, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
+
+
+def _finished_dataset(site: Any, recipe: Any) -> str:
+    """Add a finished dataset with three records, and return its id."""
+    from digits.core.status import Status
+    from digits.data.records import Record
+    from digits.data.target import TargetSpec
+    from digits.kinds.jobs import DatasetJob
+    from tests.datasets import write_dataset
+
+    folder = site.services.store.new_folder()
+    size = (1, recipe.width, 3) if recipe.kind == "text" else (16, 16, 3)
+    target = TargetSpec(feature="image/class/label", dtype="int64", names=["left", "right"], classes=True)
+    records = [
+        Record(bytes(math.prod(size)), "raw", *size, {"image/class/label": [number % 2]})
+        for number in range(3)
+    ]
+    write_dataset(folder, recipe.kind, target, {"train": records, "val": records}, channels=3)
+    (task, *_) = tasks = DatasetJob.first_tasks()
+    for status in (Status.WAIT, Status.RUN, Status.DONE):
+        task.move(status)
+    job = DatasetJob(id=folder.name, folder=folder, name="data", recipe=recipe, tasks=tasks)
+    job.update_status()
+    site.services.store.add(job)
+    return str(job.id)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ PROBABILITY_DTYPE = "<f4"
 IMAGES_FOLDER = "images"
 ARRAY_SUFFIX = ".npy"
 MAX_IMAGES = 100_000
-# Of a list of images, in characters.
+# Of a list of images: its lines, empty ones included, and the characters of a line.
+MAX_LINES = 1_000_000
 MAX_LINE = 10_000
 MAX_FILE_BYTES = 1 << 30
 # The maximum number of list problems that are stored; further ones are only counted.
@@ -193,7 +194,8 @@ def parse_list(
     """Parse the first ``limit`` lines of a list; return pairs of path and class index, and the problems found.
 
     Each line is a path, optionally followed by a space and a class index from 0 to ``class_count`` - 1. Empty lines are
-    ignored. An index out of range is reported as a problem, and the image is kept without it.
+    ignored, as are those after the first `MAX_LINES`. An index out of range is reported as a problem, and the image is
+    kept without it.
     """
     found: list[tuple[str, int | None]] = []
     problems: list[Problem] = []

@@ -17,7 +17,7 @@ from digits.data.sources import UnusableSource
 from digits.kinds import views
 from digits.kinds.pairs.reader import is_header
 from digits.kinds.pairs.recipe import CreatePairs
-from digits.kinds.text.lines import TextRow, open_upload, parse_rows
+from digits.kinds.text.lines import MAX_UPLOADED_LINES, TextRow, open_upload, parse_rows
 from digits.kinds.views import InputRecord, InputRequest
 
 # The metric of the snapshot that decides; without a validation, half the margin of the contrastive loss.
@@ -92,7 +92,8 @@ def _listed(file: bytes | Path, folder: str) -> Iterator[InputRecord]:
     Raises UnusableSource.
     """
     with open_upload(file, f"{PAIRS}_file") as opened:
-        yield from _pairs(parse_rows(opened, f"{PAIRS}_file"), folder)
+        rows = parse_rows(opened, f"{PAIRS}_file", max_lines=MAX_UPLOADED_LINES)
+        yield from _pairs(rows, folder)
 
 
 def _pairs(rows: Iterable[TextRow], base: str) -> Iterator[InputRecord]:

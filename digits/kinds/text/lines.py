@@ -21,6 +21,8 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.text.characters import Encoding, join_cells
 
 MAX_LINE_BYTES = 1 << 20
+# Blank lines take as long as others.
+MAX_UPLOADED_LINES = 1_000_000
 MAX_SAMPLE_BYTES = 1 << 16
 DELIMITERS = ",;|"
 _LINE = "line "
@@ -62,11 +64,15 @@ def read_rows(path: Path, delimiter: str = "", max_bytes: int | None = None) -> 
 
 
 def parse_rows(
-    file: BinaryIO, name: str, delimiter: str = "", max_bytes: int | None = None
+    file: BinaryIO,
+    name: str,
+    delimiter: str = "",
+    max_bytes: int | None = None,
+    max_lines: int | None = None,
 ) -> Iterator[TextRow]:
-    """Yield the rows of the open ``file`` called ``name``, like `read_rows`."""
+    """Yield the rows of the open ``file`` called ``name``, like `read_rows`, which has at most ``max_lines``."""
     delimiter = delimiter or _delimiter_in(file)
-    return _parse(_Lines(name, file), delimiter, max_bytes)
+    return _parse(_Lines(name, file, max_lines), delimiter, max_bytes)
 
 
 def open_upload(file: bytes | Path, name: str) -> BinaryIO:
@@ -80,15 +86,15 @@ def open_upload(file: bytes | Path, name: str) -> BinaryIO:
 
 
 def read_lines(file: BinaryIO, name: str) -> Iterator[str]:
-    """Yield the lines of the open ``file`` called ``name`` that are not blank; raises UnusableSource."""
-    return (line.strip() for line in _Lines(name, file) if not line.isspace())
+    """Yield the lines of an upload called ``name`` that are not blank; raises UnusableSource."""
+    return (line.strip() for line in _Lines(name, file, MAX_UPLOADED_LINES) if not line.isspace())
 
 
 class _Lines:
     """The decoded lines of a file, the position and the number of lines read so far."""
 
-    def __init__(self, name: str, file: BinaryIO) -> None:
-        self._name, self._file = name, file
+    def __init__(self, name: str, file: BinaryIO, max_lines: int | None = None) -> None:
+        self._name, self._file, self._max_lines = name, file, max_lines
         self.stop = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
         file.seek(self.stop)
         self.number = 0
@@ -96,6 +102,10 @@ class _Lines:
     def __iter__(self) -> Iterator[str]:
         while line := self._file.readline(MAX_LINE_BYTES + 1):
             self.number += 1
+            if self._max_lines is not None and self.number > self._max_lines:
+                raise self.error(
+                    f"the file has more than {self._max_lines:,} lines", "Split it into several files."
+                )
             if len(line) > MAX_LINE_BYTES:
                 raise self.error(f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
             try:

@@ -15,7 +15,7 @@ from digits.data.records import Record
 from digits.data.tables import Dialect
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
-from digits.kinds.text.lines import open_upload, parse_rows, read_lines
+from digits.kinds.text.lines import MAX_UPLOADED_LINES, open_upload, parse_rows, read_lines
 from digits.kinds.text.reader import TEXT_FEATURE, usable_rows
 from digits.kinds.views import InputRecord, InputRequest
 
@@ -92,6 +92,6 @@ def _cells(file: bytes | Path, dialect: Dialect) -> Iterator[tuple[str, str]]:
     """Yield the texts in a table and their classes, which are empty without a column of classes."""
     name = f"{TEXTS}_file"
     with open_upload(file, name) as opened:
-        rows = parse_rows(opened, name, dialect.delimiter)
+        rows = parse_rows(opened, name, dialect.delimiter, max_lines=MAX_UPLOADED_LINES)
         for row in usable_rows(rows, dialect):
             yield (row.text, row.label) if len(row.cells) > 1 else (row.label, "")
