@@ -10,10 +10,11 @@ import linecache
 import re
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 from digits.core.events import Failed, Frame
 from digits.core.network_text import describe_syntax_error
-from digits.worker import imports, user_text
+from digits.worker import imports, packages, user_text
 from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE
 
@@ -93,10 +94,31 @@ def _mistake(error: BaseException, line: int | None) -> UserFault | None:
     if isinstance(error, SyntaxError):
         fault = describe_syntax_error(error)
         return UserFault(fault.message, fault.hint, error.lineno)
+    if line is not None and (missing := _missing_package(error, line)):
+        return missing
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         return _unknown_name(error, line)
     if isinstance(error, TypeError):
         return _without_self(error)
+    return None
+
+
+def _missing_package(error: BaseException, line: int) -> UserFault | None:
+    """Return the error for a name in ``line`` of a package that is not installed; None if there is none.
+
+    Functions that get such a name report anything, such as a wrong type.
+    """
+    values = _values_near(error)
+    for name in user_text.names(line):
+        for module, place in user_text.imports_of(name):
+            # By class name, because the compatibility layer must not be imported here.
+            is_stand_in = type(values.get(name)).__name__ == "MissingModule"
+            package = module.partition(".")[0]
+            is_installed = packages.is_installed(package)
+            if is_stand_in or (values.get(name) is None and not is_installed):
+                missing = module if is_installed else package
+                words = f"ModuleNotFoundError: No module named {missing!r}, which line {place} imports"
+                return UserFault(words, packages.advice(missing))
     return None
 
 
@@ -110,17 +132,17 @@ def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
         )
     if statement := imports.statement_for(name, name in user_text.names_with_attributes(line)):
         return UserFault(f"{name} is used but not imported.", statement)
-    near = difflib.get_close_matches(name, _names_near(error), 1, 0.8)
+    near = difflib.get_close_matches(name, _values_near(error), 1, 0.8)
     return UserFault(f"NameError: {error}", f"Did you mean {near[0]}?") if near else None
 
 
-def _names_near(error: BaseException) -> set[str]:
-    """Return the names available in the innermost frame of the network."""
-    names: set[str] = set()
+def _values_near(error: BaseException) -> dict[str, Any]:
+    """Return the values by name in the innermost frame of the network."""
+    values: dict[str, Any] = {}
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename == NETWORK_FILE:
-            names = {*frame.f_locals, *frame.f_globals}
-    return names
+            values = {**frame.f_globals, **frame.f_locals}
+    return values
 
 
 _ARGUMENTS = re.compile(r"([\w.<>]+)\(\) takes \d+ positional arguments? but \d+ (?:was|were) given")
@@ -197,6 +219,7 @@ def _kind(error: BaseException) -> str:
 def _essence(text: str) -> str:
     """Return ``text`` without the lists of frames that TensorFlow and Keras put into their messages."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text.partition("\n\nArguments received by")[0])  # no colors
+    text = _OF_A_LAYER.sub("", text)
     text = _OF_A_SINGLE_OPERATION.sub("", text)
     if "Detected at node" not in text and "Graph execution error" not in text:
         return text.strip()
@@ -207,6 +230,8 @@ def _essence(text: str) -> str:
     return "\n".join(kept)
 
 
+# What Keras puts before the message of an error in a layer.
+_OF_A_LAYER = re.compile(r"^Exception encountered when calling [^\n]+\n+")
 # The location of an operation that was executed on its own.
 _OF_A_SINGLE_OPERATION = re.compile(r"\{\{function_node __wrapped__[^}]*\}\} | \[Op:\w+\]( name: *)?$")
 _OF_A_TRACE = re.compile(r"Graph execution error|Detected at node|Traceback|\s|Stack trace for op")

@@ -64,6 +64,27 @@ def names_with_attributes(line: int) -> set[str]:
     }
 
 
+def names(line: int) -> list[str]:
+    """Return the names that the statement in ``line`` uses."""
+    return [
+        node.id
+        for statement in _statements_at(line)
+        for node in _own_nodes(statement)
+        if isinstance(node, ast.Name)
+    ]
+
+
+def imports_of(name: str) -> list[tuple[str, int]]:
+    """Return the modules from which the network imports ``name``, or of which it is the alias, with their lines."""
+    return [
+        (getattr(node, "module", None) or alias.name, node.lineno)
+        for node in ast.walk(tree() or ast.Module([], []))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+        if (alias.asname or alias.name.partition(".")[0]) == name
+    ]
+
+
 def uses_labels(line: int) -> bool:
     """Return whether the statement in ``line`` uses ``self.y`` or values derived from it."""
     parsed = tree()

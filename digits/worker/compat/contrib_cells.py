@@ -40,6 +40,25 @@ def linear(
     return outputs + v1.get_variable("bias", [output_size], joined.dtype, initializer=initial)
 
 
+def _check_units(cell: Any) -> Any:
+    """Let the constructor of ``cell`` check the number of units, which TensorFlow does when the cell is called."""
+    initialize = cell.__init__
+
+    @functools.wraps(initialize)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        units: Any = args[0] if args else kwargs.get("num_units")
+        try:
+            is_valid = int(units) == units and units > 0
+        except (TypeError, ValueError):
+            is_valid = False
+        if not is_valid:
+            raise ValueError(f"num_units of {type(self).__name__} must be a positive integer, not {units!r}")
+        initialize(self, *args, **kwargs)
+
+    cell.__init__ = checked
+    return cell
+
+
 def _accept_input_size(cell: Any) -> Any:
     """Return ``cell`` with an ignored ``input_size`` argument, which early versions had."""
 
@@ -49,12 +68,13 @@ def _accept_input_size(cell: Any) -> Any:
     return type(cell.__name__, (cell,), {"__init__": initialize})
 
 
-BasicRNNCell = _accept_input_size(rnn_cell.BasicRNNCell)
-GRUCell = _accept_input_size(rnn_cell.GRUCell)
-BasicLSTMCell = _accept_input_size(rnn_cell.BasicLSTMCell)
-LSTMCell = _accept_input_size(rnn_cell.LSTMCell)
+BasicRNNCell = _check_units(_accept_input_size(rnn_cell.BasicRNNCell))
+GRUCell = _check_units(_accept_input_size(rnn_cell.GRUCell))
+BasicLSTMCell = _check_units(_accept_input_size(rnn_cell.BasicLSTMCell))
+LSTMCell = _check_units(_accept_input_size(rnn_cell.LSTMCell))
 
 
+@_check_units
 class LSTMBlockCell(rnn_cell.LSTMCell):
     """An LSTM cell whose variables are named as in `BasicLSTMCell`."""
 
@@ -87,6 +107,7 @@ class GRUBlockCell(rnn_cell.GRUCell):
         super().__init__(cell_size if num_units is None else num_units, reuse=reuse, name=name or "gru_cell")
 
 
+@_check_units
 class LayerNormBasicLSTMCell(rnn_cell.RNNCell):
     """An LSTM cell with layer normalization (https://arxiv.org/abs/1607.06450) and recurrent dropout."""
 
@@ -199,6 +220,7 @@ def _conv_cell(axes: int) -> Callable[..., ConvLSTMCell]:
     return cell
 
 
+@_check_units
 class UGRNNCell(rnn_cell.RNNCell):
     """Update gate RNN cell (https://arxiv.org/abs/1611.09913): one gate between the previous and the next
     state.
@@ -232,6 +254,7 @@ class UGRNNCell(rnn_cell.RNNCell):
         return state, state
 
 
+@_check_units
 class NASCell(rnn_cell.RNNCell):
     """The NAS cell found by neural architecture search (https://arxiv.org/abs/1611.01578)."""
 
@@ -269,6 +292,7 @@ class NASCell(rnn_cell.RNNCell):
         return h, LSTMStateTuple(c, h)
 
 
+@_check_units
 class IndRNNCell(rnn_cell.RNNCell):
     """Independently recurrent cell (https://arxiv.org/abs/1803.04831): each unit sees only its own last
     output.
@@ -302,6 +326,7 @@ class IndRNNCell(rnn_cell.RNNCell):
         return state, state
 
 
+@_check_units
 class SRUCell(rnn_cell.RNNCell):
     """Simple recurrent unit (https://arxiv.org/abs/1709.02755): its gates do not depend on the state."""
 

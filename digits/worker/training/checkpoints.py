@@ -123,6 +123,11 @@ class Checkpoints:
     # Saving
 
     @property
+    def has_snapshots(self) -> bool:
+        """Whether there are snapshots of epochs."""
+        return self.saved_step >= 0
+
+    @property
     def is_due(self) -> bool:
         """Whether a resume point is due."""
         return time.monotonic() >= self._due

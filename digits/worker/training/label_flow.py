@@ -29,6 +29,8 @@ _ELEMENTWISE = {
     *("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "NotEqual"),
     *("FloorDiv", "FloorMod", "Maximum", "Minimum", "Pow", "SquaredDifference", "Xdivy", "Xlogy"),
 }
+# Operations whose first input chooses among values, such as those of tf.where and tf.boolean_mask.
+_CHOOSING = {"Select", "SelectV2", "Where"}
 _NORMALIZING = ("FusedBatchNorm", "Rsqrt")
 
 
@@ -112,6 +114,8 @@ class _Flow:
             self._check_shapes(operation, inputs)
             if is_of_loss and operation.type == "Mul":
                 self._check_factors(operation, inputs)
+        if is_of_loss and operation.type in _CHOOSING and self._classes > 2 and inputs[0].numbers:
+            self._warn_of_numbers(operation)
 
     def is_classification(self, operation: Any) -> bool:
         """Whether ``operation`` is the cross-entropy of one score per class and the labels."""
@@ -162,13 +166,16 @@ class _Flow:
         if self._classes <= 2 or not any(item.numbers for item in origins):
             return
         if any(item.is_prediction for item in origins):
-            self._warn(
-                "factors",
-                operation,
-                f"the loss uses labels as if they were 0 or 1, but they are class numbers from 0 to "
-                f"{self._classes - 1}. Compare them, for example with tf.equal(self.y, 1), or use "
-                "digits.classification_loss.",
-            )
+            self._warn_of_numbers(operation)
+
+    def _warn_of_numbers(self, operation: Any) -> None:
+        self._warn(
+            "factors",
+            operation,
+            f"the loss uses labels as if they were 0 or 1, but they are class numbers from 0 to "
+            f"{self._classes - 1}. Compare them, for example with tf.equal(self.y, 1), or use "
+            "digits.classification_loss.",
+        )
 
     def _warn(self, kind: str, operation: Any, text: str) -> None:
         line = numerics.line_that_created(operation.graph, operation.name)

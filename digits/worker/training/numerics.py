@@ -64,27 +64,34 @@ def explained(step: int, rate: float) -> Iterator[None]:
         raise fault(Place(op_type, name, int(line)), value, step, rate) from None
 
 
-def check_losses(losses: NDArray[np.float32], first_step: int, rates: Sequence[float]) -> None:
-    """Raise UserFault if one of the ``losses`` [steps] is NaN or infinite; they begin after ``first_step`` steps."""
+def check_losses(
+    losses: NDArray[np.float32], first_step: int, rates: Sequence[float], has_snapshots: bool
+) -> None:
+    """Raise UserFault if one of the ``losses`` [steps] is NaN or infinite; they begin after ``first_step`` steps.
+
+    ``has_snapshots``: the training has saved some.
+    """
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
         place = int(bad[0])
-        raise _diverged("loss", float(losses[place]), first_step + place + 1, rates[place])
+        raise _diverged("loss", float(losses[place]), first_step + place + 1, rates[place], has_snapshots)
 
 
-def check_validation_loss(loss: float, step: int, rate: float) -> None:
-    """Raise UserFault if the validation loss after ``step`` steps is NaN or infinite."""
+def check_validation_loss(loss: float, step: int, rate: float, has_snapshots: bool) -> None:
+    """Like `check_losses` for the validation loss after ``step`` steps."""
     if not math.isfinite(loss):
-        raise _diverged("validation loss", loss, step, rate)
+        raise _diverged("validation loss", loss, step, rate, has_snapshots)
 
 
-def _diverged(metric: str, loss: float, step: int, rate: float) -> UserFault:
+def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: bool) -> UserFault:
     value = "not a number (NaN)" if math.isnan(loss) else "infinite"
     return UserFault(
         f"The {metric} became {value} at step {step}, at the learning rate {rate:g}.",
         f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it also happens at "
         "a low rate, look in the network for a division by zero or the logarithm of zero: training with "
-        "“Detect NaN/Inf” names the operation where it begins. Earlier snapshots are still valid.",
+        "“Detect NaN/Inf” names the operation where it begins."
+        + " Earlier snapshots are still valid."
+        * has_snapshots,
     )
 
 

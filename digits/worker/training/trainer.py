@@ -235,14 +235,14 @@ class Trainer:
         rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
         with numerics.explained(self.step + 1, rates[0]):
             metrics = self._phase.steps(self._feed.take(count), rates, self.step)
-        numerics.check_losses(metrics[:, 0], self.step, rates)
+        numerics.check_losses(metrics[:, 0], self.step, rates, self._checkpoints.has_snapshots)
         return metrics
 
     def _extended_step(self) -> Rows:
         """One step that also computes the network's histograms, images and texts, or statistics of the updates."""
         rate = self._learning_rate.at(self.step)
         metrics, values, statistics = self._phase.extended_step(self._feed.take(1), rate, self.step)
-        numerics.check_losses(metrics[:, 0], self.step, [rate])
+        numerics.check_losses(metrics[:, 0], self.step, [rate], self._checkpoints.has_snapshots)
         if self._wants_pictures:
             self._reports.train_board.pictures(self.step + 1, self._phase.pictures, values)
         self._wants_pictures, self._has_extended = False, True
@@ -264,7 +264,8 @@ class Trainer:
         self._validated = self.step
         self._reports.validation(self.step, epoch, values)
         if self.step:
-            numerics.check_validation_loss(values["loss"], self.step, rate)
+            has_snapshots = self._checkpoints.has_snapshots
+            numerics.check_validation_loss(values["loss"], self.step, rate, has_snapshots)
         self._wants_pictures = self._setup.writes_pictures
         if self.step:
             self._checkpoints.observe(self.step, epoch, values)

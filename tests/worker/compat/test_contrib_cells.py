@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.worker import networks
+
 pytestmark = pytest.mark.tensorflow
 
 X = np.array([[0.5, -1.0, 2.0], [1.0, 0.25, -0.5]], np.float32)
@@ -258,3 +260,17 @@ def test_bidirectional_layers(in_child: Any) -> None:
     assert np.allclose(dynamic[1][1], static[1][1], atol=1e-6)
     wanted = "stack_bidirectional_rnn/cell_1/bidirectional_rnn/bw/gru_cell/candidate/kernel"
     assert wanted in variables and f"other/{wanted}" in variables
+
+
+@pytest.mark.parametrize("name", ["BasicLSTMCell", "GRUCell", "LSTMCell", "LSTMBlockCell", "UGRNNCell"])
+def test_an_invalid_number_of_units_is_reported_where_the_cell_is_made(visualize: Any, name: str) -> None:
+    network = networks.classifier(
+        f"""
+cell = tf.contrib.rnn.{name}(self.input_shape)
+outputs, state = tf.nn.dynamic_rnn(cell, self.x[..., 0], dtype=tf.float32)
+return tf.layers.dense(outputs[:, -1], self.nclasses)
+"""
+    )
+    failure = visualize(network).failure
+    assert f"num_units of {name} must be a positive integer" in failure.message
+    assert name in network.splitlines()[failure.line - 1]

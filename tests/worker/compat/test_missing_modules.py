@@ -52,6 +52,28 @@ def test_the_first_use_names_the_missing_package(in_child: Any, use: str, packag
     assert line == (15 if "def" in use else 14)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "used = 3 * misc",
+        "used = isinstance(3, misc)",
+        "used = tf.constant(misc)",
+        "used = tf.keras.layers.Dense(misc)",
+        "used = range(misc)",
+    ],
+)
+def test_functions_that_receive_a_name_of_a_missing_package_report_it(in_child: Any, use: str) -> None:
+    message, _, line = in_child(_fault, UNUSED + use, Exception)
+    assert message == "ModuleNotFoundError: No module named 'scipi', which line 5 imports" and line == 14
+
+
+@pytest.mark.parametrize("fallback", ["pass", "nn = None"])
+def test_a_name_whose_import_failed_is_reported_with_its_package(in_child: Any, fallback: str) -> None:
+    text = f"try:\n    import torsh.nn as nn\nexcept ImportError:\n    {fallback}\nused = nn.relu(3)"
+    message, _, line = in_child(_fault, text, Exception)
+    assert message == "ModuleNotFoundError: No module named 'torsh', which line 2 imports" and line == 5
+
+
 def test_a_missing_module_of_an_installed_package_is_named(in_child: Any) -> None:
     message, hint, line = in_child(_fault, UNUSED + "import numpy.nonesuch")
     assert message == "ModuleNotFoundError: No module named 'numpy.nonesuch'" and line == 14
@@ -72,7 +94,7 @@ def test_a_network_for_another_framework_is_refused(visualize: Any) -> None:
     assert failure.line == 1
 
 
-def _fault(text: str) -> Any:
+def _fault(text: str, kind: type[Exception] = missing_modules.MissingPackage) -> Any:
     from digits.worker import network_loader
     from digits.worker.failure import describe
 
@@ -82,6 +104,6 @@ def _fault(text: str) -> Any:
         )
     except Exception as error:
         event = describe(error)
-        assert isinstance(error, missing_modules.MissingPackage)
+        assert isinstance(error, kind)
         return event.message, event.hint, event.line
     return None

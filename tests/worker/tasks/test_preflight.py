@@ -161,6 +161,9 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
             "0 to 3",
         ),
         (f"digits.mse_loss({PAIRS.format(False)}, self.y)", ""),
+        (f"tf.reduce_mean(tf.where_v2(tf.cast(self.y, tf.bool), {PAIRS.format(False)}, 1.0))", "0 to 3"),
+        (f"tf.reduce_mean(tf.boolean_mask({PAIRS.format(False)}, tf.cast(self.y, tf.bool)))", "0 to 3"),
+        (f"tf.reduce_mean(tf.where_v2(self.y > 0, {PAIRS.format(False)}, 1.0))", ""),
         ("digits.contrastive_loss(self.inference, self.inference * 2.0, tf.equal(self.y, 1))", ""),
         # Deliberately combines all pairs of labels.
         (

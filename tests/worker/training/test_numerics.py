@@ -65,3 +65,13 @@ def test_without_checks_the_loss_is_reported(train: Any) -> None:
     outcome = train(DIVIDES, val_interval=0)
     assert "loss became" in outcome.failure.message
     assert "Detect NaN/Inf" in outcome.failure.hint and "0.001" in outcome.failure.hint
+    assert "snapshots" not in outcome.failure.hint
+
+
+def test_the_hint_names_the_snapshots_that_exist(train: Any) -> None:
+    loss = "digits.classification_loss(self.inference, self.y)"
+    late = f"{loss} / tf.cast(tf.train.get_or_create_global_step() < 10, tf.float32)"
+    outcome = train(networks.LINEAR.replace(loss, late), epochs=3, val_interval=0, snapshot_interval=1)
+    assert "loss became" in outcome.failure.message
+    assert list(outcome.job_folder.glob("snapshot_1.ckpt.index"))
+    assert "Earlier snapshots are still valid" in outcome.failure.hint
