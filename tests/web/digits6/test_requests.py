@@ -45,6 +45,11 @@ def test_pages_return_json_to_clients_that_prefer_it(
     assert not page.is_json
 
 
+def test_titles_of_forms_name_the_kind(site: Site) -> None:
+    assert "<title>New image classification dataset" in site.get(f"{CREATE}/new").text
+    assert "<title>New image gradients dataset" in site.get("/datasets/generic/new/image-gradients").text
+
+
 def test_a_part_of_a_page_is_no_json(site: Site) -> None:
     answer = site.client.get("/", headers={**JSON, "X-Fragment": "jobs"})
     assert answer.mimetype == "text/html"
