@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core import events
-from digits.core.errors import Unavailable
+from digits.core.errors import Unavailable, explain
 from digits.core.files import make_folder, remove_tree
 from digits.core.job import Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
+from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from digits.runtime.threads import in_thread
 
@@ -161,8 +162,9 @@ class BackgroundTasks:
             return None
         if state.failure is not None:
             return state.failure
-        return Failure(
-            f"The {self._noun} could not be started: {run.error}"
-            if run.error
-            else f"The {self._noun} ended early."
-        )
+        if run.error is not None:
+            known = explain(run.error) if isinstance(run.error, OSError) else None
+            reason, hint = (known.message, known.hint) if known else (run.error, "")
+            return Failure(f"The {self._noun} could not be started: {reason}", hint)
+        failure = verdict(run.exit, state, self._runner.last_lines(run))[1] if run.exit else None
+        return failure or Failure(f"The {self._noun} ended early.")

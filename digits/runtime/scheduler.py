@@ -35,8 +35,6 @@ DECIDE_SECONDS = 1.0
 # Time limit for the processes of a job to exit before it is deleted.
 STOP_SECONDS = 10.0
 WAIT_SECONDS = 0.02
-_LAST_BYTES = 64 * 1024
-_LAST_LINES = 40
 
 
 @dataclass(frozen=True)
@@ -337,7 +335,7 @@ class Scheduler:
             if not follower.read(has_ended=run.exit is not None):
                 return False
             if run.exit is not None:
-                status, failure = verdict(run.exit, task.state, self._last_lines(run))
+                status, failure = verdict(run.exit, task.state, self._runner.last_lines(run))
                 if job.type == "model":
                     summarize(job, task.state.metrics)
                 self._end(job, task, status, failure, run.exit.at, run.exit.seconds)
@@ -348,10 +346,6 @@ class Scheduler:
         task.move(Status.RUN)
         job.waiting_for = ""
         self._status_changed(job)
-
-    def _last_lines(self, run: TaskRun) -> list[str]:
-        text, _ = self._runner.executor.output(run.folder, 0, _LAST_BYTES)
-        return text.splitlines()[-_LAST_LINES:]
 
     def _end(
         self,

@@ -38,7 +38,7 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     if ended.disk_full or ended.code == EXIT_DISK_FULL:
         return (
             "The disk is full.",
-            f"Free up space on the disk with the jobs folder, then start the job again. {output}",
+            f"Free up space on the disk with the jobs folder, then start it again. {output}",
         )
     if ended.signal is not None:
         try:

@@ -31,6 +31,9 @@ IDLE_SECONDS = 1.0
 CLEAR_SECONDS = 5.0
 # Pause between time slices of a run with a long backlog, which limits it to about half of the server's time.
 BEHIND_SECONDS = 0.01
+# Of the output of a task.
+_LAST_BYTES = 64 * 1024
+_LAST_LINES = 40
 
 
 class Phase(enum.Enum):
@@ -125,6 +128,11 @@ class TaskRunner:
         self._is_closed = False
 
     # Public interface
+
+    def last_lines(self, run: TaskRun) -> list[str]:
+        """Return the last lines of the output of a task that has ended."""
+        text, _ = self.executor.output(run.folder, 0, _LAST_BYTES)
+        return text.splitlines()[-_LAST_LINES:]
 
     def submit(self, run: TaskRun) -> TaskRun:
         """Start ``run`` as soon as its devices are free, after those submitted before it.

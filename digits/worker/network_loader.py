@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from digits.core import network_contract, network_text
+from digits.core.files import UnreadableFile, read_bytes
+from digits.core.model_job import MAX_NETWORK_BYTES
 from digits.core.network_text import Fault
 from digits.data.manifest import Manifest
 from digits.data.target import TargetSpec
@@ -55,7 +57,11 @@ def load(
 
     ``metrics`` are those of the dataset's kind. Raises SyntaxError, UserFault, or whatever its text raises.
     """
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    try:
+        # Not through a link: errors show lines of the text.
+        text = read_bytes(path, MAX_NETWORK_BYTES).decode("utf-8-sig", "replace")
+    except UnreadableFile as error:
+        raise UserFault(f"The network cannot be read: {error}.") from error
     folder = path.absolute().parent
     dataset = dataset and dataset.absolute()
     with record_outside_variables() as own, build_context.extend(folder=folder, dataset=dataset):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,3 +107,32 @@ def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(sit
     site.wait(lambda: not site.keys)
     assert site.tasks.state(site.job.id) is None and site.tasks.failure(site.job.id) is None
     assert set(site.reported) == {site.job}
+
+
+@pytest.mark.parametrize(
+    ("program", "message", "hint"),
+    [
+        ("fills the disk", "The disk is full.", "no space"),
+        ("crashes", "The task crashed (signal 11, SIGSEGV).", "Segmentation fault"),
+        ("ends early", "The task ended early: something called exit before all work was done.", "bye"),
+    ],
+)
+def test_a_task_that_could_not_log_its_failure_is_explained(
+    site: Site, program: str, message: str, hint: str
+) -> None:
+    site.start(program, "only")
+    site.wait(lambda: not site.keys)
+    failure = site.tasks.failure(site.job.id, "only")
+    assert failure and failure.message == message and hint in failure.hint
+
+
+def test_a_task_that_the_disk_cannot_hold_is_explained(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(ToyRecipe, "save", fail)
+    site.start("finishes", "only")
+    site.wait(lambda: not site.keys)
+    failure = site.tasks.failure(site.job.id, "only")
+    assert failure and failure.message == "The toy could not be started: The disk is full."
+    assert "Free up space" in failure.hint

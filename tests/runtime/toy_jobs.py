@@ -14,7 +14,7 @@ from msgspec import field
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
 from digits.core.status import Status
-from digits.core.task import Task
+from digits.core.task import EXIT_DISK_FULL, Task
 from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
@@ -56,13 +56,15 @@ elif name == 'fails at first':
         open(folder + '/again', 'w'); log_event(event='failed', message='Once.'); sys.exit(1)
 elif name == 'ends early':
     measure(1); print('bye', flush=True); os._exit(0)
+elif name == 'fills the disk':
+    measure(1); print('no space', flush=True); os._exit(%d)
 elif name == 'crashes':
     os.kill(os.getpid(), 11)
 elif name == 'dies mid-line':
     measure(1); log.write('{"event": "meas'); log.flush(); os._exit(1)
 elif name == 'writes noise':
     log.write('noise\\n\\x00\\n{"event": "measured", "step": "x"}\\n'); log.flush(); measure(1); log_event(event='finished')
-"""
+""".replace("%d", str(EXIT_DISK_FULL))
 
 
 class ToyRecipe(Recipe, tag="toy"):

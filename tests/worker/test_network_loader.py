@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from digits.core.events import Failed
 from digits.web import network_lint
 from tests.network_texts import INVALID, VALID
 
@@ -113,3 +115,16 @@ def disagreements(count: int) -> list[Any]:
 
 def test_the_form_refuses_nothing_that_the_worker_runs(in_child: Callable[..., Any]) -> None:
     assert in_child(disagreements, 400) == []
+
+
+def test_a_linked_network_is_not_shown_in_a_trace(model: Any, start: Any, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("the password is = swordfish\n")
+    task = model("")
+    network = task.parent / "network.py"
+    network.unlink()
+    network.symlink_to(secret)
+    outcome = start(task).wait()
+    (failed,) = outcome.of(Failed)
+    assert failed.message == "The network cannot be read: network.py is a link."
+    assert "swordfish" not in outcome.output + str(failed)
