@@ -13,6 +13,7 @@ from digits.web import serializers
 from digits.web.file_response import send_job_file
 from digits.web.long_pages import render_in_turns
 from digits.web.negotiation import json_only
+from digits.web.offload import in_thread
 from digits.web.services import requested_job, services
 
 blueprint = Blueprint("traces", __name__)
@@ -22,7 +23,7 @@ blueprint = Blueprint("traces", __name__)
 def show(job_id: str) -> str:
     """Show the trace of ``step``, by default the last one."""
     job = services().store.get(job_id, ModelJob)
-    steps = step_traces.steps_in(job.folder)
+    steps = in_thread(step_traces.steps_in, job.folder)
     step = whole(request.args, "step", steps[-1] if steps else None)
     if step is not None and step not in steps:
         raise NotFound(f"There is no trace of step {step:,}.", "Choose one of the steps on the page.")
@@ -34,7 +35,7 @@ def show(job_id: str) -> str:
 def show_json(job_id: str) -> Response:
     """Return the steps that have a trace."""
     job = services().store.get(job_id, ModelJob)
-    return jsonify(steps=step_traces.steps_in(job.folder))
+    return jsonify(steps=in_thread(step_traces.steps_in, job.folder))
 
 
 @blueprint.post("/models/timeline_trace_data")
