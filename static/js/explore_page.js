@@ -112,6 +112,10 @@ const smooth = (image) => image.classList.toggle('pixelated', image.naturalWidth
 box.addEventListener('load', ({ target }) => target.matches('img') && smooth(target), true);
 for (const image of box.querySelectorAll('img')) if (image.complete) smooth(image);
 
+// What was typed before this script was loaded.
+const typed = document.getElementById(SEARCH);
+if (typed && typed.value !== typed.defaultValue) search(typed.form);
+
 hideSubmit();
 const drawEdits = startEditing(box);
 startViewer(document.getElementById('viewer'), box);

@@ -166,4 +166,7 @@ document.addEventListener('task-update', receive);
 document.addEventListener('live-joined', ({ detail }) => detail.missed && refetchSoon());
 document.addEventListener('job-action', refetchSoon);
 drawPixelDigits(box);
+// What was typed before this script was loaded.
+const typed = document.getElementById('jobs-search');
+if (typed && typed.value !== typed.defaultValue) go({ q: typed.value.trim() });
 join('job_management');

@@ -39,8 +39,6 @@ def test_records_are_filtered(
     total, labels = page.locator("#explore-total"), page.locator(".gallery-label")
     expect(total).to_have_text("27 training images")
 
-    page.wait_for_load_state()  # the script listens from then on
-
     # With the keyboard only
     search = page.get_by_role("searchbox", name="Search file names")
     search.focus()

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
@@ -132,6 +132,17 @@ def test_a_search_while_the_server_is_away_is_reported_and_repeated(
     expect(page.locator("#jobs")).to_contain_text("net 119")
     expect(page.locator("#jobs")).not_to_contain_text("net 99")
     expect(problem).to_be_hidden()
+
+
+def test_what_is_typed_before_the_script_is_loaded_is_searched(page: Page) -> None:
+    def type_first(route: Route) -> None:
+        page.get_by_label("Search").fill("net 11")
+        route.continue_()
+
+    page.route("**/js/home_page.js*", type_first)
+    page.goto("/")
+    expect(page.locator("#jobs")).to_contain_text("net 119")
+    expect(page.locator("#jobs")).not_to_contain_text("net 99")
 
 
 def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerProcess) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import numpy as np
@@ -92,13 +90,7 @@ def named_models(
     fields = {"dataset": wide_dataset["id"], "standard_networks": "lenet", "train_epochs": 10_000}
     models = [create("models", model_name=name, group_name=LONG, **fields) for name in (RIGHT_TO_LEFT, LONG)]
     for model in models:
-        # An abort right at the start of a task can be lost, so repeat it until the job has ended.
-        while True:
-            try:
-                urlopen(server / f"models/{model['id']}/abort", b"").close()
-            except HTTPError:
-                break
-            time.sleep(0.2)
+        urlopen(server / f"models/{model['id']}/abort", b"").close()
     return [finished(server, model, "Aborted") for model in models]
 
 
