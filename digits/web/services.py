@@ -121,10 +121,10 @@ class Services:
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
+        self.short_tasks.clear()  # before the store discards the folders into which they import
+        self.store.discard(self.folder / UPLOADS_FOLDER)
         self.store.load()
         self.credentials.keep_only(job.id for job in self.store.all(DatasetJob) if job.status.is_running)
-        self.short_tasks.clear()
-        self.store.discard(self.folder / UPLOADS_FOLDER)
         self.uploads.start()
         self.scheduler.start()
         self.runner.serve()
