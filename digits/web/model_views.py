@@ -568,8 +568,13 @@ def _usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
     return found[:SHOWN_DATASETS], len(found) > SHOWN_DATASETS
 
 
-def _previous_networks(words: str = "", chosen: str | None = None) -> dict[str, Any]:
-    """Return the newest models that match, and the chosen one, with their snapshots."""
+def _previous_networks(
+    words: str = "", chosen: str | None = None, weights: str | None = None
+) -> dict[str, Any]:
+    """Return the newest models that match, and the chosen one, with their snapshots.
+
+    Of each model, the snapshot ``weights`` is selected, or else the default one.
+    """
     found = services().store.index.select(ModelJob, words)
     shown = [job for job in found[:SHOWN_MODELS] if _has_network(job)]
     job = services().store.find(chosen or "")
@@ -580,7 +585,7 @@ def _previous_networks(words: str = "", chosen: str | None = None) -> dict[str, 
             {
                 "id": job.id,
                 "name": job.name,
-                "snapshots": serializers.snapshots(job),
+                "snapshots": serializers.snapshots(job, weights),
             }
             for job in in_turns(iter(shown))
         ],
@@ -831,7 +836,10 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
             }
             for item in _networks().values()
         ],
-        **_previous_networks(chosen=form.previous_networks.data or request.args.get("previous")),
+        **_previous_networks(
+            chosen=form.previous_networks.data or request.args.get("previous"),
+            weights=form.custom_network_snapshot.data,
+        ),
         policies=POLICY_TITLES,
         weights=fine_tune_settings.offers(_weights_places()),
         fine_tune_settings=fine_tune_settings.SETTINGS,

@@ -416,14 +416,16 @@ def model(job: ModelJob) -> dict[str, Any]:
     }
 
 
-def snapshots(job: ModelJob) -> list[dict[str, Any]]:
+def snapshots(job: ModelJob, weights: str | None = None) -> list[dict[str, Any]]:
     """Return the snapshots of a model, newest first, for lists and choices.
 
     ``metrics`` is the formatted validation metrics, and ``words`` the complete label. ``default`` marks the snapshot
-    that is selected by default: the best one, or the newest one if none has been validated.
+    that is selected by default: that with the path ``weights``, the best one, or the newest one if none has been
+    validated.
     """
     saved, kind = job.snapshots(), data_kind(job) or default_kind()
-    best, default = saved.best, saved.default
+    best = saved.best
+    default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
     rows = []
     for snapshot in saved:
         title, metrics = (

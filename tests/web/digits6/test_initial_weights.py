@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -125,3 +126,16 @@ def test_an_imported_model_is_trained_from_its_weights(script: Script, dataset: 
         assert site.client.open(f"/pretrained_models/{model}", method=method.upper()).status_code == 404
     assert site.client.delete(f"/pretrained_models/{kept}").status_code == 200
     assert site.get(f"/models/{kept}").status_code == 404
+
+
+def test_the_form_of_a_clone_selects_the_same_snapshot(script: Script, dataset: str) -> None:
+    site = script.site
+    source = script.finish(script.model(dataset, train_epochs=2))
+    other = 3 - site.json(f"/models/{source}.json")["best_epoch"]
+    fields: dict[str, Any] = {"method": "previous", "previous_networks": source, f"{source}-snapshot": other}
+    job_id = script.model(dataset, custom_network=None, **fields)
+    site.post(f"/models/{job_id}/abort")
+    page = site.client.get(f"/clone/{job_id}", follow_redirects=True).text
+    choice = page.partition(f'name="{source}-snapshot"')[2].partition("</select>")[0]
+    assert re.findall(r'value="([^"]*)" selected', choice) == [str(other)]
+    site.wait_for_end(job_id)
