@@ -6,6 +6,7 @@ import ast
 import math
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, open_plain
 
+BLOCK_BYTES = 16 << 20
 # Results of the largest datasets have about this size.
 MAX_ARRAY_BYTES = 1 << 30
 _MAX_HEADER_BYTES = 10_000
@@ -28,7 +30,6 @@ def load_array(
     below: Path,
     max_bytes: int = MAX_ARRAY_BYTES,
     dtype: np.dtype[Any] | None = None,
-    is_growing: bool = False,
 ) -> NDArray[Any]:
     """Load the array in the file ``path`` of a job, whose folder is ``below``; see `read_array`.
 
@@ -36,7 +37,7 @@ def load_array(
     """
     try:
         with open_plain(path, below=below) as file:
-            found = read_array(file, max_bytes, is_growing=is_growing)
+            found = read_array(file, max_bytes)
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
     if dtype is not None and found.dtype != dtype:
@@ -44,11 +45,31 @@ def load_array(
     return found
 
 
-def read_array(file: BinaryIO, max_bytes: int, *, is_growing: bool = False) -> NDArray[Any]:
+def read_blocks(
+    path: Path, *, below: Path, dtype: np.dtype[Any], block_bytes: int = BLOCK_BYTES
+) -> Iterator[NDArray[Any]]:
+    """Yield the rows so far of an array [rows, columns], which may still grow, in blocks of about ``block_bytes``.
+
+    The file ``path`` is one of a job, whose folder is ``below``. Raises UnreadableFile, also for an array of another
+    type.
+    """
+    try:
+        with open_plain(path, below=below) as file:
+            shape, is_fortran, found = _read_header(file)
+            if found != dtype or len(shape) != 2 or is_fortran:
+                raise UnreadableFile(f"{path.name} has an unexpected format")
+            row_bytes = max(1, dtype.itemsize * shape[1])
+            rows = max(1, block_bytes // row_bytes)
+            while whole := len(data := file.read(rows * row_bytes)) // row_bytes:
+                yield np.frombuffer(data, dtype, whole * shape[1]).reshape(whole, shape[1])
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
+
+
+def read_array(file: BinaryIO, max_bytes: int) -> NDArray[Any]:
     """Read an array of numbers from an open file of at most ``max_bytes``.
 
-    If ``is_growing``, rows may be missing at the end, because they are still being written. Raises ValueError for
-    anything else, and allocates no more memory than the file has bytes.
+    Raises ValueError for anything else, and allocates no more memory than the file has bytes.
     """
     size = os.fstat(file.fileno()).st_size
     if size > max_bytes:
@@ -57,9 +78,6 @@ def read_array(file: BinaryIO, max_bytes: int, *, is_growing: bool = False) -> N
     available = size - file.tell()
     if dtype.hasobject or dtype.itemsize == 0:
         raise ValueError("it does not contain numbers")
-    if is_growing and shape and not is_fortran:
-        row_bytes = dtype.itemsize * math.prod(shape[1:])
-        shape = (min(shape[0], available // max(1, row_bytes)), *shape[1:])
     count = math.prod(shape)
     # Even an array without elements has a length, for which its rows would be created.
     if count * dtype.itemsize > available or max(shape, default=0) > size:

@@ -14,6 +14,7 @@ Each batch prediction is a subfolder of `FOLDER` in the folder of its model, whi
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import time
@@ -31,7 +32,7 @@ from digits.core import schema
 from digits.core.files import UnreadableFile, read_bytes, read_json, write_json
 from digits.core.recipe import FileName
 from digits.core.schema import Count
-from digits.data.arrays import MAX_ARRAY_BYTES, load_array
+from digits.data.arrays import MAX_ARRAY_BYTES, load_array, read_blocks
 
 FOLDER = "predictions"
 FILE_NAME = "predictions.json"
@@ -164,15 +165,10 @@ def write_probabilities_header(file: BinaryIO, count: int, classes: int) -> None
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def load_probabilities(folder: Path) -> NDArray[np.float32] | None:
-    """Load the class probabilities so far, float32 [images, classes], or None if they are not available."""
-    try:
-        found = load_array(
-            folder / PROBABILITIES_FILE, below=folder, dtype=np.dtype(PROBABILITY_DTYPE), is_growing=True
-        )
-    except UnreadableFile:
-        return None
-    return found if found.ndim == 2 else None
+def read_probabilities(folder: Path) -> Iterator[NDArray[np.float32]]:
+    """Yield the class probabilities so far in blocks, float32 [images, classes]; none if they are not available."""
+    with contextlib.suppress(UnreadableFile):
+        yield from read_blocks(folder / PROBABILITIES_FILE, below=folder, dtype=np.dtype(PROBABILITY_DTYPE))
 
 
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:

@@ -325,16 +325,22 @@ def _concluded(row: Row, views: Views[Any], metrics: Mapping[str, float]) -> Row
 
 def best_of_classes(results: Results, classes: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
     """Return the ``count`` most probable images so far for each of the ``classes``: pairs of index and percentage."""
-    found = predictions.load_probabilities(results.sums.folder)
-    if found is None or found.shape[1] < max(classes, default=0):
-        return [[] for _ in classes]
-    found = found[: len(results)]
-    best = []
-    for number in classes:
-        column = np.nan_to_num(found[:, number], nan=-1.0)
-        order = np.argsort(-column, kind="stable")[:count]
-        best.append([(int(place), 100 * float(column[place])) for place in order if column[place] >= 0])
-    return best
+    columns = np.array(classes, int)
+    best, places = np.zeros((0, len(columns)), np.float32), np.zeros((0, len(columns)), int)
+    start, total = 0, len(results)
+    for block in predictions.read_probabilities(results.sums.folder):
+        if block.shape[1] <= max(classes, default=0):
+            break
+        found = np.nan_to_num(block[: total - start, columns], nan=-1.0)
+        numbers = np.arange(start, start + len(found))[:, None].repeat(len(columns), axis=1)
+        best, places = np.concatenate([best, found]), np.concatenate([places, numbers])
+        order = np.argsort(-best, axis=0, kind="stable")[:count]
+        best, places = np.take_along_axis(best, order, 0), np.take_along_axis(places, order, 0)
+        start += len(block)
+    return [
+        [(int(place), 100 * float(value)) for value, place in zip(*pair, strict=True) if value >= 0]
+        for pair in zip(best.T, places.T, strict=True)
+    ]
 
 
 def as_csv(rows: Iterable[Row], labels: list[str]) -> Iterator[str]:

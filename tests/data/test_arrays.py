@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile
-from digits.data.arrays import load_array, read_array
+from digits.data.arrays import load_array, read_array, read_blocks
 
 ROWS = np.array([(1, 0.5)], [("record", "<u4"), ("weight", "<f4")])
 HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
@@ -94,7 +94,8 @@ def test_a_huge_sparse_file_takes_no_memory(tmp_path: Path) -> None:
 def test_complete_rows_of_a_growing_file_are_read(tmp_path: Path) -> None:
     path = tmp_path / "array.npy"
     path.write_bytes(npy(HEADER, np.arange(3, dtype="<f4").tobytes() + b"\0" * 5))
-    assert load_array(path, below=tmp_path, is_growing=True).tolist() == [[0.0, 1.0, 2.0]]
+    (block,) = read_blocks(path, below=tmp_path, dtype=np.dtype("<f4"))
+    assert block.tolist() == [[0.0, 1.0, 2.0]]
     with pytest.raises(UnreadableFile, match="shorter than its header states"):
         load_array(path, below=tmp_path)
 
@@ -117,3 +118,19 @@ def test_random_headers_raise_only_value_errors(tmp_path_factory: pytest.TempPat
         except ValueError:
             pass
     path.unlink()
+
+
+def test_rows_are_read_in_blocks_while_they_are_written(tmp_path: Path) -> None:
+    path, rows = tmp_path / "rows.npy", np.arange(35, dtype="<f4").reshape(7, 5)
+    np.save(path, rows)
+    path.write_bytes(path.read_bytes()[:-7])  # the last row is incomplete
+    blocks = [*read_blocks(path, below=tmp_path, dtype=rows.dtype, block_bytes=45)]
+    assert [len(block) for block in blocks] == [2, 2, 2]
+    np.testing.assert_array_equal(np.concatenate(blocks), rows[:6])
+    for other in (rows[0], rows.astype("<f8"), np.asfortranarray(rows)):
+        np.save(path, other)
+        with pytest.raises(UnreadableFile, match="unexpected format"):
+            next(read_blocks(path, below=tmp_path, dtype=rows.dtype))
+    path.write_bytes(b"damaged")
+    with pytest.raises(UnreadableFile):
+        next(read_blocks(path, below=tmp_path, dtype=rows.dtype))
