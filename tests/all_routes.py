@@ -60,6 +60,7 @@ class NoProcesses:
         return {
             "ok": True,
             "predictions": [["left", 100.0]],
+            "values": [1.0, 0.0],
             "generated": {"grid": "data:,", "vectors": [], "width": 1, "height": 1},
             "heat_map": heat_map,
             "image": "",
