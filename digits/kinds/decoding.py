@@ -177,6 +177,17 @@ class DrawnRecord(Struct, tag=True, frozen=True):
         return Decoded(images.encode_image(drawn, "jpg"))
 
 
+class Animation(Struct, tag=True, frozen=True):
+    """Generated images, the PNG files in data URIs ``frames``, as a looping GIF file."""
+
+    frames: list[str]
+
+    def run(self) -> Decoded:
+        from digits.kinds.builtin_views.gan.view import animation  # imports the forms of views
+
+        return Decoded(animation(self.frames))
+
+
 class RecordArray(Struct, tag=True, frozen=True):
     """The pixels of a record, or its numbers."""
 
@@ -223,6 +234,7 @@ Request = (
     | RecordTarget
     | RecordArray
     | DrawnRecord
+    | Animation
     | ReadInput
 )
 
@@ -233,7 +245,7 @@ def _small_png(image: Any) -> bytes:
 
 
 class _Answer(Struct):
-    """The result of a request, or the ``error`` with its ``kind``, one of `_ERRORS`."""
+    """The result of a request, or the ``error``, whose ``kind`` is the name of one of the classes in `_error`."""
 
     result: Decoded | None = None
     kind: str = ""
@@ -276,8 +288,9 @@ class Decoder:
             with contextlib.suppress(OSError):
                 process.stdin.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
                 process.stdin.flush()
-                length = process.stdout.read(_LENGTH_BYTES)
-                reply = process.stdout.read(int.from_bytes(length, "big"))
+                length = int.from_bytes(process.stdout.read(_LENGTH_BYTES), "big")
+                whole = process.stdout.read(length)
+                reply = whole if len(whole) == length else b""
             return reply or None
         finally:
             if reply:

@@ -36,8 +36,8 @@ from digits.core.snapshot_list import Snapshot
 from digits.data import images
 from digits.data.predictions import with_outputs
 from digits.kinds import Kind, default_kind
-from digits.kinds.builtin_views.gan.view import GenerationOptions, animation
-from digits.kinds.decoding import ReadInput, RecordArray, SmallImage, StoredImage
+from digits.kinds.builtin_views.gan.view import GenerationOptions
+from digits.kinds.decoding import Animation, ReadInput, RecordArray, SmallImage, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.prediction_rendering import Prediction, check_options
 from digits.kinds.request_fields import flag, parse_integer, whole
@@ -365,8 +365,8 @@ def _is_animated() -> bool:
 
 def _animation(generated: Mapping[str, Any]) -> str:
     """Return generated images as the data URI of an animation."""
-    animated: str = in_thread(animation, [several[0] for several in generated["images"]])
-    return animated
+    frames = [several[0] for several in generated["images"]]
+    return images.data_uri(services().decoder.run(Animation(frames)).data, "image/gif")
 
 
 def _grid(fields: Mapping[str, str]) -> dict[str, Any]:

@@ -188,8 +188,8 @@ def _read_table(path: Path) -> tuple[list[str], NDArray[np.float32]]:
     return names, np.array(rows, np.float32).reshape(len(rows), len(rows[0]) if rows else 0)
 
 
-def animation(frames: Sequence[str]) -> str:
-    """Combine PNG data URIs into the data URI of a looping GIF."""
+def animation(frames: Sequence[str]) -> bytes:
+    """Combine PNG data URIs into a looping GIF file."""
     pictures = [
         Image.open(io.BytesIO(images.from_data_uri(frame)), formats=["PNG"]).convert("RGB")
         for frame in frames
@@ -204,4 +204,4 @@ def animation(frames: Sequence[str]) -> str:
         loop=0,
         optimize=False,
     )
-    return images.data_uri(file.getvalue(), "image/gif")
+    return file.getvalue()
