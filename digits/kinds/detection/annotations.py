@@ -73,13 +73,12 @@ class AnnotatedImage:
 class Annotations:
     """The annotated images of a source, which are read during iteration; this raises UnusableSource.
 
-    ``title`` is the name of the format. ``stored`` are the images that the source itself contains; by default, they are
+    ``stored`` are the images that the source itself contains; by default, they are
     files below the image folder. ``classes`` are those that the source declares, in their order, and
     ``remarks`` sentences about files that are not used; both may grow during iteration, and so may the ``faults``:
     images and objects that are skipped.
     """
 
-    title: str
     images: Iterator[AnnotatedImage]
     classes: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)

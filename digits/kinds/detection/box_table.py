@@ -11,7 +11,7 @@ from pathlib import Path
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, is_image, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
-from digits.kinds.detection.recipe import BoxTable
+from digits.kinds.detection.format import BoxTable, Format, Source
 
 # Accepted names of the columns, in lowercase, by the field of the form and of `BoxTable`.
 COLUMNS = {
@@ -32,13 +32,12 @@ Places = dict[str, int]
 _Cells = tuple[float, float, float, float, str] | tuple[()]
 
 
-def read(path: Path, root: Path, settings: BoxTable) -> Annotations:
-    """Read a table whose images are below ``root``, a real path; raises UnusableSource."""
-    table = open_boxes(path, settings)
-    places = find_columns(table, settings)
+def _open(source: Source) -> Annotations:
+    table = open_boxes(source.labels, source.table)
+    places = find_columns(table, source.table)
     table.need_paths(places["image_column"])
-    faults = Faults(path, are_images=False)
-    return Annotations("CSV", _images(table, root, places, faults), faults=[faults])
+    faults = Faults(source.labels, are_images=False)
+    return Annotations(_images(table, source.images, places, faults), faults=[faults])
 
 
 def open_boxes(path: Path, settings: BoxTable, max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
@@ -146,3 +145,6 @@ def _images(table: TableFile, root: Path, places: Places, faults: Faults) -> Ite
         if row.value:
             annotated.boxes.append(Box(*row.value, f"line {row.line}"))
     yield from found.values()
+
+
+FORMAT = Format("csv", "CSV", _open, (".csv", ".tsv", ".txt"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from digits.kinds import coco
 from digits.kinds.coco import Id
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.format import Format, Source
 
 
 class Annotation(coco.Annotation):
@@ -16,16 +16,15 @@ class Annotation(coco.Annotation):
     bbox: list[float] | None = None
 
 
-def read(path: Path, root: Path) -> Annotations:
-    """Read a file whose images are below ``root``, a real path; raises UnusableSource."""
-    found = coco.read(path, root, Annotation)
+def _open(source: Source) -> Annotations:
+    found = coco.read(source.labels, source.images, Annotation)
     objects: dict[Id, list[Box]] = {number: [] for number in found.paths}
     for item in found.annotations:
         if item.bbox and len(item.bbox) != 4:
             found.skip(item, f"bbox has {len(item.bbox)} numbers instead of four")
         elif item.bbox:
             objects[item.image_id].append(_box(item, item.bbox, found.categories[item.category_id]))
-    return Annotations("COCO", _images(found.paths, objects), found.classes, faults=found.faults)
+    return Annotations(_images(found.paths, objects), found.classes, faults=found.faults)
 
 
 def _images(paths: dict[Id, str], objects: dict[Id, list[Box]]) -> Iterator[AnnotatedImage]:
@@ -37,3 +36,6 @@ def _box(item: Annotation, bbox: list[float], name: str) -> Box:
     left, top, width, height = bbox
     where = f"annotation {item.id}"
     return Box(left, top, left + width, top + height, name, where, is_ignored=item.iscrowd != 0)
+
+
+FORMAT = Format("coco", "COCO", _open, (".json",), words="COCO (JSON)")

@@ -10,7 +10,8 @@ from xml.etree.ElementTree import Element
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import UnusableSource, path_below, read_bounded, show
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation, number_in
 from digits.kinds.detection.voc import parse_xml
 
@@ -20,7 +21,15 @@ _EDGES = ("xtl", "ytl", "xbr", "ybr")
 _SHAPES = ("polygon", "mask", "ellipse", "polyline", "points", "cuboid", "skeleton")
 
 
-def read(
+def _open(source: Source) -> Annotations:
+    remarks: list[str] = []
+    classes: list[str] = []
+    faults = Faults(source.labels, row="image")
+    found = _read(source.labels, source.images, classes, remarks, faults)
+    return Annotations(found, classes, remarks, faults=[faults])
+
+
+def _read(
     path: Path, root: Path, classes: list[str], remarks: list[str], faults: Faults
 ) -> Iterator[AnnotatedImage]:
     """Yield the images of a file, which are below ``root``, and add its labels to ``classes``.
@@ -67,3 +76,6 @@ def _box(item: Element, where: str) -> Box:
         raise InvalidAnnotation(f"{where}: no label")
     left, top, right, bottom = (number_in(item.get(edge, ""), f"{where}, {edge}") for edge in _EDGES)
     return Box(left, top, right, bottom, label, where)
+
+
+FORMAT = Format("cvat", "CVAT", _open, (".xml",), words="CVAT for images (XML)")

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from digits.data.databases import find_job, open_arrays
+from digits.data.databases import find_job, is_database, open_arrays
+from digits.data.hdf5_images import HDF5_ENDINGS
+from digits.data.lmdb_images import LMDB_ENDINGS
 from digits.data.sources import show
 from digits.data.tables import Faults
 from digits.kinds.detection import kitti
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, Annotations, Box
+from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation
 
 COLUMNS = 16
@@ -27,21 +30,18 @@ def find_databases(root: Path) -> dict[str, tuple[Path, Path]]:
     return {split: (job.images[split], labels) for split, labels in job.targets.items()} if job else {}
 
 
-def read(labels: Path, images: Path, classes: Sequence[str]) -> Annotations:
-    """Read the labels of the database ``images``; raises UnusableSource, also on iteration.
-
-    ``classes`` are the names of the classes by their numbers, from 0; by default those of KITTI in DIGITS.
-    """
-    names = list(classes) or [DONT_CARE, *kitti.CLASSES]
-    stored = open_arrays(images)
+def _open(source: Source) -> Annotations:
+    """Open the labels; the chosen classes are the names by number, from 0; by default those of KITTI in DIGITS."""
+    names = list(source.classes) or [DONT_CARE, *kitti.CLASSES]
+    stored = open_arrays(source.images)
     declared = [name for name in names if name.lower() != DONT_CARE]
     faults = Faults(
-        labels,
+        source.labels,
         row="record",
         hint="Choose the database with the labels of a DIGITS dataset for object detection, and the classes that were "
         "entered for it.",
     )
-    return Annotations("DetectNet", _images(labels, names, faults), declared, stored=stored, faults=[faults])
+    return Annotations(_images(source.labels, names, faults), declared, stored=stored, faults=[faults])
 
 
 def _images(labels: Path, names: Sequence[str], faults: Faults) -> Iterator[AnnotatedImage]:
@@ -86,3 +86,14 @@ def _box(row: Sequence[float], names: Sequence[str], where: str, place: int) -> 
         f"{where}, object {place}",
         is_ignored=is_ignored,
     )
+
+
+FORMAT = Format(
+    "detectnet",
+    "DetectNet",
+    _open,
+    (*LMDB_ENDINGS, *HDF5_ENDINGS),
+    stores_images=True,
+    is_in=lambda first: is_database(first.path),
+    words="DetectNet database (DIGITS)",
+)

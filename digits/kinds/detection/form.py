@@ -16,10 +16,12 @@ from digits.core.remote import is_address
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import check_shares, required_integer
+from digits.kinds.detection import box_table, coco
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
-from digits.kinds.detection.formats import STORING, detect, find_sources, is_detected
+from digits.kinds.detection.format import BoxTable
+from digits.kinds.detection.formats import AUTO, FORMATS, describe, find_format, find_sources, is_detected
 from digits.kinds.detection.overview import Overview, RecordOverview, source_fields, suggest_annotations
-from digits.kinds.detection.recipe import BoxRecords, BoxTable, CreateDetection, Format
+from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
 from digits.kinds.form_fields import AllowedPath, RequiredIf, check_images, choices, select, whole
 from digits.kinds.record_form import METHOD as RECORDS
@@ -30,18 +32,6 @@ from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import DialectFields
 from digits.kinds.table_summary import MAX_BYTES
 
-FORMATS = choices(
-    ("auto", "Detect automatically"),
-    ("kitti", "KITTI"),
-    ("voc", "Pascal VOC (XML)"),
-    ("coco", "COCO (JSON)"),
-    ("cvat", "CVAT for images (XML)"),
-    ("yolo", "YOLO"),
-    ("csv", "CSV"),
-    ("jsonl", "JSON Lines (Hugging Face)"),
-    ("parquet", "Parquet (Hugging Face)"),
-    ("detectnet", "DetectNet database (DIGITS)"),
-)
 BOX_ORDERS = choices(
     ("auto", "Automatic"), *((order, words.capitalize()) for order, words in ORDER_WORDS.items())
 )
@@ -60,6 +50,10 @@ def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
 class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
+    annotations_help = (
+        f"Annotations are {describe()}. By default, those in the folder above are used, such as an export of Label "
+        "Studio or CVAT, a Hugging Face dataset, or a DIGITS job."
+    )
     RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
     SCANNED = (
         *("train_image_folder", "train_label_folder", "format", "custom_classes", "method"),
@@ -81,7 +75,15 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         validators=[RequiredIf("Enter the folder of the images.", method="folder"), AllowedPath("folder")],
     )
     train_label_folder = StringField("Annotations")
-    format = select("Format", FORMATS, CreateDetection, "format")
+    format = select(
+        "Format",
+        choices(
+            (AUTO, "Detect automatically"),
+            *((each.name, each.words or each.title) for each in FORMATS.values()),
+        ),
+        CreateDetection,
+        "format",
+    )
     image_column = FeatureField("Image column")
     left_column = FeatureField("Left column")
     top_column = FeatureField("Top column")
@@ -133,10 +135,10 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         """Yield the fields of folders that must contain image files."""
         for split in () if self.reads_records else ("train", "val", "test"):
             labels = self[f"{split}_label_folder"]
-            if labels.data and not labels.errors and not is_address(labels.data):
-                path = Path(labels.data)
-                if (detect(path) if self.format.data == "auto" else self.format.data) not in STORING:
-                    yield f"{split}_image_folder"
+            if not labels.data or labels.errors or is_address(labels.data):
+                continue
+            if not find_format(Path(labels.data), self.format.data).stores_images:
+                yield f"{split}_image_folder"
 
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
@@ -240,14 +242,14 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         if self.reads_records:
             return self._scan_records()
         images = self.path_of("train_image_folder", "folder")
-        format_name: Format = self.format.data or "auto"
+        format_name: str = self.format.data or AUTO
         classes = self._classes()
         if (self.train_label_folder.data or "").strip():
             labels = self._labels_path("train_label_folder")
             return Overview(images, labels, format_name, classes, table=self._table()).summaries()
         return self._scan_folder(images, format_name, classes)
 
-    def _scan_folder(self, root: Path, format_name: Format, classes: list[str]) -> Iterator[SourceSummary]:
+    def _scan_folder(self, root: Path, format_name: str, classes: list[str]) -> Iterator[SourceSummary]:
         """Summarize the annotations that are found in ``root``."""
         try:
             found = self._find_sources(root)
@@ -327,8 +329,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
                 return
             path = self._labels_path(field.name)
             field.data = str(path)
-            found = detect(path) if self.format.data == "auto" else self.format.data
-            if found == "csv" and path.is_file():
+            if find_format(path, self.format.data) is box_table.FORMAT and path.is_file():
                 table = open_boxes(path, self._table(), MAX_BYTES)
                 find_columns(table, self._table())
                 table.need_rows()
@@ -340,7 +341,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     def _labels_path(self, name: str) -> Path:
         """Return the real path of annotations, that of a COCO file for its folder; raises DigitsError."""
         path = Path(self.resolved_files(name))
-        if path.is_dir() and self.format.data in ("auto", "coco") and not is_detected(path):
+        if path.is_dir() and self.format.data in (AUTO, coco.FORMAT.name) and not is_detected(path):
             file = find_file(path)
             return file if file and self.meta.data_roots.contain(file) else path
         return path

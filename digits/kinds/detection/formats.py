@@ -1,19 +1,14 @@
-"""The formats of annotations: detect and open them."""
+"""The table of the formats of annotations: find, recognize and open annotations with it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from digits.core.files import walk
 from digits.data import dataset_folder
-from digits.data.databases import is_database
-from digits.data.hdf5_images import HDF5_ENDINGS
-from digits.data.lmdb_images import LMDB_ENDINGS
 from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
-from digits.data.tables import Faults
 from digits.kinds.coco import find_file
 from digits.kinds.detection import (
     box_table,
@@ -27,65 +22,67 @@ from digits.kinds.detection import (
     yolo,
 )
 from digits.kinds.detection.annotations import Annotations
-from digits.kinds.detection.label_files import LabelFolder
-from digits.kinds.detection.recipe import BoxTable, Format
+from digits.kinds.detection.format import AUTOMATIC, BoxTable, FirstFiles, Format, Source
 
-MAX_SNIFFED_FILES = 50
-_SNIFFED_BYTES = 4096
-_FILES: dict[str, Format] = {
-    ".json": "coco",
-    ".jsonl": "jsonl",
-    dataset_folder.PARQUET: "parquet",
-    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
-    **dict.fromkeys((*LMDB_ENDINGS, *HDF5_ENDINGS), "detectnet"),
+AUTO = "auto"
+# By name. Of those that recognize the same annotations, the last one is chosen.
+FORMATS = {
+    each.name: each
+    for each in (
+        yolo.FORMAT,
+        kitti.FORMAT,
+        voc.FORMAT,
+        coco.FORMAT,
+        cvat.FORMAT,
+        box_table.FORMAT,
+        json_lines.FORMAT,
+        parquet_files.FORMAT,
+        detectnet.FORMAT,
+    )
 }
-AUTOMATIC = BoxTable()
-# The formats that contain the images themselves; their annotations can be files or folders.
-STORING = ("detectnet", "parquet")
-_NOT_LABELS = (
-    *yolo.NAME_FILES,
-    "readme.txt",
-    "labelmap.txt",
-    "train.txt",
-    "val.txt",
-    "valid.txt",
-    "test.txt",
-)
-_XML = ".xml"
 # In lowercase.
 LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
+
+
+def titles() -> list[str]:
+    """Return the titles of all formats."""
+    return [each.title for each in FORMATS.values()]
+
+
+def describe() -> str:
+    """Return what annotations can be, for a sentence: “a folder of … files, a … file, or …”."""
+    files = [each for each in FORMATS.values() if not each.stores_images]
+    folders = _either(each.title for each in files if each.is_folder)
+    single = _either(f"{each.title} ({', '.join(each.endings)})" for each in files if not each.is_folder)
+    stored = _either(each.title for each in FORMATS.values() if each.stores_images)
+    return f"a folder of {folders} files, a {single} file, or {stored} data, which contain the images"
 
 
 def open_annotations(
     labels: Path,
     images: Path,
-    format_name: Format,
+    format_name: str = AUTO,
     classes: Sequence[str] = (),
     table: BoxTable = AUTOMATIC,
 ) -> Annotations:
     """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
 
-    ``labels`` must be a folder or a file, depending on the format. ``classes`` are the chosen ones: with them, all
-    types of KITTI files are read, not only the default classes, and they name the class numbers in databases.
-    ``table`` describes CSV files.
+    ``labels`` must be a folder or a file, depending on the format. See `Source` for ``classes`` and ``table``.
     """
-    labels, images = Path(os.path.realpath(labels)), Path(os.path.realpath(images))
-    if format_name == "auto":
-        format_name = detect(labels)
-    is_folder = format_name in ("kitti", "voc", "yolo")
-    if is_folder != labels.is_dir() and format_name not in STORING:
-        expected = "a folder" if is_folder else "a file"
+    source = Source(Path(os.path.realpath(labels)), Path(os.path.realpath(images)), classes, table)
+    chosen = find_format(source.labels, format_name)
+    if chosen.is_folder != source.labels.is_dir() and not chosen.stores_images:
+        expected = "a folder" if chosen.is_folder else "a file"
         raise UnusableSource(
-            f"{show(str(labels))} is not {expected} of annotations in the format {format_name.upper()}.",
+            f"{show(str(labels))} is not {expected} of annotations in the format {chosen.title}.",
             f"Enter {expected}, or choose another format.",
         )
-    if format_name == "kitti":
-        return _open_kitti(labels, images, bool(classes))
-    if format_name == "csv":
-        return box_table.read(labels, images, table)
-    if format_name == "detectnet":
-        return detectnet.read(labels, images, classes)
-    return _OPENERS[format_name](labels, images)
+    return chosen.open(source)
+
+
+def find_format(labels: Path, name: str = AUTO) -> Format:
+    """Return the format ``name``, or by default that of the annotations ``labels``; raises UnusableSource."""
+    return detect(labels) if name == AUTO else FORMATS[name]
 
 
 def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
@@ -115,109 +112,29 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
 
 def is_detected(labels: Path) -> bool:
     """Return whether annotations have one of the formats."""
-    try:
-        detect(labels)
-    except UnusableSource:
-        return False
-    return True
+    return _recognize(labels) is not None
 
 
 def detect(labels: Path) -> Format:
     """Return the format of annotations, from their first files; raises UnusableSource."""
-    if labels.suffix.lower() == _XML and labels.is_file():
-        return "cvat"
-    if not labels.is_dir():
-        found = _FILES.get(labels.suffix.lower())
-        if found:
-            return found
-        raise UnusableSource(
-            f"The format of {show(labels.name)} is unknown.",
-            "Choose a folder of annotations, a COCO file (.json), a CVAT file (.xml), or a .csv or .jsonl file.",
-        )
-    if is_database(labels):
-        return "detectnet"
-    if parquet_files.is_source(labels):
-        return "parquet"
-    texts = False
-    for name in _first_names(labels):
-        if name.lower().endswith(".xml"):
-            return "voc"
-        if name.lower().endswith(".txt") and os.path.basename(name).lower() not in _NOT_LABELS:
-            texts = True
-            if columns := _columns(labels / name):
-                return "kitti" if columns >= kitti.COLUMNS else "yolo"
-    if texts:
-        return "yolo"  # only images without objects
-    raise UnusableSource(
-        f"{show(str(labels))} contains no annotations.",
-        "Choose a folder of .txt files (KITTI, YOLO) or .xml files (Pascal VOC), or a .json (COCO) or .csv file.",
+    found = _recognize(labels)
+    if found:
+        return found
+    fault = (
+        f"{show(str(labels))} contains no annotations."
+        if labels.is_dir()
+        else f"The format of {show(labels.name)} is unknown."
     )
+    raise UnusableSource(fault, f"Choose {describe()}.")
 
 
-def _first_names(folder: Path) -> list[str]:
-    """Return the names of some annotation files, XML first."""
-    found: list[str] = []
-    for parent, files in walk(folder):
-        inner = os.path.relpath(parent, folder)
-        names = [name for name in files if name.lower().endswith((".xml", ".txt"))]
-        found += [os.path.join(inner, name) for name in names]
-        if len(found) >= MAX_SNIFFED_FILES:
-            break
-    return sorted(found, key=lambda name: not name.lower().endswith(".xml"))[:MAX_SNIFFED_FILES]
+def _recognize(labels: Path) -> Format | None:
+    formats = FORMATS.values()
+    first = FirstFiles(labels, tuple(ending for each in formats if each.is_folder for ending in each.endings))
+    return next((each for each in reversed(formats) if each.recognizes(first)), None)
 
 
-def _columns(path: Path) -> int:
-    """Return the number of columns of the first line that is not blank; 0 if there is none."""
-    try:
-        if not path.is_file():
-            return 0
-        with open(path, "rb") as file:
-            words = (line.split() for line in file.read(_SNIFFED_BYTES).splitlines())
-            return next((len(found) for found in words if found), 0)
-    except OSError:
-        return 0
-
-
-def _open_kitti(labels: Path, images: Path, keeps_all_types: bool) -> Annotations:
-    remarks: list[str] = []
-    folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
-    found = folder.read(lambda data: kitti.parse(data, keeps_all_types), remarks)
-    return Annotations("KITTI", found, list(kitti.CLASSES), remarks, faults=[folder.faults])
-
-
-def _open_voc(labels: Path, images: Path) -> Annotations:
-    remarks: list[str] = []
-    folder = LabelFolder(labels, images, ".xml")
-    found = folder.read(voc.parse, remarks)
-    return Annotations("Pascal VOC", found, remarks=remarks, faults=[folder.faults])
-
-
-def _open_yolo(labels: Path, images: Path) -> Annotations:
-    remarks: list[str] = []
-    names = yolo.find_names(labels, images)
-    folder = LabelFolder(labels, images, ".txt", _NOT_LABELS)
-    found = folder.read(lambda data: yolo.parse(data, names), remarks, unlabeled_are_empty=True)
-    return Annotations("YOLO", found, names, remarks, faults=[folder.faults])
-
-
-def _open_json_lines(labels: Path, images: Path) -> Annotations:
-    faults = Faults(labels)
-    return Annotations("JSON Lines", json_lines.read(labels, images, faults), faults=[faults])
-
-
-def _open_cvat(labels: Path, images: Path) -> Annotations:
-    remarks: list[str] = []
-    classes: list[str] = []
-    faults = Faults(labels, row="image")
-    found = cvat.read(labels, images, classes, remarks, faults)
-    return Annotations("CVAT", found, classes, remarks, faults=[faults])
-
-
-_OPENERS: dict[Format, Callable[[Path, Path], Annotations]] = {
-    "voc": _open_voc,
-    "coco": coco.read,
-    "cvat": _open_cvat,
-    "yolo": _open_yolo,
-    "jsonl": _open_json_lines,
-    "parquet": parquet_files.read,
-}
+def _either(names: Iterable[str]) -> str:
+    """Return ``a, b or c``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last

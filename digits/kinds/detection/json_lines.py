@@ -12,14 +12,20 @@ from typing import Any
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import path_below
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
-from digits.kinds.detection.annotations import AnnotatedImage, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation
 
 FILE_NAME = "metadata.jsonl"
 CLASS_KEYS = ("categories", "category", "label", "labels")
 
 
-def read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
+def _open(source: Source) -> Annotations:
+    faults = Faults(source.labels)
+    return Annotations(_read(source.labels, source.images, faults), faults=[faults])
+
+
+def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
     """Yield the images of a file, which are below ``root``, a real path.
 
     Lines that cannot be used are added to ``faults``. Raises UnusableSource for a file in a different format.
@@ -74,3 +80,6 @@ def _box(edges: Any, name: Any, where: str, number: int) -> Box:
     if isinstance(name, bool) or not isinstance(name, (str, int)) or not str(name).strip():
         raise InvalidAnnotation(f"object {number}: no class")
     return Box(left, top, left + width, top + height, str(name).strip(), f"{where}, object {number}")
+
+
+FORMAT = Format("jsonl", "JSON Lines", _open, (".jsonl",), words="JSON Lines (Hugging Face)")

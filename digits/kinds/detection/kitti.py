@@ -6,8 +6,9 @@ rotation_y; a score may follow. See the development kit of https://www.cvlibs.ne
 
 from __future__ import annotations
 
-from digits.kinds.detection.annotations import DONT_CARE, Box
-from digits.kinds.detection.label_files import InvalidAnnotation, number_in, text_lines
+from digits.kinds.detection.annotations import DONT_CARE, Annotations, Box
+from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in, text_lines
 
 COLUMNS = 15
 # In the order of DIGITS' class numbers, from 1; 0 is don't care.
@@ -34,3 +35,19 @@ def parse(data: bytes, keeps_all_types: bool) -> list[Box]:
         is_ignored = name == DONT_CARE or not (keeps_all_types or name in CLASSES)
         boxes.append(Box(left, top, right, bottom, name, where, is_ignored=is_ignored))
     return boxes
+
+
+def _open(source: Source) -> Annotations:
+    folder = LabelFolder(source.labels, source.images, ".txt")
+    return folder.annotations(lambda data: parse(data, bool(source.classes)), CLASSES)
+
+
+FORMAT = Format(
+    "kitti",
+    "KITTI",
+    _open,
+    (".txt",),
+    is_folder=True,
+    is_in=lambda first: first.columns(".txt") >= COLUMNS,
+    min_val_box_size=25,
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,9 +11,13 @@ from digits.core.files import walk
 from digits.data.image_lists import list_images
 from digits.data.sources import count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 
 MAX_LABEL_BYTES = 16 << 20
+# Files with the names of the classes of YOLO, one per line.
+NAME_FILES = ("classes.txt", "obj.names")
+# Text files beside annotations, in lowercase.
+NOT_LABELS = (*NAME_FILES, "readme.txt", "labelmap.txt", "train.txt", "val.txt", "valid.txt", "test.txt")
 
 
 class InvalidAnnotation(ValueError):
@@ -30,7 +34,6 @@ class LabelFolder:
     labels: Path
     root: Path
     ending: str
-    ignored: tuple[str, ...] = ()
     images: dict[str, str] = field(init=False)
     remarks: list[str] = field(init=False)
     faults: Faults = field(init=False)
@@ -43,18 +46,23 @@ class LabelFolder:
         self.images = _by_stem(found.files)
         self.faults = Faults(self.labels, row="file")
 
-    def read(
+    def annotations(
         self,
         parse: Callable[[bytes], list[Box]],
-        remarks: list[str],
+        classes: Iterable[str] = (),
         unlabeled_are_empty: bool = False,
-    ) -> Iterator[AnnotatedImage]:
-        """Yield the annotated images, sorted by the name of the label file.
+    ) -> Annotations:
+        """Return the annotated images, sorted by the name of the label file.
 
         ``parse`` raises InvalidAnnotation; such files are added to the ``faults``. Images without a file have no
-        objects, or are not used.
+        objects, or are not used. ``classes`` are those that the folder declares.
         """
-        remarks += self.remarks
+        found = self._read(parse, unlabeled_are_empty)
+        return Annotations(found, list(classes), self.remarks, faults=[self.faults])
+
+    def _read(
+        self, parse: Callable[[bytes], list[Box]], unlabeled_are_empty: bool
+    ) -> Iterator[AnnotatedImage]:
         unused = set(self.images.values())
         lonely: list[str] = []
         for name in self.label_files():
@@ -72,19 +80,19 @@ class LabelFolder:
             yield AnnotatedImage(file, [_named(box, name) for box in boxes])
         if lonely:
             verb = "has" if len(lonely) == 1 else "have"
-            remarks.append(
+            self.remarks.append(
                 f"{count_of(len(lonely), 'file')} of annotations {verb} no image: {listed(lonely)}."
             )
         if unlabeled_are_empty:
             yield from (AnnotatedImage(file, []) for file in sorted(unused))
         elif unused:
             what = count_of(len(unused), "image")
-            remarks.append(f"{what} without a file of annotations: not used ({listed(sorted(unused))}).")
+            self.remarks.append(f"{what} without a file of annotations: not used ({listed(sorted(unused))}).")
 
     def label_files(self) -> list[str]:
         """Return the names of the annotation files, sorted."""
         found = _files(self.labels, self.ending)
-        return sorted(name for name in found if os.path.basename(name).lower() not in self.ignored)
+        return sorted(name for name in found if os.path.basename(name).lower() not in NOT_LABELS)
 
     def image_of(self, name: str) -> str | None:
         """Return the image of an annotation file."""

@@ -12,11 +12,13 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import first_lines
+from digits.kinds.detection import box_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
-from digits.kinds.detection.formats import AUTOMATIC, detect, open_annotations
+from digits.kinds.detection.format import AUTOMATIC, BoxTable
+from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.reader import ClassChoice
-from digits.kinds.detection.recipe import BoxRecords, BoxTable, Format
+from digits.kinds.detection.recipe import BoxRecords
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
 from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
 from digits.kinds.table_summary import MAX_BYTES, Preview
@@ -71,7 +73,7 @@ class Overview:
         self,
         images: Path,
         labels: Path,
-        format_name: Format,
+        format_name: str,
         classes: list[str],
         suggestion: Suggestion | None = None,
         table: BoxTable = AUTOMATIC,
@@ -79,6 +81,7 @@ class Overview:
         self._root, self._labels, self._format = images, labels, format_name
         self._suggestion = suggestion
         self._table = table
+        self._title = ""
         self._preview: _TablePreview | None = None
         self._choice = ClassChoice(classes)
         self._checks = BoxChecks()
@@ -91,7 +94,9 @@ class Overview:
         """Yield increasingly complete summaries; the last one is finished."""
         pace = Pace()
         try:
-            if (detect(self._labels) if self._format == "auto" else self._format) == "csv":
+            chosen = find_format(self._labels, self._format)
+            self._title = chosen.title
+            if chosen is box_table.FORMAT:
                 self._preview = _TablePreview.of(self._labels, self._table)
             annotations = open_annotations(
                 self._labels, self._root, self._format, self._choice.chosen, self._table
@@ -128,7 +133,7 @@ class Overview:
         classes = "1 class" if count == 1 else f"{count:,} classes"
         summary = SourceSummary(
             [
-                f"{annotations.title} annotations: {at_least}{count_of(len(self._files), 'image')} with "
+                f"{self._title} annotations: {at_least}{count_of(len(self._files), 'image')} with "
                 f"{count_of(self._objects.total(), 'object')} of {classes}."
             ],
             suggestion=self._suggestion,

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from digits.data import parquet
 from digits.data.dataset_folder import PARQUET, Contents
-from digits.data.shards import files_at, files_in, is_pattern, split_of
+from digits.data.shards import files_at, files_in, split_of
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.json_lines import CLASS_KEYS, read_boxes
 from digits.kinds.detection.label_files import InvalidAnnotation
 
@@ -39,13 +40,6 @@ def files_of(labels: Path) -> list[Path]:
     return found
 
 
-def is_source(labels: Path) -> bool:
-    """Return whether a path refers to Parquet files."""
-    if labels.is_dir():
-        return next(labels.glob(f"*{PARQUET}"), None) is not None
-    return labels.suffix.lower() == PARQUET and (labels.is_file() or is_pattern(str(labels)))
-
-
 def find_splits(contents: Contents) -> dict[str, tuple[Path, Path]]:
     """Return the folder and the path for `files_of` of each split; raises UnusableSource if a split has none."""
     return {split: (contents.root, _path_of(paths)) for split, paths in contents.tables.items()}
@@ -63,16 +57,15 @@ def _path_of(paths: list[Path]) -> Path:
     )
 
 
-def read(labels: Path, images: Path) -> Annotations:
-    """Read the files at ``labels``; paths in them are relative to ``images``. Raises UnusableSource."""
-    files = files_of(labels)
+def _open(source: Source) -> Annotations:
+    files = files_of(source.labels)
     folder = files[0].parent
-    root = images if folder.is_relative_to(images) else folder
+    root = source.images if folder.is_relative_to(source.images) else folder
     columns = parquet.find_objects(files[0], BOX_KEY, CLASS_KEYS)
     stored = parquet.ParquetImages(root, columns.image)
     faults = Faults(Path(), row="row")
     found = _images(files, root, columns, faults)
-    return Annotations("Parquet", found, list(columns.classes), stored=stored, faults=[faults])
+    return Annotations(found, list(columns.classes), stored=stored, faults=[faults])
 
 
 def _images(
@@ -90,3 +83,14 @@ def _images(
                 continue
             faults.usable += 1
             yield AnnotatedImage(f"{name}:{row}", boxes)
+
+
+FORMAT = Format(
+    "parquet",
+    "Parquet",
+    _open,
+    (PARQUET,),
+    stores_images=True,
+    is_in=lambda first: next(first.path.glob(f"*{PARQUET}"), None) is not None,
+    words="Parquet (Hugging Face)",
+)

@@ -32,8 +32,8 @@ from digits.data.sources import (
 )
 from digits.data.target import IGNORED_BOX
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
-from digits.kinds.detection.formats import detect, open_annotations
-from digits.kinds.detection.recipe import DEFAULT_MIN_BOX_SIZE, BoxRecords, CreateDetection, Format
+from digits.kinds.detection.formats import find_format, open_annotations
+from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BoxMapping
 from digits.kinds.groups import group_by_rarest
 from digits.kinds.record_source import RecordSplits, first_record
@@ -150,15 +150,10 @@ def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
 
 
 def min_box_size(recipe: CreateDetection) -> int:
-    """Return the shortest side of validation objects in pixels."""
+    """Return the shortest side of validation objects in pixels; raises UnusableSource."""
     if recipe.val_min_box_size is not None:
         return recipe.val_min_box_size
-    return DEFAULT_MIN_BOX_SIZE if recipe.records is None and format_of(recipe) == "kitti" else 0
-
-
-def format_of(recipe: CreateDetection) -> Format:
-    """Return the format of the training annotations; raises UnusableSource."""
-    return detect(Path(recipe.labels)) if recipe.format == "auto" else recipe.format
+    return 0 if recipe.records else find_format(Path(recipe.labels), recipe.format).min_val_box_size
 
 
 class _Source(NamedTuple):

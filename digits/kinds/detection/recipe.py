@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import field
 
 from digits.core.recipe import CreateDataset, Pixels
 from digits.core.schema import Percent, Whole
-from digits.data.tables import Dialect, Header
+from digits.kinds.detection.format import BoxTable
+from digits.kinds.detection.formats import AUTO, FORMATS
 from digits.kinds.record_source import RecordSource
-from digits.kinds.table_source import Delimiter
 
 KIND = "image-object-detection"
 
-Format = Literal["auto", "kitti", "voc", "coco", "cvat", "yolo", "csv", "jsonl", "parquet", "detectnet"]
 # The numbers of each box in one feature, named as the bounding box formats of Keras.
 BoxOrder = Literal["auto", "yxyx", "xyxy", "xywh"]
 BoxUnits = Literal["auto", "relative", "pixels"]
@@ -38,48 +37,24 @@ class BoxRecords(RecordSource, kw_only=True, frozen=True):
     labels: str = ""
 
 
-class BoxTable(Struct, kw_only=True, frozen=True):
-    """The columns of CSV files with one box per line, by name; those with empty names are detected.
-
-    See `digits.kinds.detection.box_table` for their usual names, and `digits.data.tables.Dialect` for
-    ``delimiter`` and ``header``.
-    """
-
-    image_column: str = ""
-    left_column: str = ""
-    top_column: str = ""
-    right_column: str = ""
-    bottom_column: str = ""
-    width_column: str = ""
-    height_column: str = ""
-    class_column: str = ""
-    delimiter: Delimiter = ""
-    header: Header = "auto"
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.header)
-
-
 class CreateDetection(CreateDataset, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
-    ``labels`` is a folder of KITTI, Pascal VOC or YOLO files, a COCO file, an XML file of CVAT, or a CSV or JSON Lines
-    file of boxes; the ``format`` is detected by default. It can also be a folder, a file, one of several shards or a
-    pattern of Parquet files, which contain the images, or the labels database of a DetectNet dataset, whose images are
-    the database ``images``. The ``val_`` and ``test_`` sources are separate; without their labels, ``pct_val`` and
-    ``pct_test`` percent of the images are taken. ``classes`` are the names of those to use, in their order; by default,
-    all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used; by default, that is
-    `DEFAULT_MIN_BOX_SIZE` for KITTI files, else 0. If ``padding`` (width, height) is given, black pixels are added on
-    the right and at the bottom up to this size before images are resized. Instead of ``images`` and ``labels``,
-    ``records`` can be the source. ``table`` describes CSV files.
+    ``labels`` is a folder or a file in a ``format`` of `digits.kinds.detection.formats.FORMATS`, which is detected by
+    default. It can also be one of several shards or a pattern of Parquet files, which contain the images, or the labels
+    database of a DetectNet dataset, whose images are the database ``images``. The ``val_`` and ``test_`` sources are
+    separate; without their labels, ``pct_val`` and ``pct_test`` percent of the images are taken. ``classes`` are the
+    names of those to use, in their order; by default, all. Validation objects with a side shorter than
+    ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding`` (width, height) is given,
+    black pixels are added on the right and at the bottom up to this size before images are resized. Instead of
+    ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
     """
 
     kind: str = KIND
     images: str = ""
     labels: str = ""
     records: BoxRecords | None = None
-    format: Format = "auto"
+    format: str = AUTO
     table: BoxTable = BoxTable()
     val_images: str | None = None
     val_labels: str | None = None
@@ -92,11 +67,11 @@ class CreateDetection(CreateDataset, kw_only=True):
     padding: tuple[Pixels, Pixels] | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless there is exactly one source."""
+        """Raise ValueError unless there is exactly one source, in a known format."""
+        if self.format not in (AUTO, *FORMATS):
+            raise ValueError(f"the format of annotations “{self.format}” is unknown")
         if bool(self.labels) == (self.records is not None):
             raise ValueError("a dataset for object detection needs either labels or records")
 
-
-DEFAULT_MIN_BOX_SIZE = 25
 
 Recipe = CreateDetection

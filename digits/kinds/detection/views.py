@@ -6,6 +6,7 @@ from typing import Any
 
 from digits.data.manifest import Manifest
 from digits.kinds import views
+from digits.kinds.detection.formats import titles
 from digits.kinds.detection.recipe import CreateDetection
 
 
@@ -17,10 +18,7 @@ class Views(views.Views[CreateDetection]):
     distribution = "Objects per class"
     counts_overlap = True
     charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
-    invitation = (
-        "Locate objects in images by box and class. "
-        "From KITTI, VOC, COCO, YOLO, CVAT, CSV, JSON Lines, Parquet or TFRecord files."
-    )
+    invitation = f"Locate objects in images by box and class. From {', '.join(titles())} or TFRecord files."
     infer = "Detect objects"
     infer_title = "Detect objects in an image"
     result = "Detected objects appear here."

@@ -9,8 +9,9 @@ from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from digits.kinds.detection.annotations import Box
-from digits.kinds.detection.label_files import InvalidAnnotation, number_in
+from digits.kinds.detection.annotations import Annotations, Box
+from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in
 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _MAX_DEPTH = 50
@@ -73,3 +74,10 @@ def parse_xml(data: bytes) -> Element:
             raise
         raise InvalidAnnotation(str(error)) from error
     return builder.close()
+
+
+def _open(source: Source) -> Annotations:
+    return LabelFolder(source.labels, source.images, ".xml").annotations(parse)
+
+
+FORMAT = Format("voc", "Pascal VOC", _open, (".xml",), is_folder=True, words="Pascal VOC (XML)")

@@ -11,11 +11,17 @@ import re
 from pathlib import Path
 
 from digits.data.sources import UnusableSource, read_bounded, show
-from digits.kinds.detection.annotations import Box
-from digits.kinds.detection.label_files import InvalidAnnotation, number_in, text_lines
+from digits.kinds.detection.annotations import Annotations, Box
+from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.label_files import (
+    NAME_FILES,
+    InvalidAnnotation,
+    LabelFolder,
+    number_in,
+    text_lines,
+)
 
 YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
-NAME_FILES = ("classes.txt", "obj.names")
 MAX_CLASSES = 10_000
 _COLUMNS = 5
 _MAX_NAMES_BYTES = 1 << 20
@@ -115,3 +121,12 @@ def _unquote(text: str) -> str:
     if found := _WHOLLY_QUOTED.match(text):
         return found[1].replace("''", "'") if found[1] is not None else found[2]
     return text.partition(" #")[0].strip()
+
+
+def _open(source: Source) -> Annotations:
+    names = find_names(source.labels, source.images)
+    folder = LabelFolder(source.labels, source.images, ".txt")
+    return folder.annotations(lambda data: parse(data, names), names, unlabeled_are_empty=True)
+
+
+FORMAT = Format("yolo", "YOLO", _open, (".txt",), is_folder=True)

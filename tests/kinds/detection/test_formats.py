@@ -20,9 +20,10 @@ from digits.data.images import Geometry
 from digits.data.sources import Plan, Unusable, UnusableSource
 from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import kitti, reader, voc, yolo
+from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import detect, find_sources, open_annotations
 from digits.kinds.detection.label_files import InvalidAnnotation
-from digits.kinds.detection.recipe import BoxTable, CreateDetection
+from digits.kinds.detection.recipe import CreateDetection
 from tests import old_databases
 from tests.kinds.tables import Silent
 
@@ -184,7 +185,7 @@ ALL = {
 @pytest.mark.parametrize("name", WRITERS)
 def test_all_formats_are_detected_and_contain_the_same_boxes(folder: Path, name: str) -> None:
     labels = WRITERS[name](folder)
-    assert detect(labels) == name.split()[0]
+    assert detect(labels).name == name.split()[0]
     # Cats and dogs are not default KITTI classes.
     found = plan(folder, labels, classes=["cat", "dog"])
     assert boxes_of(found) == ALL
@@ -342,7 +343,7 @@ def test_parquet_shards_contain_the_images_of_each_split(folder: Path) -> None:
     write_parquet(folder / "hub" / "validation-00000-of-00001.parquet", "ba")
     found = find_sources(folder / "hub")
     assert found["train"] == (folder / "hub", folder / "hub" / "train-00000-of-00002.parquet")
-    assert detect(found["val"][1]) == "parquet"
+    assert detect(found["val"][1]).name == "parquet"
     planned = reader.read(from_sources(found, padding=(WIDTH, HEIGHT)), Silent())
     assert planned.target.names == ["dog", "cat"]
     a, b = [[10, 5, 30, 25, 1], [40, 20, 80, 40, 0]], [[0, 0, 8, 4, 0]]

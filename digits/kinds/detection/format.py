@@ -1,0 +1,128 @@
+"""A format of annotations: its names, and how annotations are recognized and opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from msgspec import Struct
+
+from digits.core.files import walk
+from digits.data.tables import Dialect, Header
+from digits.kinds.detection.annotations import Annotations
+from digits.kinds.detection.label_files import NOT_LABELS
+from digits.kinds.table_source import Delimiter
+
+MAX_SNIFFED_FILES = 50
+_SNIFFED_BYTES = 4096
+
+
+class BoxTable(Struct, kw_only=True, frozen=True):
+    """The columns of CSV files with one box per line, by name; those with empty names are detected.
+
+    See `digits.kinds.detection.box_table` for their usual names, and `digits.data.tables.Dialect` for
+    ``delimiter`` and ``header``.
+    """
+
+    image_column: str = ""
+    left_column: str = ""
+    top_column: str = ""
+    right_column: str = ""
+    bottom_column: str = ""
+    width_column: str = ""
+    height_column: str = ""
+    class_column: str = ""
+    delimiter: Delimiter = ""
+    header: Header = "auto"
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
+
+
+AUTOMATIC = BoxTable()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The annotations ``labels`` of the images below ``images``, both real paths.
+
+    ``classes`` are the chosen ones: with them, all types of KITTI files are read, not only the default classes, and
+    they name the class numbers in databases. ``table`` describes CSV files.
+    """
+
+    labels: Path
+    images: Path
+    classes: Sequence[str] = ()
+    table: BoxTable = AUTOMATIC
+
+
+class FirstFiles:
+    """The annotations at ``path``, and if it is a folder, the first files with one of ``endings`` in it."""
+
+    def __init__(self, path: Path, endings: tuple[str, ...]) -> None:
+        self.path = path
+        self.is_folder = path.is_dir()
+        self._endings = endings
+
+    @cached_property
+    def _names(self) -> list[str]:
+        found: list[str] = []
+        for parent, files in walk(self.path):
+            names = [name for name in files if name.lower().endswith(self._endings)]
+            found += [os.path.join(parent, name) for name in names if name.lower() not in NOT_LABELS]
+            if len(found) >= MAX_SNIFFED_FILES:
+                break
+        return sorted(found)[:MAX_SNIFFED_FILES]
+
+    def with_ending(self, *endings: str) -> list[str]:
+        """Return the paths of those with one of ``endings``, in lowercase."""
+        return [name for name in self._names if name.lower().endswith(endings)]
+
+    def columns(self, ending: str) -> int:
+        """Return the number of columns of the first line that is not blank in text files; 0 if there is none."""
+        return next(filter(None, map(_columns, self.with_ending(ending))), 0)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of annotations; `digits.kinds.detection.formats.FORMATS` contains all of them.
+
+    ``title`` is its name in sentences, and ``words`` its name in the form, by default the title. Annotations are a
+    folder with a file for each image if ``is_folder``, else a file; if they ``store_images`` themselves, they can be
+    either. Files have one of the ``endings``, in lowercase and with a dot. ``is_in`` returns whether a folder contains
+    annotations in this format; by default, those with an ending do. ``min_val_box_size`` is the default of the recipe.
+    ``open`` raises UnusableSource, as does iterating its result.
+    """
+
+    name: str
+    title: str
+    open: Callable[[Source], Annotations]
+    endings: tuple[str, ...]
+    is_folder: bool = False
+    stores_images: bool = False
+    is_in: Callable[[FirstFiles], bool] | None = None
+    words: str = ""
+    min_val_box_size: int = 0
+
+    def recognizes(self, first: FirstFiles) -> bool:
+        """Return whether annotations have this format."""
+        if not first.is_folder:
+            return not self.is_folder and first.path.suffix.lower() in self.endings
+        if self.is_in is not None:
+            return self.is_in(first)
+        return self.is_folder and bool(first.with_ending(*self.endings))
+
+
+def _columns(path: str) -> int:
+    try:
+        if not os.path.isfile(path):
+            return 0
+        with open(path, "rb") as file:
+            words = (line.split() for line in file.read(_SNIFFED_BYTES).splitlines())
+            return next((len(found) for found in words if found), 0)
+    except OSError:
+        return 0
