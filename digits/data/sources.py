@@ -6,14 +6,14 @@ order in which a file system lists files.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import math
 import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from digits.data.records import Features
 from digits.data.target import TargetSpec
 
 MAX_NAMES_IN_A_MESSAGE = 5
+
+Item = TypeVar("Item")
 
 
 class UnusableSource(DigitsError):
@@ -95,11 +97,17 @@ class SplitPlan:
         """Return the path of the image ``name``, for pages and messages."""
         return f"{self.images.describe()}/{show(name)}"
 
-    def reorder(self, order: list[int]) -> None:
+    def reorder(self, order: Sequence[int]) -> None:
         """Rearrange the images: place n gets the image ``order[n]``."""
         self.files = [self.files[place] for place in order]
         self.targets = [self.targets[place] for place in order]
         self.groups = [self.groups[place] for place in order if self.groups]
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the images at ``places``, in their order."""
+        part = copy.copy(self)
+        part.reorder(places)
+        return part
 
 
 @dataclass(frozen=True)
@@ -213,39 +221,9 @@ class Plan:
         return {self.target.feature: value if self.target.shape else [value]}
 
 
-def check_shares(pct_val: float, pct_test: float) -> None:
-    """Raise UnusableSource if the validation and test shares, in percent, leave nothing to train on."""
-    if min(pct_val, pct_test) < 0 or pct_val + pct_test >= 100:
-        raise UnusableSource(
-            f"{pct_val}% for validation and {pct_test}% for testing leave nothing to train on.",
-            "Choose less than 100% for both together.",
-        )
-
-
-def split_counts(count: int, pct_val: float, pct_test: float) -> tuple[int, int, int]:
-    """Divide ``count`` images into train, val and test.
-
-    Train gets its rounded share and at least one. A requested split gets at
-    least one while train keeps one, val before test. Test gets what remains.
-    """
-    if count <= 1:
-        return count, 0, 0
-    train = _rounded(count * (100 - pct_val - pct_test) / 100)
-    requested = (pct_val > 0) + (pct_test > 0)
-    train = max(1, min(train, count - requested))
-    rest = count - train
-    if not pct_test:
-        return (train, rest, 0) if pct_val else (count, 0, 0)
-    if not pct_val:
-        return train, 0, rest
-    val = max(1, _rounded(count * pct_val / 100))
-    val = min(val, max(1, rest - 1))
-    return train, val, rest - val
-
-
-def choose(files: list[str], seed: int, *names: str, maximum: int | None = None) -> list[str]:
-    """Shuffle ``files`` by ``seed`` and ``names``, and keep the first ``maximum``."""
-    shuffled = list(files)
+def choose(items: Iterable[Item], seed: int, *names: str, maximum: int | None = None) -> list[Item]:
+    """Shuffle ``items`` by ``seed`` and ``names``, and keep the first ``maximum``."""
+    shuffled = list(items)
     _random(seed, *names).shuffle(shuffled)
     return shuffled[:maximum]
 
@@ -303,11 +281,6 @@ def listed(names: Iterable[str]) -> str:
 def count_of(count: int, noun: str) -> str:
     """``1 image``, ``2 images``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def _rounded(value: float) -> int:
-    # Halves round up. The tiny addition undoes what 100 - 33.3 - 33.4 loses as a binary fraction.
-    return math.floor(value + 0.5 + 1e-9)
 
 
 def _random(seed: int, *names: str) -> random.Random:

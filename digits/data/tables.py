@@ -20,13 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, NamedTuple, Self, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from digits.data import parquet
 from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
-from digits.data.sources import Unusable, UnusableSource, count_of, listed, path_below, show, split_counts
+from digits.data.sources import Unusable, UnusableSource, count_of, listed, path_below, show
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
@@ -249,7 +248,10 @@ class Table:
     values: NDArray[Any]
     images: parquet.ParquetImages | None = None
 
-    def take(self, places: NDArray[np.integer[Any]]) -> Self:
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def take(self, places: Sequence[int]) -> Self:
         """Return the rows at ``places``."""
         files = [self.files[place] for place in places]
         return type(self)(self.names, files, self.values[places], self.images)
@@ -465,31 +467,6 @@ def first_lines(items: list[str], count: int | None = None) -> str:
     """Join the first few of ``items`` with semicolons, and add how many of ``count`` are not listed."""
     more = (len(items) if count is None else count) - MAX_LINES_SHOWN
     return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
-
-
-def divide(tables: dict[str, Table], pct_val: float, pct_test: float, seed: int) -> dict[str, Table]:
-    """Take the shares of validation and test from the train table, where these have no table.
-
-    Raises UnusableSource if the tables have different names.
-    """
-    train = tables["train"]
-    for name, table in tables.items():
-        if table.names != train.names:
-            raise UnusableSource(
-                f"The {name} table has the columns {listed(table.names)}, the train table {listed(train.names)}.",
-                "Use the same columns in all tables.",
-            )
-    order = np.random.default_rng(seed).permutation(len(train.files))
-    shares = {"val": pct_val, "test": pct_test}
-    counts = split_counts(len(order), *(0 if name in tables else share for name, share in shares.items()))
-    parts, start = {}, 0
-    for name, count in zip(("train", "val", "test"), counts, strict=True):
-        if name in tables and name != "train":
-            parts[name] = tables[name]
-        elif count:
-            parts[name] = train.take(order[start : start + count])
-        start += count
-    return parts
 
 
 def is_image(cell: str) -> bool:

@@ -6,7 +6,8 @@ from digits.data.images import UnusableImage
 from digits.data.pairs import PairedSplit
 from digits.data.record_features import Features, ImageFeature, guess_image, guess_target_image
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, Unusable, check_shares
+from digits.data.shares import CreateWithShares
+from digits.data.sources import Progress, Unusable
 from digits.data.tfrecords import RecordImages
 from digits.kinds.record_source import RecordSource, RecordSplits, divide_records, first_record, need_feature
 
@@ -62,25 +63,22 @@ def guess(source: PairRecords, files: RecordFiles, first: Features) -> dict[str,
 
 
 def plan_records(
+    recipe: CreateWithShares,
     source: PairRecords,
-    pct_val: float,
-    pct_test: float,
-    seed: int,
     progress: Progress,
     *,
     word: str,
     is_required: bool,
-    max_unusable_percent: float,
     unusable: list[Unusable],
 ) -> dict[str, PairedSplit]:
     """Return the splits of ``source``, with the names of the records as targets; raises UnusableSource.
 
-    At most ``max_unusable_percent`` of the records of a split are skipped; these are added to ``unusable``.
+    Skipped records are added to ``unusable``.
     """
-    check_shares(0 if source.val else pct_val, 0 if source.test else pct_test)
     files = source.find()
+    recipe.shares(files.splits)
     mapping = PairMapping(source, files, first_record(files.splits["train"]), word, is_required)
-    records = RecordSplits(files, mapping.image, mapping.check, max_unusable_percent)
+    records = RecordSplits(files, mapping.image, mapping.check, recipe.max_unusable_percent)
     names = {split: records.collect(split, progress)[0] for split in files.splits}
     unusable += records.unusable
     splits = {}
@@ -94,4 +92,4 @@ def plan_records(
             source=records.describe(split),
             target_images=RecordImages(images.root, target, images.offsets, images.compressed),
         )
-    return divide_records(splits, pct_val, pct_test, seed)
+    return divide_records(splits, recipe)

@@ -10,22 +10,20 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
 from digits.data.databases import is_database, open_arrays
 from digits.data.image_lists import ImageList, list_images
 from digits.data.pairs import PairedSplit, Pairs, match
+from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
     Unusable,
     UnusableSource,
-    check_shares,
     choose,
     show,
     shuffle,
-    split_counts,
 )
 from digits.data.tables import Faults
 from digits.kinds.pair_records import PairRecords, plan_records
@@ -55,11 +53,11 @@ class PairFolders(Struct, kw_only=True, frozen=True):
             yield targets, images
 
 
-class CreateFromPairs(CreateDataset, kw_only=True):
+class CreateFromPairs(CreateWithShares, kw_only=True):
     """Read images and target images from the folders ``train``, from ``records``, or from a ``table``.
 
-    ``val`` and ``test`` are separate folders; without them ``pct_val`` and ``pct_test`` percent of the training images
-    are taken. Records and rows of a class that ``needs_targets`` must have target images.
+    ``val`` and ``test`` are separate folders. Records and rows of a class that ``needs_targets`` must have target
+    images.
     """
 
     needs_targets: ClassVar[bool] = True
@@ -68,7 +66,6 @@ class CreateFromPairs(CreateDataset, kw_only=True):
     val: PairFolders | None = None
     test: PairFolders | None = None
     pct_val: Percent = 10.0
-    pct_test: Percent = 0.0
     records: PairRecords | None = None
     table: PairTable | None = None
 
@@ -156,19 +153,12 @@ def plan_splits(
     ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Skipped rows,
     records and annotations are added to ``unusable``. Raises UnusableSource.
     """
-    settings = (recipe.pct_val, recipe.pct_test, recipe.seed, progress)
-    checks: dict[str, Any] = {
-        "word": target,
-        "is_required": recipe.needs_targets,
-        "max_unusable_percent": recipe.max_unusable_percent,
-        "unusable": unusable,
-    }
+    checks: dict[str, Any] = {"word": target, "is_required": recipe.needs_targets, "unusable": unusable}
     if recipe.records is not None:
-        return plan_records(recipe.records, *settings, **checks), []
+        return plan_records(recipe, recipe.records, progress, **checks), []
     if recipe.table is not None:
-        return plan_table(recipe.table, *settings, **checks), []
-    shares = (0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
-    check_shares(*shares)
+        return plan_table(recipe, recipe.table, progress, **checks), []
+    shares = recipe.shares(dict(recipe.folders()))
     splits: dict[str, PairedSplit] = {}
     warnings: list[str] = []
     for name, folders in recipe.folders():
@@ -177,31 +167,14 @@ def plan_splits(
             unusable += faults.collect(recipe.max_unusable_percent, name)
         found.need(target)
         warnings += found.remarks(target)
-        splits |= _share_out(name, found, *(shares if name == "train" else (0, 0)), recipe.seed)
+        target_of = dict(found.pairs.names)
+        files = choose(target_of, recipe.seed, "pairs", name)
+        targets = [target_of[file] for file in files]
+        splits[name] = PairedSplit(found.images, files, targets, target_images=found.target_images)
+    splits = shares.divide(splits, [range(len(splits["train"]))])
     for name, split in splits.items():
         shuffle(split, recipe.seed, name)
     return splits, warnings
-
-
-def _share_out(
-    name: str, found: FoundPairs, pct_val: float, pct_test: float, seed: int
-) -> dict[str, PairedSplit]:
-    """Divide the pairs of the folders of the split ``name`` between it and the splits that take a share of it."""
-    target_of = dict(found.pairs.names)
-    files = choose(list(target_of), seed, "pairs", name)
-    splits, start = {}, 0
-    counts = split_counts(len(files), pct_val, pct_test)
-    for part, count in zip((name, "val", "test"), counts, strict=True):
-        if count:
-            names = files[start : start + count]
-            splits[part] = PairedSplit(
-                found.images,
-                names,
-                [target_of[file] for file in names],
-                target_images=found.target_images,
-            )
-        start += count
-    return splits
 
 
 def match_lists(lists: list[ImageList]) -> Pairs:

@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from digits.data.pairs import PairedSplit
 from digits.data.record_features import IMAGE_NAMES, TARGET_IMAGE_NAMES, best_named, is_target
+from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
     Unusable,
     UnusableSource,
-    check_shares,
     listed,
     path_below,
     show,
@@ -145,28 +145,25 @@ def _places(table: TableFile, source: PairTable, word: str, is_required: bool) -
 
 
 def plan_table(
+    recipe: CreateWithShares,
     source: PairTable,
-    pct_val: float,
-    pct_test: float,
-    seed: int,
     progress: Progress,
     *,
     word: str,
     is_required: bool,
-    max_unusable_percent: float,
     unusable: list[Unusable],
 ) -> dict[str, PairedSplit]:
     """Return the splits of ``source``, with the names of the target images as targets; raises UnusableSource.
 
-    At most ``max_unusable_percent`` of the rows of a split are skipped; these are added to ``unusable``.
+    Skipped rows are added to ``unusable``.
     """
     tables = source.find()
-    check_shares(0 if "val" in tables else pct_val, 0 if "test" in tables else pct_test)
+    recipe.shares(tables)
     splits: dict[str, PairedSplit] = {}
     is_stored: dict[str, bool] = {}
     for name, table in report_each(tables, progress):
         opened = open_pairs(table, source, MAX_TABLE_BYTES, word=word, is_required=is_required)
-        faults = table.faults(max_unusable_percent, name)
+        faults = table.faults(recipe.max_unusable_percent, name)
         rows, targets = usable_rows(opened.rows, faults)
         unusable += faults.unusable
         splits[name] = PairedSplit(
@@ -177,8 +174,8 @@ def plan_table(
             target_images=opened.target_images,
         )
         is_stored[name] = bool(opened.table.images)
-    splits = divide_records(splits, pct_val, pct_test, seed)
+    splits = divide_records(splits, recipe)
     for name, split in splits.items():
         if not is_stored.get(name, is_stored["train"]):
-            shuffle(split, seed, name)
+            shuffle(split, recipe.seed, name)
     return splits

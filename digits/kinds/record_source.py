@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -13,6 +12,7 @@ from digits.core.schema import Positive
 from digits.data import tfrecords
 from digits.data.record_features import Features, ImageFeature, ValueRange, describe_features, guess_image
 from digits.data.record_files import RecordFiles, find_files
+from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     Progress,
     SplitPlan,
@@ -22,7 +22,6 @@ from digits.data.sources import (
     count_of,
     listed,
     show,
-    split_counts,
 )
 from digits.data.tables import Faults
 from digits.data.tfrecords import RecordImages
@@ -153,20 +152,7 @@ class RecordSplits(Generic[Value]):
         return str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({count_of(len(paths), 'file')})"
 
 
-def divide_records(
-    splits: dict[str, AnySplit], pct_val: float, pct_test: float, seed: int
-) -> dict[str, AnySplit]:
-    """Take the shares of validation and test from the train split, unless these splits have files of their own.
-
-    The records of each split keep their order, because compressed files are read in order.
-    """
-    train = splits["train"]
-    shares = (0 if "val" in splits else pct_val, 0 if "test" in splits else pct_test)
-    chosen = choose([str(place) for place in range(len(train))], seed, "divide")
-    found, start = dict(splits), 0
-    for name, count in zip(("train", "val", "test"), split_counts(len(train), *shares), strict=True):
-        if count:
-            found[name] = copy.copy(train)
-            found[name].reorder(sorted(map(int, chosen[start : start + count])))
-        start += count
-    return found
+def divide_records(splits: dict[str, AnySplit], recipe: CreateWithShares) -> dict[str, AnySplit]:
+    """Divide the train split; the records keep their order, because compressed files are read in order."""
+    places = choose(range(len(splits["train"])), recipe.seed, "divide")
+    return recipe.shares(splits).divide(splits, [places], keeps_order=True)

@@ -9,25 +9,23 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from digits.core.recipe import CreateDataset
-from digits.core.schema import Percent
 from digits.data.dataset_folder import Contents, find
 from digits.data.parquet import in_row_order
-from digits.data.sources import ImageFolder, Progress, SplitPlan, check_shares, listed, show, shuffle
+from digits.data.shares import CreateWithShares, permute
+from digits.data.sources import ImageFolder, Progress, SplitPlan, UnusableSource, listed, show, shuffle
 from digits.data.tables import Dialect, Faults, Header, Table
 
 Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
 
-class CreateFromTable(CreateDataset, kw_only=True):
+class CreateFromTable(CreateWithShares, kw_only=True):
     """Read a table of images: the file ``table``, or the Parquet files or metadata of `digits.data.dataset_folder`.
 
     The paths in the column ``image_column``, by default the first, are relative to ``folder``. Columns of a table
     without a header are called ``column 1``, ``column 2`` and so on; see `digits.data.tables.Dialect` for
     ``delimiter`` and ``header``. ``val_table`` and ``test_table`` are separate
     tables with the same columns, whose paths are relative to ``val_folder`` and ``test_folder``, by default ``folder``;
-    without them and without such splits in the folder ``table``, ``pct_val`` and ``pct_test`` percent of the rows of
-    ``table`` are taken.
+    the folder ``table`` can also contain such splits.
     """
 
     table: str
@@ -39,8 +37,6 @@ class CreateFromTable(CreateDataset, kw_only=True):
     val_folder: str | None = None
     test_table: str | None = None
     test_folder: str | None = None
-    pct_val: Percent = 25.0
-    pct_test: Percent = 0.0
 
     @property
     def dialect(self) -> Dialect:
@@ -87,7 +83,7 @@ def find_tables(recipe: CreateFromTable) -> dict[str, SplitTable]:
     for split, table, folder in recipe.sources():
         splits = tables_at(table, folder)
         found |= splits if split == "train" else {split: splits["train"]}
-    check_shares(0 if "val" in found else recipe.pct_val, 0 if "test" in found else recipe.pct_test)
+    recipe.shares(found)
     return found
 
 
@@ -114,6 +110,18 @@ def report_each(tables: dict[str, SplitTable], progress: Progress) -> Iterator[t
     for split, table in tables.items():
         progress.reading(f"Reading {show(table.name)}")
         yield split, table
+
+
+def divide_tables(recipe: CreateWithShares, tables: dict[str, Table]) -> dict[str, Table]:
+    """Divide the train table; raises UnusableSource if the tables have different names."""
+    train = tables["train"]
+    for name, table in tables.items():
+        if table.names != train.names:
+            raise UnusableSource(
+                f"The {name} table has the columns {listed(table.names)}, the train table {listed(train.names)}.",
+                "Use the same columns in all tables.",
+            )
+    return recipe.shares(tables).divide(tables, [permute(len(train), recipe.seed)])
 
 
 def plan_splits(

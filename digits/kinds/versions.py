@@ -31,6 +31,7 @@ from digits.data.images import Geometry, Picture, UnusableImage
 from digits.data.manifest import CHANGES_FILE, SPLITS, Manifest
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
+from digits.data.shares import Shares
 from digits.data.sources import (
     Plan,
     Progress,
@@ -39,7 +40,6 @@ from digits.data.sources import (
     choose,
     count_of,
     shuffle,
-    split_counts,
 )
 from digits.data.target import IGNORED, NO_BOX, TargetSpec, TargetStatistics
 from digits.kinds import kind_named
@@ -234,7 +234,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
             values = functools.partial(_value, source, target, geometry)
             groups = _regroup(manifest, records, values) if is_regrouped else manifest.groups
             if recipe.pct_val is not None or recipe.pct_test is not None:
-                records = _divided(records, recipe.pct_val or 0, recipe.pct_test or 0, recipe.seed)
+                records = _divided(records, Shares(recipe.pct_val or 0, recipe.pct_test or 0), recipe.seed)
             if recipe.keep < 100:
                 records = _sampled(records, recipe.keep, recipe.seed)
             if target.mean:
@@ -480,19 +480,15 @@ def _sampled(records: list[_Planned], keep: float, seed: int) -> list[_Planned]:
     return [record for record in records if record.name in kept]
 
 
-def _divided(records: list[_Planned], pct_val: float, pct_test: float, seed: int) -> list[_Planned]:
+def _divided(records: list[_Planned], shares: Shares, seed: int) -> list[_Planned]:
     """Divide the records of each group among new splits."""
     for record in records:
         record.split = "train"
-    new: dict[str, str] = {}
-    for members in _by_group(records):
-        shuffled = choose([record.name for record in members], seed, "divide")
-        start = 0
-        for split, count in zip(SPLITS, split_counts(len(members), pct_val, pct_test), strict=True):
-            new |= dict.fromkeys(shuffled[start : start + count], split)
-            start += count
-    for record in records:
-        record.split = new[record.name]
+    named = {record.name: record for record in records}
+    groups = ([record.name for record in members] for members in _by_group(records))
+    for split, names in shares.cut(choose(group, seed, "divide") for group in groups).items():
+        for name in names:
+            named[name].split = split
     return records
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from digits.data import parquet, tables
 from digits.data.sources import UnusableSource
-from digits.data.tables import Row, Table
+from digits.data.tables import Row
 
 
 def opened(folder: Path, text: str, has_header: bool = True) -> tables.TableFile:
@@ -80,18 +79,6 @@ def test_a_part_of_a_table_ends_with_a_complete_line(tmp_path: Path) -> None:
     part = tables.open_table(path, lambda cells: True, max_bytes=50)
     assert not part.is_whole
     assert [cells for _, cells in part.rows] == [["a.png", "1"]] * 5
-
-
-def test_every_row_is_in_one_split() -> None:
-    train = Table(["n"], [f"{n}.png" for n in range(100)], np.arange(100)[:, None])
-    test = Table(["n"], ["t.png"], np.array([[7]]))
-    parts = tables.divide({"train": train, "test": test}, pct_val=20, pct_test=50, seed=1)
-    assert {name: len(part.files) for name, part in parts.items()} == {"train": 80, "val": 20, "test": 1}
-    files = parts["train"].files + parts["val"].files
-    assert sorted(files) == sorted(train.files)
-    for part in parts.values():
-        if part is not test:
-            assert [f"{value}.png" for value in part.values[:, 0]] == part.files
 
 
 def test_json_lines_are_a_table(tmp_path: Path) -> None:

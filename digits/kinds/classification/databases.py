@@ -112,9 +112,7 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
     made = plan_listings(
         listings,
         names,
-        pct_val=recipe.pct_val,
-        pct_test=recipe.pct_test,
-        seed=recipe.seed,
+        recipe,
         is_shuffled=False,  # databases are read in order
     )
     if set(made.splits) == set(listings):  # otherwise it belongs to different images

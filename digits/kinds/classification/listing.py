@@ -12,7 +12,7 @@ from pathlib import Path
 from sys import intern
 
 from digits.data.class_names import read_names, sort_labels
-from digits.data.manifest import SPLITS
+from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     ImageFolder,
     ImageSource,
@@ -20,13 +20,11 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    check_shares,
     choose,
     count_of,
     listed,
     show,
     shuffle,
-    split_counts,
 )
 from digits.data.tables import (
     MAX_LINES_SHOWN,
@@ -212,18 +210,15 @@ def collect(
 def plan_listings(
     listings: dict[str, Listing],
     names: list[str] | None,
+    recipe: CreateWithShares,
     *,
-    pct_val: float,
-    pct_test: float,
-    seed: int,
     is_shuffled: bool = True,
 ) -> Plan:
     """Plan the splits of ``listings``, dividing the classes of train for val and test if these are missing.
 
     By default, the names of the classes are the labels of train, sorted. Raises UnusableSource.
     """
-    shares = {"val": 0.0 if "val" in listings else pct_val, "test": 0.0 if "test" in listings else pct_test}
-    check_shares(shares["val"], shares["test"])
+    shares = recipe.shares(listings)
     train = listings["train"]
     names = names or sort_labels(set(train.labels))
     numbers = {name: number for number, name in enumerate(names)}
@@ -237,42 +232,21 @@ def plan_listings(
             warnings.append(f"{count_of(listing.missing, 'image')} of {source} not found: {lines}.")
         targets = [numbers[label] for label in listing.labels]
         splits[name] = SplitPlan(listing.images, listing.files, targets, list(targets), listing.source)
-    splits |= _take_shares(splits["train"], shares, len(names), seed)
+    classes: list[list[int]] = [[] for _ in names]
+    for place, number in enumerate(splits["train"].groups):
+        classes[number].append(place)
+    groups = [choose(own, recipe.seed, "train", str(number)) for number, own in enumerate(classes)]
+    splits = shares.divide(splits, groups, keeps_order=True)
     if is_shuffled:
         for name, split in splits.items():
-            shuffle(split, seed, name)
+            shuffle(split, recipe.seed, name)
     for name, split in splits.items():
         present = set(split.groups)
         absent = [label for number, label in enumerate(names) if number not in present]
         if absent:
             warnings.append(f"Classes without {name} images: {listed(absent)}.")
-    ordered: dict[str, SplitPlan] = {name: splits[name] for name in SPLITS if name in splits}
     unusable = [item for listing in listings.values() for item in listing.unusable]
-    return Plan(class_index(names), ordered, names, warnings, unusable, required_groups=2)
-
-
-def _take_shares(train: SplitPlan, shares: dict[str, float], classes: int, seed: int) -> dict[str, SplitPlan]:
-    """Divide ``train`` by class; each part keeps the order of the images."""
-    if not any(shares.values()):
-        return {}
-    places: list[list[str]] = [[] for _ in range(classes)]
-    for place, number in enumerate(train.groups):
-        places[number].append(str(place))
-    parts: dict[str, list[int]] = {"train": [], "val": [], "test": []}
-    for number, own in enumerate(places):
-        chosen = choose(own, seed, "train", str(number))
-        start = 0
-        counts = split_counts(len(chosen), shares["val"], shares["test"])
-        for name, count in zip(parts, counts, strict=True):
-            parts[name] += map(int, chosen[start : start + count])
-            start += count
-    splits = {}
-    for name, chosen_places in parts.items():
-        if chosen_places:
-            part = SplitPlan(train.images, train.files, train.targets, train.groups, train.source)
-            part.reorder(sorted(chosen_places))
-            splits[name] = part
-    return splits
+    return Plan(class_index(names), splits, names, warnings, unusable, required_groups=2)
 
 
 def _need_two_classes(train: Listing, names: list[str]) -> None:

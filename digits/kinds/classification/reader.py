@@ -20,19 +20,18 @@ from digits.data import samples
 from digits.data.dataset_folder import find
 from digits.data.image_lists import no_images_in
 from digits.data.images import EXTENSIONS
+from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import (
     ImageFolder,
     Plan,
     Progress,
     SplitPlan,
     UnusableSource,
-    check_shares,
     choose,
     count_of,
     listed,
     show,
     shuffle,
-    split_counts,
 )
 from digits.data.target import class_index
 from digits.kinds.classification import databases, dataset_folder, listing, record_files
@@ -101,7 +100,6 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
         return _read_files(recipe, recipe.files, progress)
     if recipe.train is None:
         raise UnusableSource("The recipe has no source.")
-    check_shares(0 if recipe.val else recipe.pct_val, 0 if recipe.test else recipe.pct_test)
     train, val = recipe.train, recipe.val
     if recipe.sample is not None:
         folder = samples.download(
@@ -114,9 +112,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
     return plan(
         found,
         bounds,
-        pct_val=recipe.pct_val,
-        pct_test=recipe.pct_test,
-        seed=recipe.seed,
+        recipe,
         separate={name: _scan(split, progress) for name, split in separate.items() if split},
         one_class=recipe.one_class,
     )
@@ -150,24 +146,10 @@ def _read_files(
                 for name, path in contents.folders.items()
             }
             found_train, bounds = splits.pop("train")
-            return plan(
-                found_train,
-                bounds,
-                pct_val=recipe.pct_val,
-                pct_test=recipe.pct_test,
-                seed=recipe.seed,
-                separate=splits,
-            )
+            return plan(found_train, bounds, recipe, separate=splits)
         found, names = dataset_folder.read(contents, source, recipe.max_unusable_percent)
         is_shuffled = not contents.is_parquet  # these are read in the order of their rows
-    return listing.plan_listings(
-        found,
-        names,
-        pct_val=recipe.pct_val,
-        pct_test=recipe.pct_test,
-        seed=recipe.seed,
-        is_shuffled=is_shuffled,
-    )
+    return listing.plan_listings(found, names, recipe, is_shuffled=is_shuffled)
 
 
 def _scan(split: FolderSplit, progress: Progress) -> tuple[Scan, Bounds]:
@@ -261,25 +243,19 @@ def label_of(folder_name: str) -> str:
 def plan(
     train: Scan,
     bounds: Bounds,
+    recipe: CreateWithShares,
     *,
-    pct_val: float,
-    pct_test: float,
-    seed: int,
     separate: dict[str, tuple[Scan, Bounds]] | None = None,
     one_class: bool = False,
 ) -> Plan:
     """Plan the splits. ``separate`` contains separate folders for ``val`` or ``test``.
 
-    A split with a separate folder takes no share of ``train``. Raises UnusableSource if fewer than two classes have
-    images, or none with ``one_class``.
+    Raises UnusableSource if fewer than two classes have images, or none with ``one_class``.
     """
     separate = separate or {}
-    shares = {"val": pct_val, "test": pct_test}
-    for name in separate:
-        shares[name] = 0
-    wanted = 1 + sum(share > 0 for share in shares.values())
+    shares, seed = recipe.shares(separate), recipe.seed
     warnings = remarks(train)
-    classes = large_enough(train, max(bounds.minimum, wanted), warnings)
+    classes = large_enough(train, max(bounds.minimum, 1 + len(shares.taken)), warnings)
     if one_class and len(classes) == 1:
         warnings.append(f"Only one class found ({classes[0].label}): accuracy will always be 100%.")
     else:
@@ -478,21 +454,17 @@ def _remark_on_names(found: Scan, classes: list[ClassFolder], warnings: list[str
 
 
 def _shared_out(
-    root: Path, classes: list[ClassFolder], bounds: Bounds, shares: dict[str, float], seed: int
+    root: Path, classes: list[ClassFolder], bounds: Bounds, shares: Shares, seed: int
 ) -> dict[str, SplitPlan]:
     """Divide each class of a folder between train and the splits that take a share of it."""
-    splits = {"train": SplitPlan(ImageFolder(root))}
-    splits |= {name: SplitPlan(ImageFolder(root)) for name, share in shares.items() if share > 0}
+    splits: dict[str, SplitPlan] = {name: SplitPlan(ImageFolder(root)) for name in ("train", *shares.taken)}
     for number, item in enumerate(classes):
         files = choose(item.files, seed, "train", item.name, maximum=bounds.maximum)
-        start = 0
-        counts = split_counts(len(files), shares["val"], shares["test"])
-        for name, count in zip(("train", "val", "test"), counts, strict=True):
-            if count:
-                splits[name].files += files[start : start + count]
-                splits[name].targets += [number] * count
-                splits[name].groups += [number] * count
-            start += count
+        for name, part in shares.slices(len(files)).items():
+            numbers = [number] * len(files[part])
+            splits[name].files += files[part]
+            splits[name].targets += numbers
+            splits[name].groups += numbers
     return splits
 
 

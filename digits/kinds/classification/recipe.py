@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from digits.core.recipe import CreateDataset
-from digits.core.schema import Percent, Positive
+from digits.core.schema import Positive
 from digits.data.sample_catalog import Sample
+from digits.data.shares import CreateWithShares
 from digits.data.tables import Dialect, Header
 from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import Delimiter
@@ -104,14 +104,13 @@ class Databases(Struct, kw_only=True, frozen=True, tag="database"):
     labels: str = ""
 
 
-class CreateClassification(CreateDataset, kw_only=True):
+class CreateClassification(CreateWithShares, kw_only=True):
     """Read images with one label each.
 
     The source is ``files``, or folders with a sub-folder for each class: ``train``, and ``val`` and ``test`` if these
-    are separate. Without separate images, ``pct_val`` and ``pct_test`` percent of each class of the training images are
-    taken. With ``sample``, a sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of the
-    train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes, unless
-    ``one_class``.
+    are separate. With ``sample``, a sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of
+    the train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes,
+    unless ``one_class``.
     """
 
     kind: str = KIND
@@ -119,8 +118,6 @@ class CreateClassification(CreateDataset, kw_only=True):
     val: FolderSplit | None = None
     test: FolderSplit | None = None
     files: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases | None = None
-    pct_val: Percent = 25.0
-    pct_test: Percent = 0.0
     one_class: bool = False
     sample: str | None = None
     sample_mirrors: list[str] = field(default_factory=list)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from digits.data import images, target
 from digits.data.boxes import Boxes, box_features, objects_in, resize_boxes
 from digits.data.images import Geometry, Size
 from digits.data.records import Features
+from digits.data.shares import permute
 from digits.data.sources import (
     ImageFolder,
     ImageSource,
@@ -23,12 +24,10 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    check_shares,
     count_of,
     listed,
     show,
     shuffle,
-    split_counts,
 )
 from digits.data.target import IGNORED_BOX
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
@@ -88,6 +87,17 @@ class _Objects:
     checks: BoxChecks = field(default_factory=BoxChecks)
     keeps_order: bool = False
 
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the images at ``places``, in their order."""
+        lists: dict[str, Any] = {
+            name: [getattr(self, name)[place] for place in places]
+            for name in ("files", "boxes", "names", "sizes")
+        }
+        return replace(self, **lists)
+
 
 @dataclass(frozen=True)
 class ClassChoice:
@@ -105,11 +115,6 @@ class ClassChoice:
 
 def read(recipe: CreateDetection, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    records = recipe.records
-    check_shares(
-        0 if recipe.val_labels or (records and records.val) else recipe.pct_val,
-        0 if recipe.test_labels or (records and records.test) else recipe.pct_test,
-    )
     warnings: list[str] = []
     unusable: list[Unusable] = []
     found: dict[str, _Objects] = {}
@@ -121,7 +126,9 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         found[name] = _read_source(recipe, source, progress, warnings, unusable)
     if recipe.padding:
         _need_padding(found, recipe.padding)
-    parts = _divide(found, recipe)
+    train = found["train"]
+    order = permute(len(train), recipe.seed)
+    parts = recipe.shares(found).divide(found, [order], keeps_order=train.keeps_order)
     if "val" in parts:
         _ignore_small(parts["val"], min_box_size(recipe), warnings)
     classes = _classes(recipe, parts)
@@ -265,35 +272,6 @@ class _Gathering:
             count = count_of(self._unchosen.total(), "object")
             remarks.append(f"{count} of other classes: {listed(sorted(self._unchosen))}.")
         return remarks
-
-
-def _divide(found: dict[str, _Objects], recipe: CreateDetection) -> dict[str, _Objects]:
-    """Take the shares of validation and test from the train source, where these have none."""
-    train = found["train"]
-    shares = {"val": recipe.pct_val, "test": recipe.pct_test}
-    counts = split_counts(
-        len(train.files), *(0 if name in found else share for name, share in shares.items())
-    )
-    order = np.random.default_rng(recipe.seed).permutation(len(train.files)).tolist()
-    parts, start = {}, 0
-    for name, count in zip(("train", "val", "test"), counts, strict=True):
-        if name in found and name != "train":
-            parts[name] = found[name]
-        elif count:
-            places = order[start : start + count]
-            if train.keeps_order:
-                places.sort()
-            parts[name] = _Objects(
-                train.images,
-                train.source,
-                [train.files[place] for place in places],
-                [train.boxes[place] for place in places],
-                [train.names[place] for place in places],
-                train.declared,
-                keeps_order=train.keeps_order,
-            )
-        start += count
-    return parts
 
 
 def _need_padding(found: dict[str, _Objects], padding: Size) -> None:

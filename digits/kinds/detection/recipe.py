@@ -6,8 +6,9 @@ from typing import Literal
 
 from msgspec import field
 
-from digits.core.recipe import CreateDataset, Pixels
-from digits.core.schema import Percent, Whole
+from digits.core.recipe import Pixels
+from digits.core.schema import Whole
+from digits.data.shares import CreateWithShares
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import AUTO, FORMATS
 from digits.kinds.record_source import RecordSource
@@ -37,17 +38,16 @@ class BoxRecords(RecordSource, kw_only=True, frozen=True):
     labels: str = ""
 
 
-class CreateDetection(CreateDataset, kw_only=True):
+class CreateDetection(CreateWithShares, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
     ``labels`` is a folder or a file in a ``format`` of `digits.kinds.detection.formats.FORMATS`, which is detected by
     default. It can also be one of several shards or a pattern of Parquet files, which contain the images, or the labels
     database of a DetectNet dataset, whose images are the database ``images``. The ``val_`` and ``test_`` sources are
-    separate; without their labels, ``pct_val`` and ``pct_test`` percent of the images are taken. ``classes`` are the
-    names of those to use, in their order; by default, all. Validation objects with a side shorter than
-    ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding`` (width, height) is given,
-    black pixels are added on the right and at the bottom up to this size before images are resized. Instead of
-    ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
+    separate. ``classes`` are the names of those to use, in their order; by default, all. Validation objects with a side
+    shorter than ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding`` (width,
+    height) is given, black pixels are added on the right and at the bottom up to this size before images are resized.
+    Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
     """
 
     kind: str = KIND
@@ -60,8 +60,6 @@ class CreateDetection(CreateDataset, kw_only=True):
     val_labels: str | None = None
     test_images: str | None = None
     test_labels: str | None = None
-    pct_val: Percent = 25.0
-    pct_test: Percent = 0.0
     classes: list[str] = field(default_factory=list)
     val_min_box_size: Whole | None = None
     padding: tuple[Pixels, Pixels] | None = None

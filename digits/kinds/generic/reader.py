@@ -32,7 +32,6 @@ from digits.data.sources import (
     Progress,
     SplitPlan,
     UnusableSource,
-    check_shares,
     show,
 )
 from digits.data.target import TargetSpec
@@ -220,22 +219,18 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
                 statistics.add(value)
 
     files = mapping.files
-    shares = {
-        "val": 0.0 if "val" in files.splits else recipe.pct_val,
-        "test": 0.0 if "test" in files.splits else recipe.pct_test,
-    }
-    check_shares(shares["val"], shares["test"])
+    recipe.shares(files.splits)
     records = RecordSplits(files, mapping.image, check, recipe.max_unusable_percent)
     splits: dict[str, SplitPlan] = {}
     for name in files.splits:
         in_train = name == "train"
         names, targets = records.collect(name, progress)
         splits[name] = SplitPlan(records.images(name), names, targets, source=records.describe(name))
-    splits = divide_records(splits, shares["val"], shares["test"], recipe.seed)
+    splits = divide_records(splits, recipe)
     spec = _target_spec(mapping.target, statistics)
     return GenericPlan(
         spec,
-        {name: splits[name] for name in ("train", "val", "test") if name in splits},
+        splits,
         unusable=records.unusable,
         stacked=channels // recipe.channels if mapping.array else 1,
         dtype=recipe.dtype,

@@ -6,18 +6,17 @@ from typing import Literal
 
 from msgspec import field
 
-from digits.core.recipe import CreateDataset
-from digits.core.schema import Percent, Positive
+from digits.core.schema import Positive
+from digits.data.shares import CreateWithShares
 
 KIND = "generic"
 NO_TARGET = "-"
 
 
-class CreateGeneric(CreateDataset, kw_only=True):
+class CreateGeneric(CreateWithShares, kw_only=True):
     """Read an input and optionally a target from each record of TFRecord files.
 
-    ``train``, ``val`` and ``test`` are paths of files, folders or patterns: see `digits.data.record_files`. Without
-    files for validation and testing, ``pct_val`` and ``pct_test`` percent of the training records are taken.
+    ``train``, ``val`` and ``test`` are paths of files, folders or patterns: see `digits.data.record_files`.
 
     ``input_feature`` is an image, or numbers of the shape ``input_shape``; ``target_feature`` are numbers of the shape
     ``target_shape``, or `NO_TARGET`. Empty ones are detected. Inputs are float32 arrays of ``shape`` (height, width,
@@ -28,8 +27,6 @@ class CreateGeneric(CreateDataset, kw_only=True):
     train: str
     val: str = ""
     test: str = ""
-    pct_val: Percent = 25.0
-    pct_test: Percent = 0.0
     input_feature: str = ""
     input_shape: list[Positive] = field(default_factory=list)
     target_feature: str = ""

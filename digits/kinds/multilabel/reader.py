@@ -20,7 +20,6 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    check_shares,
     count_of,
     listed,
     show,
@@ -35,7 +34,6 @@ from digits.data.tables import (
     Row,
     Table,
     TableFile,
-    divide,
     first_lines,
     is_image,
     open_tables,
@@ -46,7 +44,7 @@ from digits.kinds.groups import group_by_rarest
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
 from digits.kinds.record_source import divide_records
-from digits.kinds.table_source import SplitTable, find_tables, plan_splits, report_each
+from digits.kinds.table_source import SplitTable, divide_tables, find_tables, plan_splits, report_each
 
 NO_LABEL = "no label"
 # In the order of detection: a comma or a space may be part of a label.
@@ -162,9 +160,8 @@ def _read_records(
     recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
     assert recipe.records is not None
-    check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
     splits, labels, warnings = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
-    return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), labels, warnings
+    return divide_records(splits, recipe), labels, warnings
 
 
 def _read_tables(
@@ -188,7 +185,7 @@ def _read_tables(
         warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(columns, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}
-    parts = divide(tables, recipe.pct_val, recipe.pct_test, recipe.seed)
+    parts = divide_tables(recipe, tables)
     splits = plan_splits(recipe, sources, parts, lambda part: list(part.values))
     return splits, labels, warnings
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from digits.core.splits import SPLITS, Split
 from digits.data.image_lists import list_images
-from digits.data.manifest import SPLITS
+from digits.data.shares import Shares, permute
 from digits.data.sources import (
     ImageFolder,
     Plan,
@@ -19,11 +19,9 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    check_shares,
     choose,
     path_below,
     show,
-    split_counts,
 )
 from digits.data.tables import (
     MAX_TABLE_BYTES,
@@ -46,15 +44,6 @@ _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "different": 0, "same": 1, "no": 
 Pair = tuple[str, str, int]
 ClassFiles = dict[str, list[str]]
 
-_Item = TypeVar("_Item")
-
-
-class Shares(NamedTuple):
-    """The percentages of the source for validation and testing."""
-
-    val: float
-    test: float
-
 
 @dataclass
 class PairSplit(SplitPlan):
@@ -73,10 +62,8 @@ class PairPlan(Plan):
 
 def read(recipe: CreatePairs, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    shares = Shares(
-        0.0 if recipe.val_source else recipe.pct_val, 0.0 if recipe.test_source else recipe.pct_test
-    )
-    check_shares(*shares)
+    own = {"val": (recipe.val_source, recipe.val_folder), "test": (recipe.test_source, recipe.test_folder)}
+    shares = recipe.shares([name for name, (source, _) in own.items() if source])
     progress.reading(f"Reading {show(recipe.source)}")
     warnings: list[str] = []
     unusable: list[Unusable] = []
@@ -85,12 +72,10 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     else:
         root = Path(recipe.folder)
         pairs = read_pairs(Path(recipe.source), root, unusable, recipe.max_unusable_percent)
-        parts = _divide(pairs, shares, recipe.seed)
-    splits = {name: _split(pairs, root, recipe.source) for name, pairs in parts.items() if pairs}
-    for name, source, folder in (
-        ("val", recipe.val_source, recipe.val_folder),
-        ("test", recipe.test_source, recipe.test_folder),
-    ):
+        order = permute(len(pairs), recipe.seed)
+        parts = shares.cut([[pairs[place] for place in order]])
+    splits: dict[str, SplitPlan] = {name: _split(pairs, root, recipe.source) for name, pairs in parts.items()}
+    for name, (source, folder) in own.items():
         if source:
             progress.reading(f"Reading {show(source)}")
             if os.path.isdir(source):
@@ -99,21 +84,7 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
                 folder = folder or recipe.folder
                 pairs = read_pairs(Path(source), Path(folder), unusable, recipe.max_unusable_percent, name)
             splits[name] = _split(pairs, Path(folder), source)
-    return PairPlan(class_index(NAMES), dict(splits), NAMES, warnings, unusable, required_groups=2, stacked=2)
-
-
-def _divide(pairs: list[Pair], shares: Shares, seed: int) -> dict[str, list[Pair]]:
-    """Divide the pairs of a CSV file among the splits."""
-    shuffled = [pairs[place] for place in np.random.default_rng(seed).permutation(len(pairs))]
-    return dict(zip(SPLITS, _cut(shuffled, shares), strict=True))
-
-
-def _cut(items: list[_Item], shares: Shares) -> Iterator[list[_Item]]:
-    """Yield the items of each split."""
-    start = 0
-    for count in split_counts(len(items), *shares):
-        yield items[start : start + count]
-        start += count
+    return PairPlan(class_index(NAMES), splits, NAMES, warnings, unusable, required_groups=2, stacked=2)
 
 
 def read_pairs(
@@ -203,19 +174,15 @@ def draw_pairs(classes: ClassFiles, count: int, seed: int, split: str) -> list[P
     return [pairs[place] for place in chance.permutation(count)]
 
 
-def _pairs_of_folder(recipe: CreatePairs, shares: Shares, warnings: list[str]) -> dict[str, list[Pair]]:
+def _pairs_of_folder(recipe: CreatePairs, shares: Shares, warnings: list[str]) -> dict[Split, list[Pair]]:
     """Draw pairs for each split. The images of each class are divided first, so that no image is in two splits."""
-    classes: dict[str, ClassFiles] = {name: {} for name in SPLITS}
+    classes: dict[Split, ClassFiles] = {name: {} for name in SPLITS}
     for name, files in list_classes(Path(recipe.source), warnings).items():
-        parts = _cut(choose(files, recipe.seed, name), shares)
-        for split, part in zip(SPLITS, parts, strict=True):
-            if part:
-                classes[split][name] = part
-    train_share = 100 - sum(shares)
-    counts = {"train": recipe.pairs}
-    for split, share in (("val", shares.val), ("test", shares.test)):
-        if share:
-            counts[split] = max(2, round(recipe.pairs * share / train_share))
+        for split, part in shares.cut([choose(files, recipe.seed, name)]).items():
+            classes[split][name] = part
+    counts: dict[Split, int] = {"train": recipe.pairs}
+    for split, share in shares.taken.items():
+        counts[split] = max(2, round(recipe.pairs * share / shares.train))
     return {split: draw_pairs(classes[split], count, recipe.seed, split) for split, count in counts.items()}
 
 

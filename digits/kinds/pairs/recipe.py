@@ -6,22 +6,21 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from digits.core.recipe import CreateDataset, Encoding
-from digits.core.schema import Percent
+from digits.core.recipe import Encoding
+from digits.data.shares import CreateWithShares
 
 KIND = "image-pairs"
 
 Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
 
 
-class CreatePairs(CreateDataset, kw_only=True):
+class CreatePairs(CreateWithShares, kw_only=True):
     """Pair images: those that a CSV file lists, or random ones of a folder with a sub-folder per class.
 
     The paths in the CSV file ``source`` are relative to ``folder``. From a folder, ``pairs`` pairs are drawn, half of
     them of the same class. ``val_source`` and ``test_source`` are separate CSV files or folders, with paths relative to
-    ``val_folder`` and ``test_folder``, by default ``folder``; without them, ``pct_val`` and ``pct_test`` percent of the
-    pairs of a CSV file, or of the images of each class, are taken. The records have twice as many channels as the
-    images.
+    ``val_folder`` and ``test_folder``, by default ``folder``; without them, the pairs of a CSV file or the images of
+    each class are divided. The records have twice as many channels as the images.
     """
 
     kind: str = KIND
@@ -30,10 +29,8 @@ class CreatePairs(CreateDataset, kw_only=True):
     folder: str
     val_source: str | None = None
     val_folder: str | None = None
-    pct_val: Percent = 25.0
     test_source: str | None = None
     test_folder: str | None = None
-    pct_test: Percent = 0.0
     pairs: Pairs = 10_000
 
 

@@ -19,7 +19,6 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    check_shares,
     listed,
     show,
     shuffle,
@@ -34,7 +33,6 @@ from digits.data.tables import (
     Row,
     Table,
     TableFile,
-    divide,
     open_table,
     open_tables,
     usable_rows,
@@ -43,7 +41,7 @@ from digits.data.target import numbers
 from digits.kinds.record_source import divide_records
 from digits.kinds.regression import databases, records
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
-from digits.kinds.table_source import SplitTable, find_tables, plan_splits, report_each
+from digits.kinds.table_source import SplitTable, divide_tables, find_tables, plan_splits, report_each
 
 MAX_GROUPS = 10
 
@@ -102,9 +100,8 @@ def _read_records(
     recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     assert recipe.records is not None
-    check_shares(0 if recipe.records.val else recipe.pct_val, 0 if recipe.records.test else recipe.pct_test)
     splits, names = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
-    return divide_records(splits, recipe.pct_val, recipe.pct_test, recipe.seed), names
+    return divide_records(splits, recipe), names
 
 
 def _read_tables(
@@ -119,16 +116,14 @@ def _read_tables(
         faults = table.faults(recipe.max_unusable_percent, name)
         found[name] = read_table(table, Columns.of(recipe), faults)
         unusable += faults.unusable
-    parts = divide(found, recipe.pct_val, recipe.pct_test, recipe.seed)
+    parts = divide_tables(recipe, found)
     splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist())
     return splits, parts["train"].names
 
 
 def _read_databases(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
     found = databases.read(recipe.sources(), progress)
-    parts = divide(
-        {name: split.table for name, split in found.items()}, recipe.pct_val, recipe.pct_test, recipe.seed
-    )
+    parts = divide_tables(recipe, {name: split.table for name, split in found.items()})
     splits = {}
     for name, part in parts.items():
         images = found.get(name, found["train"]).images

@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.splits import SPLITS
 from digits.data.images import Geometry
 from digits.data.records import Features
 from digits.data.sources import (
@@ -19,10 +20,8 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    check_shares,
     listed,
     show,
-    split_counts,
 )
 from digits.data.tables import Dialect, Faults
 from digits.data.target import class_index
@@ -92,10 +91,9 @@ class Classes:
 
 def read(recipe: CreateText, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource that names the first faulty lines."""
-    tables = {"train": recipe.table, "val": recipe.val_table, "test": recipe.test_table}
-    shares = {"val": recipe.pct_val, "test": recipe.pct_test}
-    shares = {name: 0.0 if tables[name] else share for name, share in shares.items()}
-    check_shares(shares["val"], shares["test"])
+    paths = {"train": recipe.table, "val": recipe.val_table, "test": recipe.test_table}
+    tables = {name: Path(path) for name, path in paths.items() if path}
+    shares = recipe.shares(tables)
     try:
         check_alphabet(recipe.alphabet)
     except ValueError as error:
@@ -105,27 +103,23 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     found: dict[str, Rows] = {}
     unusable: list[Unusable] = []
     for name, path in tables.items():
-        if path:
-            faults = Faults(Path(path), recipe.max_unusable_percent, name)
-            found[name] = index_rows(Path(path), recipe.dialect, classes, progress, faults)
-            unusable += faults.unusable
-            classes.fix()
+        faults = Faults(path, recipe.max_unusable_percent, name)
+        found[name] = index_rows(path, recipe.dialect, classes, progress, faults)
+        unusable += faults.unusable
+        classes.fix()
     names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
     if len(names) < 2:
         raise UnusableSource("All texts have the same class.", "At least two classes are needed.")
     encoding = Encoding(recipe.alphabet, recipe.width)
-    counts = split_counts(len(found["train"]), shares["val"], shares["test"])
-    splits, start = {}, 0
     chance = np.random.default_rng(recipe.seed)
-    order = chance.permutation(len(found["train"]))
-    for (name, path), count in zip(tables.items(), counts, strict=True):
-        rows, places = found["train"], order[start : start + count]
-        start += count
-        if name != "train" and name in found:
-            rows, places = found[name], chance.permutation(len(found[name]))
-        if len(places):
-            source = TextFile(Path(path or recipe.table), rows, encoding)
-            splits[name] = _split(source, places, moved)
+    orders = {name: chance.permutation(len(rows)) for name, rows in found.items()}
+    parts = shares.slices(len(orders["train"]))
+    splits: dict[str, SplitPlan] = {}
+    for name in SPLITS:
+        if name in found or name in parts:
+            origin = name if name in found else "train"
+            source = TextFile(tables[origin], found[origin], encoding)
+            splits[name] = _split(source, orders[origin][parts.get(name, slice(None))], moved)
     unused = _unused(names, splits["train"])
     return TextPlan(class_index(names), splits, names, unused, unusable, required_groups=2)
 

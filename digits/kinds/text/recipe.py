@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from digits.core.recipe import CreateDataset, Pixels
-from digits.core.schema import Percent
+from digits.core.recipe import Pixels
+from digits.data.shares import CreateWithShares
 from digits.data.tables import Dialect, Header
 from digits.kinds.table_source import Delimiter
 from digits.kinds.text.characters import DEFAULT_ALPHABET
@@ -15,13 +15,12 @@ from digits.kinds.text.characters import DEFAULT_ALPHABET
 KIND = "text-classification"
 
 
-class CreateText(CreateDataset, kw_only=True):
+class CreateText(CreateWithShares, kw_only=True):
     """Read texts and their classes from the CSV file ``table``. A record is an image: one row of ``width`` characters.
 
     ``alphabet`` lists the characters that are distinguished. ``labels_file`` names the classes, one per line, in the
     order of their numbers; without it, the classes are those in ``table``. ``val_table`` and ``test_table`` are
-    separate tables; without them ``pct_val`` and ``pct_test`` percent of the texts of ``table`` are taken. See
-    `digits.data.tables.Dialect` for ``delimiter`` and ``header``.
+    separate tables. See `digits.data.tables.Dialect` for ``delimiter`` and ``header``.
     """
 
     kind: str = KIND
@@ -35,8 +34,6 @@ class CreateText(CreateDataset, kw_only=True):
     header: Header = "auto"
     val_table: str | None = None
     test_table: str | None = None
-    pct_val: Percent = 25.0
-    pct_test: Percent = 0.0
 
     @property
     def dialect(self) -> Dialect:

@@ -8,14 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from digits.data import sources
 from digits.data.images import EXTENSIONS
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.reader import Bounds, ClassFolder, Scan
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -37,8 +35,9 @@ def found(**classes: int) -> Scan:
 
 
 def planned(scan: Scan, bounds: Bounds | None = None, **options) -> Plan:
-    settings = {"pct_val": 25, "pct_test": 0, "seed": 0} | options
-    return reader.plan(scan, bounds or Bounds(), **settings)
+    settings = {name: options.pop(name) for name in ("pct_val", "pct_test", "seed") if name in options}
+    recipe = CreateClassification(train=FolderSplit(folder="/pictures"), **settings)
+    return reader.plan(scan, bounds or Bounds(), recipe, **options)
 
 
 def counts(plan: Plan) -> dict[str, list[int]]:
@@ -46,40 +45,6 @@ def counts(plan: Plan) -> dict[str, list[int]]:
         name: [split.groups.count(number) for number in range(len(plan.groups))]
         for name, split in plan.splits.items()
     }
-
-
-@pytest.mark.parametrize(
-    ("count", "pct_val", "pct_test", "expected"),
-    [
-        (10, 20, 10, (7, 2, 1)),
-        (10, 25, 0, (8, 2, 0)),
-        (3, 25, 25, (1, 1, 1)),
-        (2, 25, 25, (1, 1, 0)),
-        (1, 25, 0, (1, 0, 0)),
-        (5, 1, 1, (3, 1, 1)),
-        (0, 25, 25, (0, 0, 0)),
-        (8, 0, 0, (8, 0, 0)),
-        (8, 0, 25, (6, 0, 2)),
-        (6, 25, 0, (5, 1, 0)),
-        (1000, 33.3, 33.4, (333, 333, 334)),
-    ],
-)
-def test_the_split_sizes_of_a_class(count, pct_val, pct_test, expected) -> None:
-    assert sources.split_counts(count, pct_val, pct_test) == expected
-
-
-@given(st.integers(0, 5000), st.floats(0, 99), st.floats(0, 99))
-def test_splitting_neither_loses_nor_repeats_an_image(count: int, pct_val: float, pct_test: float) -> None:
-    if pct_val + pct_test >= 100:
-        pct_test = 99 - pct_val
-    shares = sources.split_counts(count, pct_val, pct_test)
-    assert sum(shares) == count
-    assert min(shares) >= 0
-    if count >= 3:
-        assert shares[0] >= 1
-        assert (shares[1] > 0) == (pct_val > 0)
-        assert (shares[2] > 0) == (pct_test > 0)
-        assert abs(shares[0] - count * (100 - pct_val - pct_test) / 100) <= 2
 
 
 def test_classes_are_sorted_by_folder_name(tmp_path: Path) -> None:

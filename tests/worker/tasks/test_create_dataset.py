@@ -400,7 +400,7 @@ def test_an_empty_folder_is_refused(job: Path, tmp_path: Path) -> None:
         ({"channels": 2}, "Invalid enum value 2 - at `$.channels`"),
         ({"resize_mode": "stretch"}, "Invalid enum value 'stretch' - at `$.resize_mode`"),
         ({"encoding": "gif"}, "Invalid enum value 'gif' - at `$.encoding`"),
-        ({"pct_val": 60, "pct_test": 40}, "leave nothing to train on"),
+        ({"pct_val": 60, "pct_test": 40}, "nothing is left to train on"),
         ({"pct_val": -1}, "Expected `float` >= 0.0 - at `$.pct_val`"),
         ({"kind": "image-tones"}, "unknown kind of dataset 'image-tones'"),
     ],

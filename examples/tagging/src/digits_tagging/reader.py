@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from digits.data.shares import Shares
 from digits.data.sources import (
     ImageFolder,
     Plan,
@@ -16,7 +17,6 @@ from digits.data.sources import (
     choose,
     count_of,
     path_below,
-    split_counts,
 )
 from digits.data.target import label_set
 from digits_tagging.recipe import Recipe
@@ -31,13 +31,10 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
     if not tags:
         raise UnusableSource(f"{recipe.table} has no tags.", "Add them to its column “tags”.")
 
-    files = choose(sorted(tags_of), recipe.seed)
-    train, val, _ = split_counts(len(files), recipe.pct_val, 0)
-    splits = {"train": files[:train], "val": files[train : train + val]}
+    splits = Shares(recipe.pct_val, 0).cut([choose(sorted(tags_of), recipe.seed)])
     values = {
         name: np.array([[tag in tags_of[file] for tag in tags] for file in chosen], np.float32)
         for name, chosen in splits.items()
-        if chosen
     }
     # The share of the training images that have each tag, and its standard deviation.
     mean, std = values["train"].mean(axis=0).tolist(), values["train"].std(axis=0).tolist()
