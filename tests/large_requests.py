@@ -219,6 +219,9 @@ def hard_requests(server: Server) -> list[Request]:
         Request("POST", serve, json_, b'{"instances":[', b"[],", 30_000_000, b"0]}"),
         Request("POST", "/pretrained_models/new", form, b"a=", b"b", 30_000_000),
         Request("POST", f"/models/{images}/predictions", form, b"a=", b"%5B", 4_400_000),
+        Request(
+            "POST", "/models/preflight", form, f"dataset={server.datasets[0]}&freeze=".encode(), b"[", 4096
+        ),
         Request("POST", "/store/push", forms, b"", b"--x\r\n", 4_900_000, b"--x--"),
         Request("POST", "/jobs/x", forms, b"", _part("a", b"x" * 1_000_000), 60_000_000, b"--x--\r\n"),
         upload(f"/models/{texts}/predictions.json", "text_list_file", b"\n", 6_000_000),

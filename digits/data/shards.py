@@ -25,6 +25,7 @@ SPLIT_NAMES = {
 }
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
 _SHARD = re.compile(r"(?P<start>.*)(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(?P<end>.*)")
+MAX_PATTERN_CHARACTERS = 400
 _PATTERN = frozenset("*?[")
 
 
@@ -45,7 +46,13 @@ def files_at(path: str | Path) -> list[Path]:
     """
     place = Path(path)
     if is_pattern(str(path)) and not place.is_file():
-        found = [item for item in files_in(place.parent) if fnmatch.fnmatchcase(item.name, place.name)]
+        # Translating many brackets takes quadratic time.
+        is_long = len(place.name) > MAX_PATTERN_CHARACTERS
+        found = (
+            []
+            if is_long
+            else [item for item in files_in(place.parent) if fnmatch.fnmatchcase(item.name, place.name)]
+        )
         if not found:
             raise UnusableSource(f"No file matches {show(str(path))}.")
         check_shards(found)

@@ -13,6 +13,7 @@ from digits.core.recipe import Augment, EarlyStopping, FineTune, Train, Transfor
 from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
+    NAME_LENGTH,
     Between,
     FlagField,
     JobForm,
@@ -146,6 +147,9 @@ class RunFields(JobForm):
 
     def validate_freeze(self, field: Field) -> None:
         for pattern in self.frozen():
+            # Translating many brackets takes quadratic time.
+            if len(pattern) > NAME_LENGTH:
+                raise ValidationError(f"A pattern may have at most {NAME_LENGTH} characters.")
             try:
                 re.compile(fnmatch.translate(pattern))
             except re.error:

@@ -22,7 +22,7 @@ from digits.web import record_inputs, serializers
 from digits.web.job_query import Page, page_of
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
-from digits.web.long_pages import render_in_turns
+from digits.web.long_pages import json_with_list, render_in_turns, stream
 from digits.web.model_views import snapshot_of
 from digits.web.negotiation import wants_json
 from digits.web.offload import in_thread, in_turns
@@ -132,7 +132,7 @@ def show_json(job_id: str, prediction_id: str) -> Response:
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
     matrix = results.sums.matrix()
-    return jsonify(
+    body = dict(
         id=about.id,
         source=about.title,
         epoch=about.epoch,
@@ -145,15 +145,16 @@ def show_json(job_id: str, prediction_id: str) -> Response:
         accuracy=results.sums.accuracy(),
         top5_accuracy=results.top5_accuracy,
         confusion_matrix=None if matrix is None else matrix.tolist(),
-        results=[_row_json(row, labels) for row in in_turns(results.read())],
     )
+    rows = (_row_json(row, labels) for row in results.read())
+    return Response(stream(json_with_list(body, "results", rows)), mimetype="application/json")
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.csv")
 def table(job_id: str, prediction_id: str) -> Response:
     job, about = _find(job_id, prediction_id)
     return Response(
-        in_turns(as_csv(results_of(job, about).read(), labels_of(job))),
+        stream(as_csv(results_of(job, about).read(), labels_of(job))),
         mimetype="text/csv",
         headers={"Content-Disposition": f'attachment; filename="{job.id}-{about.id}.csv"'},
     )
