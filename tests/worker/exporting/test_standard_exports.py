@@ -137,7 +137,7 @@ def build(
     changes: tuple[tuple[str, str], ...] = (),
 ) -> Any:
     """Return a network that was never trained, with the mean subtraction that it recommends and ``changes``."""
-    from keras.src.applications import convnext, efficientnet_v2, resnet
+    from keras.src.applications import convnext, efficientnet_v2, mobilenet_v3, resnet
 
     from digits.worker import network_loader
     from digits.worker.input import feeds
@@ -148,9 +148,13 @@ def build(
     # More blocks repeat the same operations.
     stack = resnet.stack_residual_blocks_v1
     resnet.stack_residual_blocks_v1 = lambda x, filters, blocks, **settings: stack(x, filters, 1, **settings)
+    block = mobilenet_v3._inverted_res_block
+    mobilenet_v3._inverted_res_block = lambda x, expansion, filters, size, stride, *rest: (
+        x if stride == 1 and x.shape[-1] == filters else block(x, expansion, filters, size, stride, *rest)
+    )
     convnext.MODEL_CONFIGS["tiny"]["depths"] = [1, 1, 1, 1]
-    for block in efficientnet_v2.DEFAULT_BLOCKS_ARGS["efficientnetv2-b0"]:
-        block["num_repeat"] = 1
+    for arguments in efficientnet_v2.DEFAULT_BLOCKS_ARGS["efficientnetv2-b0"]:
+        arguments["num_repeat"] = 1
 
     case, network = CASES[name], standard_networks.network(name)
     shape, text = (case.side, case.side, case.channels), network.text
