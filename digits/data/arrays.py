@@ -66,6 +66,26 @@ def read_blocks(
         raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
 
 
+def read_rows(path: Path, *, below: Path) -> Iterator[NDArray[Any]]:
+    """Yield the rows [1, …] of an array [rows, …] one by one.
+
+    The file ``path`` is one of a job, whose folder is ``below``. Raises UnreadableFile.
+    """
+    try:
+        with open_plain(path, below=below) as file:
+            shape, is_fortran, dtype = _read_header(file)
+            if not shape or is_fortran or dtype.hasobject:
+                raise ValueError("it is not an array of rows")
+            count = math.prod(shape[1:])
+            if shape[0] * count * dtype.itemsize > os.fstat(file.fileno()).st_size - file.tell():
+                raise ValueError("it is shorter than its header states")
+            for _ in range(shape[0]):
+                data = file.read(count * dtype.itemsize)
+                yield np.frombuffer(data, dtype, count).reshape(shape[1:])
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
+
+
 def read_array(file: BinaryIO, max_bytes: int) -> NDArray[Any]:
     """Read an array of numbers from an open file of at most ``max_bytes``.
 

@@ -32,7 +32,7 @@ from digits.core import schema
 from digits.core.files import UnreadableFile, read_bytes, read_json, write_json
 from digits.core.recipe import FileName
 from digits.core.schema import Count
-from digits.data.arrays import MAX_ARRAY_BYTES, load_array, read_blocks
+from digits.data.arrays import read_blocks, read_rows
 
 FOLDER = "predictions"
 FILE_NAME = "predictions.json"
@@ -171,17 +171,16 @@ def read_probabilities(folder: Path) -> Iterator[NDArray[np.float32]]:
         yield from read_blocks(folder / PROBABILITIES_FILE, below=folder, dtype=np.dtype(PROBABILITY_DTYPE))
 
 
-def load_values(folder: Path) -> dict[str, NDArray[Any]]:
-    """Load the outputs of the network by name, each [images, …]; empty if they are not available."""
-    found: dict[str, NDArray[Any]] = {}
-    room = MAX_ARRAY_BYTES
+def read_values(folder: Path) -> dict[str, Iterator[NDArray[Any]]]:
+    """Return the outputs of the network for each image, by name; empty if they are not available.
+
+    Iterating raises UnreadableFile.
+    """
     try:
-        for path in sorted((folder / VALUES_FOLDER).iterdir()):
-            found[path.stem] = load_array(path, below=folder, max_bytes=room)
-            room -= found[path.stem].nbytes
-    except (UnreadableFile, OSError):
+        paths = sorted((folder / VALUES_FOLDER).iterdir())
+    except OSError:
         return {}
-    return found
+    return {path.stem: read_rows(path, below=folder) for path in paths}
 
 
 def parse_list(

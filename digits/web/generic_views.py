@@ -7,7 +7,8 @@ the kind ``generic``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
@@ -28,7 +29,8 @@ from digits.web import (
     serializers,
 )
 from digits.web.kind_routes import views_of
-from digits.web.offload import in_thread, in_turns
+from digits.web.long_pages import stream
+from digits.web.offload import in_thread
 from digits.web.prediction_runs import FindSource
 from digits.web.services import requested_job, services
 from digits.web.view_choice import chosen_view
@@ -190,22 +192,30 @@ def _outputs_of(
     prediction_views.check_readable(results, noun)
     folder = predictions.folder_of(job.folder, about.id)
     listed = in_thread(predictions.load_list, folder)
-    values = in_thread(predictions.load_values, folder)
+    values = in_thread(predictions.read_values, folder)
     if not values or len(listed) != len(results):
         raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
-    outputs, skipped = {}, {}
-    for place, (image, row) in enumerate(in_turns(zip(listed, results.read(), strict=True))):
-        name = key(place, image)
-        if row.error:
-            skipped[name] = row.error
-        else:
-            outputs[name] = {each: array[place].tolist() for each, array in values.items()}
-    return jsonify(
-        outputs=outputs,
-        skipped=skipped,
-        problems=[{"line": item.line, "message": item.message} for item in about.problems],
-        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
-    )
+    rest = {
+        "problems": [{"line": item.line, "message": item.message} for item in about.problems],
+        "url": url_for("predictions.show", job_id=job.id, prediction_id=about.id),
+    }
+
+    def pieces() -> Iterator[str]:
+        skipped = {}
+        yield '{"outputs": {'
+        comma = ""
+        rows = zip(listed, results.read(), *values.values(), strict=True)
+        for place, (image, row, *arrays) in enumerate(rows):
+            name = key(place, image)
+            if row.error:
+                skipped[name] = row.error
+                continue
+            outputs = {each: array.tolist() for each, array in zip(values, arrays, strict=True)}
+            yield f"{comma}{json.dumps(name)}: {json.dumps(outputs)}"
+            comma = ", "
+        yield f'}}, "skipped": {json.dumps(skipped)}, {json.dumps(rest)[1:]}'
+
+    return Response(stream(pieces()), mimetype="application/json")
 
 
 def _kind(extension: str) -> Kind:

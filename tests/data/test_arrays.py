@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile
-from digits.data.arrays import load_array, read_array, read_blocks
+from digits.data.arrays import load_array, read_array, read_blocks, read_rows
 
 ROWS = np.array([(1, 0.5)], [("record", "<u4"), ("weight", "<f4")])
 HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
@@ -134,3 +134,17 @@ def test_rows_are_read_in_blocks_while_they_are_written(tmp_path: Path) -> None:
     path.write_bytes(b"damaged")
     with pytest.raises(UnreadableFile):
         next(read_blocks(path, below=tmp_path, dtype=rows.dtype))
+
+
+def test_rows_are_read_one_by_one(tmp_path: Path) -> None:
+    path, rows = tmp_path / "rows.npy", np.arange(24, dtype="<f4").reshape(4, 3, 2)
+    for array in (rows, rows[:, 0, 0].copy(), rows[:0]):
+        np.save(path, array)
+        assert [row.tolist() for row in read_rows(path, below=tmp_path)] == array.tolist()
+    for other in (np.float32(1), np.asfortranarray(rows), np.array([{}])):
+        np.save(path, other, allow_pickle=True)
+        with pytest.raises(UnreadableFile):
+            next(read_rows(path, below=tmp_path))
+    path.write_bytes(npy(HEADER.replace(b"(2, 3)", b"(1, 1099511627776)"), b"\0" * 24))
+    with pytest.raises(UnreadableFile, match="shorter than its header"):
+        next(read_rows(path, below=tmp_path))
