@@ -353,8 +353,7 @@ def _full_disk(folder: Path) -> DigitsError | None:
         state = os.statvfs(folder)
     except OSError:
         return None  # `Store.check` reports a lost folder
-    free = state.f_bfree if os.geteuid() == 0 else state.f_bavail
-    is_full = free * state.f_frsize < MIN_FREE_BYTES or (state.f_files > 0 and state.f_favail == 0)
+    is_full = state.f_bavail * state.f_frsize < MIN_FREE_BYTES or (state.f_files > 0 and state.f_favail == 0)
     return explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "any"))) if is_full else None
 
 

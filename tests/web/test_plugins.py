@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 # Request pages of a site that is not started, and print status codes and texts.
 PROGRAM = """
-import gevent.monkey; gevent.monkey.patch_all()
+from digits.cli.main import patch_standard_library; patch_standard_library()
 import json, sys
 from pathlib import Path
 from digits.web.app import create_app
