@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gevent
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
@@ -57,6 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def record_stalls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Measure how long requests block the event loop in this process and in servers started by tests."""
+    gevent.get_hub()  # its descriptors belong to no module
     STALLS.watch.start()
     yield
     STALLS.watch.stop()

@@ -41,10 +41,10 @@ class Leftovers:
     def since(self, *, shared: bool) -> list[str]:
         """Describe the processes and files left over since this snapshot, and end those processes.
 
-        With ``shared``, list only child processes and regular files: a site shared by several tests may keep an
-        inference server and its connection.
+        With ``shared``, list only child processes, regular files and folders: a site shared by several tests may keep
+        an inference server and its connection.
         """
-        kinds = (stat.S_ISREG, stat.S_ISDIR) if shared else (stat.S_ISREG, stat.S_ISDIR, stat.S_ISSOCK)
+        kinds = (stat.S_ISREG, stat.S_ISDIR) if shared else (lambda mode: True,)
         return [*self._processes(shared), *self._files(kinds), *self._temporary()]
 
     def _processes(self, shared: bool) -> list[str]:
@@ -92,7 +92,13 @@ class Leftovers:
         return [f"open file {name}" for name in new]
 
     def _new_files(self, kinds: Sequence[Callable[[int], bool]]) -> list[str]:
-        return [name for number, name in open_files(kinds).items() if self.files.get(number) != name]
+        # The pipes to a fork server, which runs until the end of the session.
+        pipes = {name for pid in _fork_servers() for name in open_files([stat.S_ISFIFO], pid).values()}
+        return [
+            name
+            for number, name in open_files(kinds).items()
+            if self.files.get(number) != name and name not in pipes
+        ]
 
     def _temporary(self) -> list[str]:
         folder = tempfile.gettempdir()
@@ -110,8 +116,12 @@ def open_files(
 ) -> dict[int, str]:
     """Return the files of these types that a process has open, by descriptor; by default this process."""
     folder = f"/proc/{process}/fd"
-    found = {}
-    for name in os.listdir(folder):
+    found: dict[int, str] = {}
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return found  # the process has ended
+    for name in names:
         try:
             if any(is_kind(os.stat(f"{folder}/{name}").st_mode) for is_kind in kinds):
                 found[int(name)] = os.readlink(f"{folder}/{name}")

@@ -103,8 +103,10 @@ class RealServer:
 
     def stop(self) -> None:
         """Stop the server, after checking that it has not left folders open."""
-        check_folders_of_server(self.process.pid)
-        self._end(signal.SIGTERM)
+        try:
+            check_folders_of_server(self.process.pid)
+        finally:
+            self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

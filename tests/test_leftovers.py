@@ -64,3 +64,14 @@ def test_open_and_temporary_files_are_detected(before: Leftovers, tmp_path: Path
     assert f"open file {tmp_path / 'open'}" in found
     assert f"temporary file {temporary.name}" in found
     assert before.since(shared=True) == []
+
+
+def test_pipes_are_detected_unless_a_shared_fixture_may_own_them(before: Leftovers) -> None:
+    ends = os.pipe()
+    try:
+        assert before.since(shared=True) == []
+        assert [name.partition(":")[0] for name in before.since(shared=False)] == ["open file pipe"] * 2
+    finally:
+        for end in ends:
+            os.close(end)
+    assert before.since(shared=False) == []

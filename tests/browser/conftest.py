@@ -107,8 +107,12 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
         return server
 
     yield start
-    for process, folder in started:
-        _stop(process, folder)
+    try:
+        for process, _ in started:
+            check_folders_of_server(process.pid)
+    finally:
+        for process, folder in started:
+            _stop(process, folder)
 
 
 def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str], ServerProcess]:
@@ -140,7 +144,6 @@ def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str
 
 
 def _stop(process: subprocess.Popen[str], folder: Path) -> None:
-    check_folders_of_server(process.pid)
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_SECONDS)

@@ -90,8 +90,9 @@ def test_synced_events_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.
 def test_a_log_is_not_synced_while_events_wait_for_disk_space(full_disk: Path) -> None:
     log = events.EventLog(full_disk)
     log.append(events.Warned("first"))
-    with pytest.raises(OSError, match="No space left"):
-        log.sync()
+    for synchronize in (log.sync, log.close):
+        with pytest.raises(OSError, match="No space left"):
+            synchronize()
 
 
 @given(st.lists(SAMPLES, max_size=8))
