@@ -11,13 +11,18 @@ from digits.worker.failure import UserFault
 from digits.worker.serving.protocols import ClientRequest, Parsed, Response, Source, parse
 
 MAX_BATCH = 64
+# A batch should not take longer, because the server waits for an answer for a limited time.
+BATCH_SECONDS = 5.0
+FIRST_BATCH = 8
 MAX_RESPONSE_BYTES = 64_000_000
 # Of all responses together.
 MAX_RESPONSES_BYTES = 256_000_000
 
 
 class BatchPredictor(Protocol):
-    """A model that predicts from several images together."""
+    """A model that predicts from several images together, from up to ``batch_size`` at a time."""
+
+    batch_size: int
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,12 +95,15 @@ def answer(
         _Client(request, list(islice(rest, request.attached)), predictor.shape) for request in requests
     ]
     images = (item for client in clients for item in client.images())
-    while batch := list(islice(images, MAX_BATCH)):
+    while batch := list(islice(images, predictor.batch_size)):
         note_batch(len(batch))
+        began = time.monotonic()
         described = [client.parsed is not None and client.parsed.is_described for client, _ in batch]
         predictions = predictor.predict_batch([image for _, image in batch], described)
         for (client, _), prediction in zip(batch, predictions, strict=True):
             client.add(prediction)
+        seconds_per_image = (time.monotonic() - began) / len(batch)
+        predictor.batch_size = max(1, min(MAX_BATCH, int(BATCH_SECONDS / (seconds_per_image + 1e-6))))
     room, responses = MAX_RESPONSES_BYTES, []
     for client in clients:
         responses.append(client.respond(room))

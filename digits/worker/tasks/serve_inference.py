@@ -170,6 +170,7 @@ class Predictor:
         except Exception as error:
             raise Refused.because(error) from error
         self._repeats = 1
+        self.batch_size = client_batch.FIRST_BATCH
         self._sizes: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         if self._generator is not None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,18 +21,25 @@ class Model:
 
     shape = (1, 1, 1)
 
+    def __init__(self, seconds_per_image: float = 0) -> None:
+        self.batch_size = client_batch.FIRST_BATCH
+        self.seconds_per_image = seconds_per_image
+
     def predict_batch(self, images: Sequence[Any], is_described: Sequence[bool]) -> list[Any]:
+        time.sleep(self.seconds_per_image * len(images))
         return [
             UserFault("It is black.") if not image.any() else image.sum(keepdims=True)[0, 0]
             for image in images
         ]
 
 
-def answer(*bodies: Any, seconds: float = 30) -> tuple[list[dict[str, Any]], list[int]]:
+def answer(
+    *bodies: Any, seconds: float = 30, model: Model | None = None
+) -> tuple[list[dict[str, Any]], list[int]]:
     sizes: list[int] = []
     requests = [ClientRequest("json", "name", seconds) for _ in bodies]
     attached = [bytearray(body if isinstance(body, bytes) else json.dumps(body).encode()) for body in bodies]
-    responses = client_batch.answer(Model(), requests, attached, sizes.append)
+    responses = client_batch.answer(model or Model(), requests, attached, sizes.append)
     return [described | ({"body": json.loads(body)} if body else {}) for described, body in responses], sizes
 
 
@@ -41,11 +49,21 @@ def pixels(*values: int) -> dict[str, Any]:
 
 def test_each_request_is_answered_from_common_batches() -> None:
     answers, sizes = answer(pixels(*range(1, 71)), pixels(1, 0, 3), pixels(7), b"[")
-    assert sizes == [64, 10]
+    assert sizes == [8, 64, 1]  # the last image of the second client is not needed
     assert answers[0]["body"] == {"predictions": [[float(value)] for value in range(1, 71)]}
     assert (answers[1]["status"], answers[1]["message"]) == (400, "Image 1: It is black.")
     assert answers[2]["images"] == 1
     assert answers[3]["status"] == 400 and "invalid" in answers[3]["message"]
+
+
+def test_a_slow_model_predicts_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_batch, "BATCH_SECONDS", 0.02)
+    model = Model(seconds_per_image=0.005)
+    _, sizes = answer(pixels(*range(1, 20)), model=model)
+    assert sizes[0] == 8 and max(sizes[1:]) <= 4
+    model.seconds_per_image = 0
+    answer(pixels(1, 2), model=model)
+    assert model.batch_size > 4
 
 
 def test_a_client_that_has_left_is_not_predicted_for() -> None:
