@@ -21,7 +21,7 @@ URL = "/models/augmentation-preview"
 
 def ask(site: Site, dataset: str, url: str = f"{URL}.json", **fields: Any) -> Any:
     data = {"dataset": dataset, "use_mean": "none", **fields}
-    return site.client.post(url, data=data, headers={"Accept": "application/json"})
+    return site.client.post(url, data=data, headers={"Accept": "text/html, application/json"})
 
 
 def decoded(uri: str) -> np.ndarray:
