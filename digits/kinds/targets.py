@@ -5,9 +5,10 @@ The module ``targets`` of a kind defines ``Targets``, a subclass of the class he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
@@ -129,6 +130,17 @@ def select_output(outputs: Any, count: int, rank: int = 2) -> tf.Tensor:
 def is_channels_first(shape: Sequence[int | None], channels: int) -> bool:
     """Return whether images of this ``shape`` [N, ?, ?, ?] with a number of ``channels`` are [N, channels, H, W]."""
     return len(shape) == 4 and shape[1] == channels != shape[3]
+
+
+def as_returned(predicted: NDArray[Any], outputs: Mapping[str, Any], channels: int) -> NDArray[Any]:
+    """Return images ``predicted`` [N, H, W, channels] in the order of dimensions of a network's ``outputs``, tensors.
+
+    Other predictions are unchanged.
+    """
+    shapes = [tensor.shape.as_list() for tensor in outputs.values() if tensor.shape.rank == 4]
+    if predicted.ndim != 4 or not shapes or not all(is_channels_first(shape, channels) for shape in shapes):
+        return predicted
+    return np.moveaxis(predicted, -1, 1)
 
 
 def channels_last(images: tf.Tensor, channels: int) -> tf.Tensor:

@@ -21,7 +21,7 @@ from digits.core.files import UnreadableFile, is_disk_full
 from digits.data import predictions
 from digits.data.images import Geometry
 from digits.data.predictions import ListedImage, Row
-from digits.kinds.targets import UnsuitableOutput
+from digits.kinds.targets import UnsuitableOutput, as_returned
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
@@ -91,7 +91,7 @@ def _predict_all(
                 probabilities.write(rows.tobytes())
                 probabilities.flush()
             for name in values if usable else ():
-                values[name][done + np.array(usable)] = outputs[name]
+                values[name][done + np.array(usable)] = predictor.as_returned(name, outputs[name])
             by_place = dict(zip(usable, found, strict=True))
             file.writelines(
                 msgspec.json.encode(predictor.row(image, item, by_place.get(place))) + b"\n"
@@ -190,7 +190,7 @@ class _Predictor:
         """
         examples = self._run(tf.zeros((self.size, *self._manifest.shape), self._manifest.dtype))
         room, found = MAX_KEPT, {}
-        for name, example in examples.items():
+        for name, example in ((name, self.as_returned(name, values)) for name, values in examples.items()):
             size = count * example[0].size
             if size > room and name == predictions.PREDICTION:
                 raise UserFault(
@@ -201,6 +201,13 @@ class _Predictor:
                 room -= size
                 found[name] = np.zeros((count, *example.shape[1:]), example.dtype)
         return found
+
+    def as_returned(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+        """Return ``values`` of the output ``name`` in the order of dimensions that the network returns."""
+        if name != predictions.PREDICTION:
+            return values
+        _, outputs = self._all.get_concrete_function().structured_outputs
+        return as_returned(values, outputs, self._targets.channels)
 
     def _run(self, pixels: tf.Tensor) -> dict[str, NDArray[Any]]:
         """Return the predictions for a batch of pixels, [N, …], and all outputs of N items if they are kept."""

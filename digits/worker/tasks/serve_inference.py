@@ -49,7 +49,7 @@ from digits.core.events import EventLog, Frame
 from digits.core.events import Split as SplitName
 from digits.core.files import UnreadableFile
 from digits.data import images
-from digits.kinds.targets import UnsuitableOutput
+from digits.kinds.targets import UnsuitableOutput, as_returned
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import feeds, image_input
@@ -274,11 +274,14 @@ class Predictor:
     ) -> dict[str, Any]:
         """The ``values`` of the prediction for an image or for the pixels in a file, as nested lists of numbers.
 
-        With ``outputs``, also those of a network that has several. Raises Refused.
+        Those of an image have the order of dimensions that the network returns. With ``outputs``, also those of a
+        network that has several. Raises Refused.
         """
         pixels, _ = self._read(source, resize) if is_image else self._load(source)
-        found = {"values": self._run(pixels[None])[0].tolist()}
-        if outputs and len(self._named_outputs.get_concrete_function().structured_outputs) > 1:
+        returned = self._named_outputs.get_concrete_function().structured_outputs
+        predicted = as_returned(self._run(pixels[None]), returned, self._targets.channels)
+        found = {"values": predicted[0].tolist()}
+        if outputs and len(returned) > 1:
             found["outputs"] = msgspec.to_builtins(self._outputs(pixels[None]))
         return found
 

@@ -99,6 +99,39 @@ def test_images_of_an_extension_keep_their_size(site: Site, script: Script) -> N
         assert site.json(f"/datasets/{job_id}.json")["feature_dims"] == dims
 
 
+def test_images_have_the_order_of_dimensions_of_the_network(site: Site, script: Script) -> None:
+    network = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        offset = tf.get_variable("offset", [1], initializer=tf.constant_initializer(0.0))
+        self.image = self.x + offset
+        return tf.transpose(self.image, (0, 3, 1, 2))
+
+    @model_property
+    def loss(self):
+        return digits.mse_loss(self.image, self.y)
+"""
+    folder = site.data / "images"
+    folder.mkdir()
+    for number in range(8):
+        (folder / f"{number}.png").write_bytes(png(ramp(0.1 * number - 0.5, 0.2, 12, 9)))
+    fields = {"dataset_name": "images", "feature_folder": str(folder), "channel_conversion": "L"}
+    dataset = script.finish(script.create(f"{CREATE}/image-processing.json", fields))
+    options = {"use_mean": "none", "learning_rate": 0.0}
+    model = script.finish(script.model(dataset, "images/generic", custom_network=network, **options))
+    path = folder / "3.png"
+    expected = np.asarray(Image.open(path))
+    one = site.client.post(f"{PREDICT}/infer_one.json", data={"job_id": model, "image_path": str(path)})
+    assert np.array_equal(np.rint(one.get_json()["outputs"]["output"]), expected[None, None])
+    larger = {"job_id": model, "image_file": upload(png(ramp(0.1, 0.2, 60, 90)), "a.png"), "dont_resize": "y"}
+    one = site.client.post(f"{PREDICT}/infer_one.json", data=larger)
+    assert np.shape(one.get_json()["outputs"]["output"]) == (1, 1, 90, 60)
+    many = {"job_id": model, "image_list": upload(f"{path}\n")}
+    (values,) = site.client.post(f"{PREDICT}/infer_many.json", data=many).get_json()["outputs"].values()
+    assert np.array_equal(np.rint(values["output"]), expected[None])
+
+
 def test_predictions_of_one_and_several_images(site: Site, regressor: str, tmp_path: Path) -> None:
     def outputs(route: str, **fields: Any) -> dict[str, Any]:
         answer = site.client.post(f"{PREDICT}/{route}.json?job_id={regressor}", data=fields)
