@@ -110,15 +110,16 @@ def _missing_package(error: BaseException, line: int) -> UserFault | None:
     """
     values = _values_near(error)
     for name in user_text.names(line):
+        value = values.get(name)
+        # By class name, because the compatibility layer must not be imported here.
+        if type(value).__name__ == "MissingModule":
+            own = vars(value)["_error"]
+            return None if own is error else UserFault(f"{_kind(own)}: {own}", getattr(own, "hint", ""))
         for module, place in user_text.imports_of(name):
-            # By class name, because the compatibility layer must not be imported here.
-            is_stand_in = type(values.get(name)).__name__ == "MissingModule"
             package = module.partition(".")[0]
-            is_installed = packages.is_installed(package)
-            if is_stand_in or (values.get(name) is None and not is_installed):
-                missing = module if is_installed else package
-                words = f"ModuleNotFoundError: No module named {missing!r}, which line {place} imports"
-                return UserFault(words, packages.advice(missing))
+            if value is None and not packages.is_installed(package):
+                words = f"ModuleNotFoundError: No module named {package!r}, which line {place} imports"
+                return UserFault(words, packages.advice(package))
     return None
 
 

@@ -7,11 +7,14 @@ TensorFlow 1. A fused cell processes a whole sequence [T, N, D].
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import rnn_cell
+
+from digits.worker.failure import NETWORK_FILE, UserFault
 
 v1 = tf.compat.v1
 
@@ -72,6 +75,28 @@ BasicRNNCell = _check_units(_accept_input_size(rnn_cell.BasicRNNCell))
 GRUCell = _check_units(_accept_input_size(rnn_cell.GRUCell))
 BasicLSTMCell = _check_units(_accept_input_size(rnn_cell.BasicLSTMCell))
 LSTMCell = _check_units(_accept_input_size(rnn_cell.LSTMCell))
+
+
+class MultiRNNCell(rnn_cell.MultiRNNCell):
+    """Cells on top of each other. Errors of one that is used several times name the line that creates this."""
+
+    def __init__(self, cells: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(cells, *args, **kwargs)
+        frames = (frame for frame, _ in traceback.walk_stack(None))
+        self._line = next((item.f_lineno for item in frames if item.f_code.co_filename == NETWORK_FILE), None)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        try:
+            return super().call(inputs, state)
+        except ValueError as error:
+            if len({id(cell) for cell in self._cells}) == len(self._cells):
+                raise
+            raise UserFault(
+                "MultiRNNCell contains a cell several times, which shares its weights, but the inputs of the layers "
+                "have different sizes.",
+                "Make one cell for each layer: MultiRNNCell([LSTMCell(units) for layer in range(layers)]).",
+                self._line,
+            ) from error
 
 
 @_check_units
@@ -761,6 +786,7 @@ def names() -> dict[str, Any]:
         GRUCell,
         BasicLSTMCell,
         LSTMCell,
+        MultiRNNCell,
         LSTMBlockCell,
         LSTMBlockFusedCell,
         GRUBlockCell,

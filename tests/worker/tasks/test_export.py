@@ -414,7 +414,7 @@ def train_on_top(model: Callable[..., Path], start: Any) -> Callable[..., Outcom
 
 
 def test_a_job_is_part_of_another_network(
-    train_on_top: Callable[..., Outcome], trained: Callable[..., Outcome], in_child: Any
+    train_on_top: Callable[..., Outcome], trained: Callable[..., Outcome], in_child: Any, export: Any
 ) -> None:
     message = "digits.pretrained: there is no job 20261122-101530-1a2b3c on this server."
     assert train_on_top("without job").failure.message == message
@@ -437,6 +437,8 @@ def test_a_job_is_part_of_another_network(
     (loaded,) = new.of(WeightsLoaded)
     assert loaded.source == "the job 20261122-101530-1a2b3c/1" and "model/conv/kernel" in loaded.taken
     assert not new.of(Warned)
+    exported = export(new, "keras")
+    assert exported.code == 0, exported.output
 
 
 def test_a_job_beside_the_dataset_is_found_from_any_folder(
