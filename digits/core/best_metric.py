@@ -14,7 +14,7 @@ _LOWER_IS_BETTER = re.compile(r"loss|error|entropy|perplexity|distance|^(mse|mae
 def lower_is_better(metric: str) -> bool:
     """Return whether lower values of ``metric`` are better, judged by its name, as for a loss.
 
-    The charts of a kind may declare another direction: see `digits.kinds.views.Views.lower_is_better`.
+    The metrics that a kind declares have a direction of their own: see `digits.kinds.views.Views.lower_is_better`.
     """
     return bool(_LOWER_IS_BETTER.search(metric))
 

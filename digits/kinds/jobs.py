@@ -19,6 +19,7 @@ from digits.data import manifest as manifests
 from digits.kinds import Kind, default_kind, kind_named
 from digits.kinds.recipes import build_recipe
 from digits.kinds.versions import CreateVersion
+from digits.kinds.views import ACCURACY
 
 if TYPE_CHECKING:
     AnyRecipe = CreateDataset
@@ -119,7 +120,13 @@ JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (Data
 
 
 def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
-    """Return the name and latest value of the model's main metric: that of the dataset's kind, or else the loss."""
+    """Return the name and latest value of the model's main metric.
+
+    This is an accuracy, which networks of any kind can report, or else that of the dataset's kind, or the loss.
+    """
+    accuracy = model.summary.last_accuracy
+    if accuracy is not None:
+        return ACCURACY.name, accuracy / 100
     values = model.summary.last_values
     kind = dataset.data_kind if values and isinstance(dataset, DatasetJob) else None
     name = choose_metric(kind.metric, values) if kind else ""
@@ -128,11 +135,9 @@ def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
 
 def metric_rank(model: Job, dataset: Job | None) -> tuple[bool, float] | None:
     """Return a key that sorts models by their main metric, best last; metrics where lower is better come first."""
-    accuracy = model.summary.last_accuracy
-    if accuracy is not None:
-        return (True, accuracy / 100)
     metric = last_metric(model, dataset)
-    if metric is None or not isinstance(dataset, DatasetJob):
+    if metric is None:
         return None
     name, value = metric
-    return (False, -value) if dataset.data_kind.lower_is_better(name) else (True, value)
+    kind = dataset.data_kind if isinstance(dataset, DatasetJob) else default_kind()
+    return (False, -value) if kind.lower_is_better(name) else (True, value)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,54 @@ from digits.kinds.recipes import AnyRecipe
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A chart of metrics on a model's page, in addition to that of the loss.
+class Metric:
+    """A metric of the models of a kind, which trainings and evaluations report as ``name``.
 
-    It draws the metrics whose names contain one of ``metrics``. Others have charts of their own. Metrics
-    from 0 to 1 can be shown in percent. ``best`` is ``highest`` or ``lowest``: this direction of the metrics selects
-    the best snapshot, stops a training early, and ranks models. The axis does not extend below ``low``. With
-    ``has_tile``, the latest value of its first metric is also shown above the charts.
+    ``title`` names it in tables and forms, and ``word`` in sentences: by default, the title. Values with the ``unit``
+    ``%`` are from 0 to 1. ``best`` is ``highest`` or ``lowest``: this selects the best snapshot, stops a training
+    early, and ranks models. A name with a slash at its end stands for all metrics that start with it.
+
+    Metrics with the same ``chart``, the title of a chart, share it; by default, each has its own. That of None, such as
+    a metric of evaluations, is drawn on the first chart with a metric whose name is part of its own. The axis
+    does not extend below ``low``. With ``has_tile``, the latest value is also shown above the charts, if the metric is
+    the first one of its chart.
+    """
+
+    name: str
+    title: str
+    unit: str = ""
+    best: Literal["highest", "lowest"] = "highest"
+    chart: str | None = ""
+    low: float | None = None
+    has_tile: bool = True
+    word: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.word:  # abbreviations, such as mAP and R², keep their capitals
+            is_word = self.title[1:2].islower() and self.title[1:] == self.title[1:].lower()
+            object.__setattr__(self, "word", self.title.lower() if is_word else self.title)
+
+    def format(self, value: float) -> str:
+        """Format a value, such as ``93.25%``, ``31.2 dB`` or ``0.931``."""
+        if self.unit == "%":
+            return f"{100 * value:.2f}%"
+        return " ".join(filter(None, (format_number(value), self.unit)))
+
+    @property
+    def suffix(self) -> str:
+        """The unit for a title above plain numbers, such as `` (dB)``."""
+        return f" ({self.unit})" if self.unit not in ("", "%") else ""
+
+
+# Networks of all kinds can report it.
+ACCURACY = Metric("accuracy", "Accuracy", "%")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart on a model's page, besides that of the loss: of the metrics with one of ``metrics`` in their names.
+
+    See `Metric` for the other members. Further metrics have charts of their own.
     """
 
     id: str
@@ -37,25 +79,18 @@ class Chart:
     low: float | None = None
     has_tile: bool = True
 
-    def word(self, metric: str) -> str:
-        """Return the name of a metric in a sentence: the title if it is the only one; abbreviations in capitals."""
-        if len(self.metrics) == 1:
-            are_words = self.title.replace(" ", "").isalpha() and self.title == self.title.capitalize()
-            return self.title.lower() if are_words else self.title
-        return metric if len(metric) > 4 else metric.upper()
-
     def format(self, value: float) -> str:
         """Format a value of one of the metrics, such as ``93.25%`` or ``0.931``."""
         return f"{100 * value:.2f}%" if self.percent else format_number(value)
+
+    def draws(self, metric: str) -> bool:
+        """Return whether ``metric`` is on the chart, unless an earlier chart draws it."""
+        return any(part in metric.lower() for part in self.metrics)
 
 
 def format_number(value: float) -> str:
     """Format ``value`` with three significant digits, or as an integer from 1000: ``0.0123``, ``12,345``."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
-
-
-def _spell(metric: str) -> str:
-    return metric.replace("_", " ").replace("top5", "top-5")
 
 
 def describe_images(width: int, height: int, channels: int) -> str:
@@ -96,7 +131,7 @@ class Views(Generic[AnyRecipe]):
 
     ``group`` and ``groups`` are the words for the groups that records are counted by, such as *class* and
     *classes*, and ``distribution`` is the title of the counts. The ``counts_overlap`` if a record can be counted
-    several times. ``charts`` show a model's metrics, the most important one first. ``balancing`` lists the supported
+    several times. ``metrics`` are those of its models, in the order of their charts. ``balancing`` lists the supported
     ways to balance the groups, as in `digits.core.recipe.Balance`, and ``transformations`` the changes of images that
     the model form offers: those that keep the targets valid. With ``checks_labels``, a model can search for wrong
     labels: the ``targets`` of the kind then implement ``class_probabilities``. ``invitation`` explains the kind above
@@ -122,7 +157,7 @@ class Views(Generic[AnyRecipe]):
     groups = "classes"
     distribution = "Class distribution"
     counts_overlap = False
-    charts: tuple[Chart, ...] = ()
+    metrics: tuple[Metric, ...] = ()
     balancing: tuple[Balance, ...] = ("none", "sampling")
     transformations: tuple[Transformation, ...] = TRANSFORMATIONS
     checks_labels = False
@@ -143,32 +178,56 @@ class Views(Generic[AnyRecipe]):
     annotation_format = ""
     annotation_tools = "Label Studio or CVAT"
 
-    def lower_is_better(self, metric: str) -> bool:
-        """Return whether lower values of a validation metric are better.
-
-        The chart that names it decides. Without one, a name like that of a loss means lower, such as
-        ``heatmap_loss`` beside a chart of ``map``; any other name is that of the chart that draws it, or else higher.
-        """
-        named = next((chart for chart in self.charts if metric in chart.metrics), None)
-        if named is None and best_metric.lower_is_better(metric):
-            return True
-        chart = named or self._chart_of(metric)
-        return chart is not None and chart.best == "lowest"
-
-    def _chart_of(self, metric: str) -> Chart | None:
-        """Return the first chart that draws ``metric``."""
-        return next(
-            (each for each in self.charts if any(part in metric.lower() for part in each.metrics)), None
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """The charts of the metrics, in their order."""
+        drawn: dict[str, list[Metric]] = {}
+        for metric in self.metrics:
+            if metric.chart is not None:
+                drawn.setdefault(metric.chart or metric.name, []).append(metric)
+        return tuple(
+            Chart(
+                re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
+                first.chart or first.title + first.suffix,
+                tuple(metric.name for metric in (first, *others)),
+                first.unit == "%",
+                first.best,
+                first.low,
+                first.has_tile,
+            )
+            for name, (first, *others) in drawn.items()
         )
+
+    def metric(self, name: str) -> Metric:
+        """Return the description of a metric: that in ``metrics``, or else one that its name implies.
+
+        A name like that of a loss means that lower values are better. Any other one has the unit and the direction of
+        the chart that draws it.
+        """
+        declared = next((each for each in (*self.metrics, ACCURACY) if each.name == name), None)
+        if declared:
+            return declared
+        words = name.replace("_", " ").replace("top5", "top-5")
+        title = words[:1].upper() + words[1:]
+        if best_metric.lower_is_better(name):
+            return Metric(name, title, best="lowest", word=words)
+        chart = next((each for each in self.charts if each.draws(name)), None)
+        return Metric(
+            name,
+            title,
+            "%" if chart and chart.percent else "",
+            "lowest" if chart and chart.best == "lowest" else "highest",
+            word=words,
+        )
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Return whether lower values of a validation metric are better."""
+        return self.metric(metric).best == "lowest"
 
     def describe_metric(self, name: str, value: float) -> str:
         """Format the metric ``name`` for display, such as ``accuracy 93.25%``."""
-        for chart in self.charts:
-            if name in chart.metrics:
-                return f"{chart.word(name)} {chart.format(value)}"
-            if any(part in name.lower() for part in chart.metrics):
-                return f"{_spell(name)} {chart.format(value)}"
-        return f"{_spell(name)} {format_number(value)}"
+        metric = self.metric(name)
+        return f"{metric.word} {metric.format(value)}"
 
     def describe_metrics(self, metrics: Mapping[str, float]) -> str:
         """Format validation ``metrics`` for display: those in the charts, in the same order, and the loss."""

@@ -16,7 +16,6 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.data import evaluation as evaluations
 from digits.kinds import default_kind
 from digits.web import serializers
-from digits.web.evaluation_parts import describe_metric
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
@@ -77,10 +76,9 @@ def table(jobs: Sequence[ModelJob], found: Sequence[dict[str, Any]]) -> list[dic
     names = dict.fromkeys(name for item in found for name in item["metrics"] if "/" not in name)
     for name in list(names)[:MAX_METRICS]:
         values = [item["metrics"].get(name) for item in found]
-        described = [None if value is None else describe_metric(views, name, value) for value in values]
-        title = next(each[0] for each in described if each)
-        words = [each[1] if each else NONE for each in described]
-        rows.append(_row(title, values, words, views.lower_is_better(name)))
+        metric = views.metric(name)
+        words = [NONE if value is None else metric.format(value) for value in values]
+        rows.append(_row(metric.title, values, words, views.lower_is_better(name)))
     for name, (title, describe) in _COSTS.items():
         values = [item[name] for item in found]
         if name != "peak_gpu_memory" or any(values):

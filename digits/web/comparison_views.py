@@ -22,7 +22,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views
 from digits.web import compared_models, serializers
 from digits.web.evaluation_panel import title_of
-from digits.web.evaluation_parts import describe_metric, describe_prediction, draw_prediction
+from digits.web.evaluation_parts import describe_prediction, draw_prediction
 from digits.web.explore_views import gallery_items
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
@@ -153,8 +153,9 @@ def _metrics(pair: tuple[Evaluation, Evaluation], views: Any) -> list[dict[str, 
     rows = []
     for name in pair[0].metrics:
         if name in pair[1].metrics and "/" not in name:
-            values = [describe_metric(views, name, result.metrics[name]) for result in pair]
-            rows.append({"title": values[0][0], "first": values[0][1], "second": values[1][1]})
+            metric = views.metric(name)
+            first, second = (metric.format(result.metrics[name]) for result in pair)
+            rows.append({"title": metric.title, "first": first, "second": second})
     return rows
 
 

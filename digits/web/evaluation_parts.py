@@ -16,7 +16,7 @@ from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views, format_number
+from digits.kinds.views import Views
 from digits.web.explore_views import GalleryItem, gallery_items
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
@@ -30,32 +30,15 @@ MAX_MATRIX = 40
 MIN_SCORE = 0.3
 MAX_POINTS = 2000
 MAX_LACKING = 8
-TITLES = {
-    "top5_accuracy": "Top-5 accuracy",
-    "f1_macro": "F1, mean of classes",
-    "log_loss": "Log loss",
-    "calibration_error": "Calibration error",
-    "exact_match": "All labels right",
-    "accuracy": "Accuracy",
-    "best_accuracy": "Best accuracy",
-    "pixel_accuracy": "Pixel accuracy",
-    "map": "mAP",
-    "map50": "mAP@50",
-    "miou": "mIoU",
-}
-IN_PERCENT = {*TITLES} - {"log_loss"}
 
 
-def describe_metric(views: Views[Any], name: str, value: float) -> tuple[str, str]:
-    """Return the title of a metric, and its value for display."""
-    title = TITLES.get(name)
-    if title is not None and name in IN_PERCENT:
-        return title, f"{100 * value:.2f}%"
-    for chart in views.charts:
-        if name in chart.metrics:
-            word = chart.word(name)
-            return title or word[0].upper() + word[1:], chart.format(value)
-    return title or name.replace("_", " ").capitalize(), format_number(value)
+def metric_rows(result: Evaluation, views: Views[Any]) -> list[tuple[str, str]]:
+    """Return the title and the value of each metric, without those of single classes."""
+    return [
+        (views.metric(name).title, views.metric(name).format(value))
+        for name, value in result.metrics.items()
+        if "/" not in name
+    ]
 
 
 def excluded_words(result: Evaluation, views: Views[Any]) -> str:

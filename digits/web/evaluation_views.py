@@ -22,10 +22,10 @@ from digits.kinds.jobs import DatasetJob
 from digits.web import evaluation_charts, serializers
 from digits.web.evaluation_panel import fit_of, panel_state, title_of
 from digits.web.evaluation_parts import (
-    describe_metric,
     excluded_words,
     load_matrix,
     load_points,
+    metric_rows,
     shown_matrix,
     worst_records,
 )
@@ -126,9 +126,7 @@ def show(job_id: str) -> str:
         split_title=SPLIT_TITLES[result.split],
         dataset=serializers.row(dataset) if dataset else None,
         views=views,
-        metrics=[
-            describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
-        ],
+        metrics=metric_rows(result, views),
         links=_links(job, result, options),
         size=shown_size(dataset, manifest) if isinstance(dataset, DatasetJob) and manifest else (1, 1),
         worst=worst_records(job, result, dataset, manifest)

@@ -873,16 +873,13 @@ def _metric_choices() -> dict[str, list[tuple[str, str, str]]]:
     """
     kinds = all_kinds().values()
     metrics = [
-        (name, chart, kind.name)
+        (metric, kind.name)
         for kind in kinds
-        for chart in views_of(kind).charts
-        for name in chart.metrics
+        for metric in views_of(kind).metrics
+        if metric.chart is not None and not metric.name.endswith("/")
     ]
-    best = [
-        (name, f"{chart.best.capitalize()} validation {chart.word(name)}", kind)
-        for name, chart, kind in metrics
-    ]
-    stopping = [(name, f"When {chart.word(name)} stops improving", kind) for name, chart, kind in metrics]
+    best = [(each.name, f"{each.best.capitalize()} validation {each.word}", kind) for each, kind in metrics]
+    stopping = [(each.name, f"When {each.word} stops improving", kind) for each, kind in metrics]
     return {
         "best": [("", "Automatic", ""), *best, ("loss", "Lowest validation loss", "")],
         "stopping": [("", "Off", ""), *stopping, ("loss", "When loss stops improving", "")],

@@ -32,10 +32,10 @@ from digits.kinds.views import Views
 from digits.web import evaluation_charts, serializers
 from digits.web.evaluation_panel import title_of
 from digits.web.evaluation_parts import (
-    describe_metric,
     excluded_words,
     load_matrix,
     load_points,
+    metric_rows,
     shown_matrix,
     worst_records,
 )
@@ -298,9 +298,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         name=result.name,
         records=f"{result.records:,} {views.record if result.records == 1 else views.records}",
         note=note,
-        metrics=[
-            describe_metric(views, name, value) for name, value in result.metrics.items() if "/" not in name
-        ],
+        metrics=metric_rows(result, views),
         tables=tables,
         plots=of_evaluation(plots),
         worst=worst,

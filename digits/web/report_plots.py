@@ -72,7 +72,7 @@ def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
             ]
             if not points:
                 continue
-            chart = next((each for each in order if any(word in name.lower() for word in each.metrics)), None)
+            chart = next((each for each in order if each.draws(name)), None)
             if chart is None:
                 group = name.split("/")[0]
                 chart = own.setdefault(group, Chart(f"own-{group}", group.replace("_", " "), (group,)))

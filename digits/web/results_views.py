@@ -17,7 +17,6 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
 from digits.web import serializers
 from digits.web.evaluation_charts import SIDE
-from digits.web.evaluation_parts import describe_metric
 from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
@@ -60,9 +59,9 @@ def show(job_id: str) -> str:
             }
             for name in (*metrics, *OTHER_COLUMNS)
         },
-        format=lambda name, value: describe_metric(views, name, value)[1],
-        titles={name: describe_metric(views, name, 0)[0] for name in metrics},
-        title=describe_metric(views, main, 0)[0] if main else "",
+        format=lambda name, value: views.metric(name).format(value),
+        titles={name: views.metric(name).title for name in metrics},
+        title=views.metric(main).title if main else "",
         plot=_plot(rows, main),
         splits=[(name, SPLIT_TITLES[name]) for name in get_args(Split)],
         split=split,

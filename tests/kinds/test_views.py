@@ -1,17 +1,19 @@
-"""Texts and data of kinds that all pages share: the directions of metrics."""
+"""Texts and data of kinds that all pages share: what a kind declares about its metrics."""
 
 from __future__ import annotations
 
 import pytest
 
 from digits.kinds import BUILT_IN, Kind
-from digits.kinds.views import Chart, Views
+from digits.kinds.views import Chart, Metric, Views
 
 
 class ScoreViews(Views):
-    charts = (
-        Chart("fid", "FID", ("fid",)),
-        Chart("map", "mAP", ("map", "log_loss_ratio"), best="highest"),
+    metrics = (
+        Metric("fid", "FID", best="lowest", has_tile=False),
+        Metric("map", "mAP", "%", chart="Scores", low=0),
+        Metric("log_loss_ratio", "Ratio", "%", chart="Scores"),
+        Metric("noise", "Noise", "dB", best="lowest", chart=None),
     )
 
 
@@ -23,13 +25,39 @@ class ScoreViews(Views):
         ("map", False),
         ("map50", False),
         ("log_loss_ratio", False),
+        ("noise", True),
         ("heatmap_loss", True),
         ("loss", True),
         ("dice", False),
     ],
 )
-def test_the_chart_declares_the_direction_of_a_metric(metric: str, is_lower_better: bool) -> None:
+def test_a_kind_declares_the_directions_of_its_metrics(metric: str, is_lower_better: bool) -> None:
     assert ScoreViews().lower_is_better(metric) is is_lower_better
+
+
+def test_metrics_are_grouped_into_charts() -> None:
+    assert ScoreViews().charts == (
+        Chart("fid", "FID", ("fid",), has_tile=False),
+        Chart("scores", "Scores", ("map", "log_loss_ratio"), percent=True, best="highest", low=0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "words", "title"),
+    [
+        ("map", "mAP 50.00%", "mAP"),
+        ("log_loss_ratio", "ratio 50.00%", "Ratio"),
+        ("noise", "noise 0.5 dB", "Noise"),
+        # By its name, or by that of a chart.
+        ("map_50", "map 50 50.00%", "Map 50"),
+        ("map_loss", "map loss 0.5", "Map loss"),
+        ("fid_of_top5", "fid of top-5 0.5", "Fid of top-5"),
+        ("accuracy", "accuracy 50.00%", "Accuracy"),
+    ],
+)
+def test_metrics_have_words_a_unit_and_a_title(metric: str, words: str, title: str) -> None:
+    assert ScoreViews().describe_metric(metric, 0.5) == words
+    assert ScoreViews().metric(metric).title == title
 
 
 @pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.name)

@@ -17,7 +17,7 @@ from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.regression.views import Views as RegressionViews
-from digits.kinds.views import Chart
+from digits.kinds.views import Metric
 from tests.site import Site
 
 pytestmark = pytest.mark.integration
@@ -112,10 +112,10 @@ def test_models_of_other_kinds_show_and_are_sorted_by_their_own_metric(site: Sit
     assert "R² 0.931" in page and "R² 0.5" in page and "loss 0.125" in page
 
 
-def test_a_metric_whose_chart_declares_lower_as_better_is_sorted_that_way(
+def test_a_metric_that_is_declared_to_be_better_lower_is_sorted_that_way(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RegressionViews, "charts", (Chart("r2", "R²", ("r2",), best="lowest"),))
+    monkeypatch.setattr(RegressionViews, "metrics", (Metric("r2", "R²", best="lowest"),))
     parent = dataset(site)
     parent.recipe = CreateRegression(table="/data/levels.csv", folder="/data")
     model(site, parent, "high", r2=0.9)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from digits.kinds.classification.views import Views as ClassificationViews
-from digits.kinds.views import Chart
+from digits.kinds.views import Metric
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
 from tests.web.test_evaluation_views import train, wait_for_evaluation
@@ -77,11 +77,15 @@ def test_models_are_sorted_and_the_front_is_marked(site: Site, monkeypatch: pyte
         return re.findall(r'<th scope="row">Loss</th>.*?<b>([^<]+)</b>', page)[0]
 
     lowest = best_loss()
-    # Charts that declare the opposite directions change the order, the front and the best values.
-    charts = (Chart("a", "Accuracy", ("accuracy",)), Chart("l", "Loss", ("loss",), best="highest"))
-    monkeypatch.setattr(ClassificationViews, "charts", charts)
+    # Metrics that declare the opposite directions change the order, the front and the best values.
+    opposite = (Metric("accuracy", "Hits", best="lowest"), Metric("loss", "Loss"))
+    monkeypatch.setattr(ClassificationViews, "metrics", opposite)
     assert names() == names(sort="accuracy", direction="asc") == ["untrained", "trained"]
     assert float(best_loss()) > float(lowest)
+    assert "Hits" in site.get(f"/datasets/{dataset}/results").text
+    assert "Validation hits" in site.get(f"/models/{models[0]}").text
+    offered = site.get(f"/models/images/classification/new?dataset={dataset}").text
+    assert "Lowest validation hits" in offered and "When hits stops improving" in offered
     rows = site.json(f"/datasets/{dataset}/results.json")["models"]
     assert next(row for row in rows if row["name"] == "untrained")["is_on_front"]
 

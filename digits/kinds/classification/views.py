@@ -12,7 +12,13 @@ from digits.kinds.classification.recipe import CreateClassification
 class Views(views.Views[CreateClassification]):
     """Classes, accuracy, and the most likely classes of an image."""
 
-    charts = (views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest"),)
+    metrics = (
+        views.ACCURACY,
+        views.Metric("top5_accuracy", "Top-5 accuracy", "%", chart=None),
+        views.Metric("f1_macro", "F1, mean of classes", "%", chart=None),
+        views.Metric("log_loss", "Log loss", best="lowest", chart=None),
+        views.Metric("calibration_error", "Calibration error", "%", best="lowest", chart=None),
+    )
     balancing = ("none", "class_weights", "sampling")
     checks_labels = True
     invitation = (

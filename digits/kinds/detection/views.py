@@ -17,7 +17,10 @@ class Views(views.Views[CreateDetection]):
     groups = "rarest classes"
     distribution = "Objects per class"
     counts_overlap = True
-    charts = (views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),)
+    metrics = (
+        views.Metric("map", "mAP", "%", low=0),
+        views.Metric("map50", "mAP@50", "%", chart=None),
+    )
     invitation = f"Locate objects in images by box and class. From {', '.join(titles())} or TFRecord files."
     infer = "Detect objects"
     infer_title = "Detect objects in an image"

@@ -13,10 +13,7 @@ class Views(views.Views[CreateImageToImage]):
 
     distribution = ""
     balancing = ("none",)
-    charts = (
-        views.Chart("psnr", "PSNR (dB)", ("psnr",), best="highest"),
-        views.Chart("ssim", "SSIM", ("ssim",), best="highest"),
-    )
+    metrics = (views.Metric("psnr", "PSNR", "dB"), views.Metric("ssim", "SSIM"))
     invitation = (
         "Turn images into other images, such as noisy into clean ones. From a folder of images and one of target "
         "images with the same names, from a table, from TFRecord files, or from images that are their own targets."

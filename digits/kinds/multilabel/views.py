@@ -17,9 +17,11 @@ class Views(views.Views[CreateMultilabel]):
     groups = "rarest labels"
     distribution = "Images per label"
     counts_overlap = True
-    charts = (
-        views.Chart("map", "mAP", ("map",), percent=True, best="highest", low=0),
-        views.Chart("f1", "F1", ("f1",), percent=True, best="highest", low=0),
+    metrics = (
+        views.Metric("map", "mAP", "%", low=0),
+        views.Metric("f1", "F1", "%", low=0),
+        views.Metric("f1_macro", "F1, mean of classes", "%", chart=None),
+        views.Metric("exact_match", "All labels right", "%", chart=None),
     )
     invitation = (
         "Predict any number of labels for each image, such as the objects in it. "

@@ -34,10 +34,11 @@ class Views(views.Views[CreatePairs]):
     group = "label"
     groups = "labels"
     distribution = "Pairs"
-    charts = (
-        views.Chart("auc", "AUC", ("auc",), best="highest", low=0),
-        views.Chart("accuracy", "Accuracy", ("accuracy",), percent=True, best="highest", low=0),
-        views.Chart("distance", "Distance threshold", (THRESHOLD,), low=0, has_tile=False),
+    metrics = (
+        views.Metric("auc", "AUC", low=0),
+        views.Metric("accuracy", "Accuracy", "%", low=0),
+        views.Metric("best_accuracy", "Best accuracy", "%", chart=None),
+        views.Metric(THRESHOLD, "Distance threshold", best="lowest", low=0, has_tile=False),
     )
     invitation = "Learn whether two images match: two photos of one object. From a CSV file or class folders."
     infer = "Compare"

@@ -18,9 +18,10 @@ class Views(views.Views[CreateRegression]):
     groups = "ranges"
     checks_counts = False
     distribution = "Target distribution"
-    charts = (
-        views.Chart("error", "Error", ("mae", "rmse")),
-        views.Chart("r2", "R²", ("r2",), best="highest", low=-1),
+    metrics = (
+        views.Metric("mae", "MAE", best="lowest", chart="Error"),
+        views.Metric("rmse", "RMSE", best="lowest", chart="Error"),
+        views.Metric("r2", "R²", low=-1),
     )
     invitation = (
         "Predict one or more numbers for each image, such as an angle or an age. "

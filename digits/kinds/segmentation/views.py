@@ -18,12 +18,10 @@ class Views(views.Views[CreateSegmentation]):
     groups = "rarest classes"
     distribution = "Images per class"
     counts_overlap = True
-    charts = (
-        views.Chart("miou", "mIoU", ("miou",), percent=True, best="highest", low=0),
-        views.Chart("iou", "IoU per class", ("iou/",), percent=True, best="highest", low=0, has_tile=False),
-        views.Chart(
-            "pixel-accuracy", "Pixel accuracy", ("pixel_accuracy",), percent=True, best="highest", low=0
-        ),
+    metrics = (
+        views.Metric("miou", "mIoU", "%", low=0),
+        views.Metric("iou/", "IoU per class", "%", low=0, has_tile=False),
+        views.Metric("pixel_accuracy", "Pixel accuracy", "%", low=0),
     )
     invitation = (
         "Assign a class to each pixel. From a folder of images and a folder of label images (masks) with the same "

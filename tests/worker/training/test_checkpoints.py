@@ -15,7 +15,7 @@ from digits.core.task import EVENTS_FILE
 from digits.data import production
 from digits.data.production import Production, ProductionModels
 from digits.kinds.classification.views import Views as ClassificationViews
-from digits.kinds.views import Chart
+from digits.kinds.views import Metric
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
@@ -80,11 +80,10 @@ def test_the_best_snapshot_is_kept_even_between_intervals(scripted: Any) -> None
 
 
 @pytest.mark.parametrize(("best", "epoch"), [("lowest", 1), ("highest", 2)])
-def test_the_chart_of_a_metric_declares_its_direction(
+def test_a_kind_declares_the_direction_of_a_metric(
     scripted: Any, monkeypatch: pytest.MonkeyPatch, best: str, epoch: int
 ) -> None:
-    charts = (Chart("score", "Score", ("score",), best=best),)
-    monkeypatch.setattr(ClassificationViews, "charts", charts)
+    monkeypatch.setattr(ClassificationViews, "metrics", (Metric("score", "Score", best=best),))
     outcome = scripted(
         "9 0.1 0.8 0.3",
         snapshots_kept=1,

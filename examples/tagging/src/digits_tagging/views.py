@@ -20,8 +20,10 @@ class Views(views.Views[Recipe]):
     distribution = "Images per tag"
     # An image with two tags counts for both.
     counts_overlap = True
-    charts = (
-        views.Chart("tags", "Tags", ("f1", "precision", "recall"), percent=True, best="highest", low=0),
+    metrics = (
+        views.Metric("f1", "F1", "%", chart="Tags", low=0),
+        views.Metric("precision", "Precision", "%", chart="Tags"),
+        views.Metric("recall", "Recall", "%", chart="Tags"),
     )
     infer = "Predict tags"
     infer_title = "Predict the tags of an image"
