@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,7 @@ from digits.data.records import Features
 from digits.data.target import IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE, TargetSpec
 
 Boxes = NDArray[np.float32]
+_Numbers = Any  # an array of NumPy, or a tensor
 
 
 def objects_in(boxes: Boxes) -> Boxes:
@@ -23,11 +26,18 @@ def resize_boxes(boxes: Boxes, geometry: Geometry) -> Boxes:
     moved = geometry.move_boxes(boxes[:, :4])
     limits = np.array([geometry.width, geometry.height] * 2, np.float32)
     clipped = np.clip(moved, 0, limits)
-    areas = _areas(clipped)
-    least = np.where(boxes[:, 4] == IGNORED_BOX, 0, SMALLEST_VISIBLE_SHARE) * _areas(moved)
-    visible = (areas > 0) & (areas >= least)
+    visible = are_visible(moved, clipped, boxes[:, 4])
     kept: Boxes = np.concatenate([clipped, boxes[:, 4:]], axis=1)[visible].astype(np.float32)
     return kept
+
+
+def are_visible(edges: _Numbers, clipped: _Numbers, classes: _Numbers) -> _Numbers:
+    """Return which boxes stay when their ``edges`` [..., 4] are ``clipped`` to an image, as arrays or tensors.
+
+    These are the objects of which a large enough part is left, and all regions to ignore of which something is.
+    """
+    areas = _areas(clipped)
+    return (areas > 0) & ((classes == IGNORED_BOX) | (areas >= SMALLEST_VISIBLE_SHARE * _areas(edges)))
 
 
 def box_features(boxes: Boxes, spec: TargetSpec, width: int, height: int) -> Features:
@@ -51,5 +61,5 @@ def box_features(boxes: Boxes, spec: TargetSpec, width: int, height: int) -> Fea
     }
 
 
-def _areas(edges: NDArray[np.floating]) -> NDArray[np.floating]:
-    return (edges[:, 2] - edges[:, 0]) * (edges[:, 3] - edges[:, 1])
+def _areas(edges: _Numbers) -> _Numbers:
+    return (edges[..., 2] - edges[..., 0]) * (edges[..., 3] - edges[..., 1])

@@ -45,6 +45,7 @@ def area_under_curve(distances: NDArray[np.float32], matches: NDArray[np.bool_])
     This is the area under the ROC curve, by the ranks of the distances (Mann and Whitney). 0.5 without pairs of
     both types.
     """
+    # As for `digits.kinds.multilabel.metrics.average_precision`, scikit-learn would be slower.
     positive, negative = int(matches.sum()), int((~matches).sum())
     if not positive or not negative:
         return 0.5

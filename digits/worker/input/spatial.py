@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from digits.data.target import IGNORED, IGNORED_BOX, NO_BOX, SMALLEST_VISIBLE_SHARE, Spatial
+from digits.data.boxes import are_visible
+from digits.data.target import IGNORED, NO_BOX, Spatial
 from digits.worker.input.affine import AffineMap
 
 
@@ -78,13 +79,7 @@ def _keep_visible(boxes: tf.Tensor, edges: tf.Tensor, height: int, width: int) -
     """Return ``boxes`` with the new ``edges``, clipped to the image; objects that are barely visible become empty."""
     limits = tf.constant([width, height, width, height], edges.dtype)
     clipped = tf.clip_by_value(edges, tf.zeros_like(limits), limits)
-    visible = _areas(clipped) >= SMALLEST_VISIBLE_SHARE * _areas(edges)
-    kept = (boxes[..., 4] == IGNORED_BOX) | ((boxes[..., 4] >= 0) & visible)
-    kept &= _areas(clipped) > 0
+    kept = (boxes[..., 4] != NO_BOX) & are_visible(edges, clipped, boxes[..., 4])
     return tf.where(
         kept[..., None], tf.concat([clipped, boxes[..., 4:]], 2), tf.constant(NO_BOX, boxes.dtype)
     )
-
-
-def _areas(edges: tf.Tensor) -> tf.Tensor:
-    return (edges[..., 2] - edges[..., 0]) * (edges[..., 3] - edges[..., 1])
