@@ -1,4 +1,4 @@
-"""The contents of the report of a model, which its page and its PDF file show."""
+"""The contents of the report of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of a report as shapes, which are drawn as SVG and in PDF files."""
+"""The charts of a report as shapes, which its page draws as SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a model: a page for printing that needs no other files, a PDF file, and JSON."""
+"""The report of a model: a page for printing, a file that needs no other files, and JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from digits.data.images import data_uri
 from digits.kinds.request_fields import flag
 from digits.web import report as reports
 from digits.web.long_pages import render_in_turns
-from digits.web.offload import in_thread
 from digits.web.report import Report
 from digits.web.services import services
 
@@ -39,25 +38,8 @@ def show_json(job_id: str) -> Response:
     return jsonify(_report(job_id).as_json())
 
 
-@blueprint.get("/models/<job_id>/report.pdf")
-def show_pdf(job_id: str) -> Response:
-    """Return the report as a PDF file."""
-    report = _report(job_id)
-    response = Response(in_thread(_render_pdf, report), mimetype="application/pdf")
-    response.headers["Content-Disposition"] = f'inline; filename="{_file_name(report)}.pdf"'
-    return response
-
-
 def _report(job_id: str) -> Report:
     return reports.build(services().store.get(job_id, ModelJob), request.args.get("name", ""))
-
-
-def _render_pdf(report: Report) -> bytes:
-    from digits.web import (
-        report_pdf,  # imported late: only this needs the library, which takes a while to load
-    )
-
-    return report_pdf.render(report)
 
 
 def _file_name(report: Report) -> str:

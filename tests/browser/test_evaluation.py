@@ -104,7 +104,12 @@ def test_the_report_is_one_page_with_all_results(
     picture = page.get_by_role("img", name=re.compile("^Image of ")).first
     expect(picture).to_have_js_property("naturalWidth", 16)
     check_accessibility(page)
+    page.evaluate("window.print = () => { document.body.dataset.printed = 'yes' }")
+    page.get_by_role("button", name="Print").click()
+    expect(page.locator("body")).to_have_attribute("data-printed", "yes")
+    page.emulate_media(media="print")
+    expect(page.get_by_role("navigation")).to_be_hidden()
     with page.expect_download() as started:
-        page.get_by_role("link", name="Download PDF").click()
-    assert started.value.suggested_filename == "Reported-report.pdf"
-    assert started.value.path().read_bytes().startswith(b"%PDF-")
+        page.emulate_media(media="screen")
+        page.get_by_role("link", name="Download HTML").click()
+    assert started.value.suggested_filename == "Reported-report.html"

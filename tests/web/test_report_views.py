@@ -1,4 +1,4 @@
-"""Reports of models over HTTP: the page, the file, the PDF and the JSON, also of models with missing parts."""
+"""Reports of models over HTTP: the page, the file and the JSON, also of models with missing parts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def text_of(page: str) -> str:
 def test_the_report_shows_settings_curves_evaluation_and_environment(
     site: Site, dataset: str, model: str
 ) -> None:
-    page = site.get(f"/models/{model}/report").text
+    page = site.report(model)
     manifest = site.services.store.get(dataset, DatasetJob).manifest()
     assert manifest
     report = site.json(f"/models/{model}/report.json")
@@ -101,7 +101,6 @@ def test_the_report_shows_settings_curves_evaluation_and_environment(
     assert report["environment"]["TensorFlow"].startswith("2.")
     (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
     assert report["evaluation"]["metrics"] == found["metrics"]
-    site.report(model)
     assert len(report["worst"]) == page.count("data:image/jpeg;base64,") == found["records"]
     for words in (
         "Bars &amp; &lt;b&gt;stripes",
@@ -135,26 +134,14 @@ def test_the_downloaded_page_needs_no_other_file(site: Site, model: str) -> None
     assert "url(" not in response.text and "@import" not in response.text
 
 
-def test_the_pdf_contains_the_same(site: Site, model: str) -> None:
-    response = site.get(f"/models/{model}/report.pdf")
-    assert response.mimetype == "application/pdf" and response.data.startswith(b"%PDF-")
-    pages = response.data.count(b"/Type /Page\n")
-    assert pages >= 2 and response.data.rstrip().endswith(b"%%EOF")
-    images = response.data.count(b"/Subtype /Image")
-    assert images == len(site.json(f"/models/{model}/report.json")["worst"])
-
-
 def test_the_pages_of_the_model_and_of_the_evaluation_link_to_the_report(site: Site, model: str) -> None:
     assert f'href="/models/{model}/report"' in site.get(f"/models/{model}").text
     assert f'href="/models/{model}/report?name=' in site.get(f"/models/{model}/evaluation").text
 
 
 def every_form(site: Site, model: str) -> tuple[str, Any]:
-    """Return the page and the JSON of a report, after its PDF."""
-    assert site.get(f"/models/{model}/report.pdf").data.startswith(b"%PDF-")
-    page = site.get(f"/models/{model}/report")
-    assert page.status_code == 200
-    return text_of(page.text), site.json(f"/models/{model}/report.json")
+    """Return the words of the page of a report, and its JSON."""
+    return text_of(site.report(model)), site.json(f"/models/{model}/report.json")
 
 
 def test_a_model_without_an_evaluation(site: Site, dataset: str) -> None:
@@ -193,7 +180,7 @@ def test_an_evaluation_of_a_dataset_that_changed(
     assert report["worst"] == [] and report["evaluation"]["metrics"]["accuracy"] is not None
 
 
-@pytest.mark.parametrize("ending", ["", ".pdf", ".json"])
+@pytest.mark.parametrize("ending", ["", ".json"])
 def test_an_unknown_evaluation_or_model(site: Site, model: str, ending: str) -> None:
     for path in (f"/models/{model}/report{ending}?name=other", f"/models/none/report{ending}"):
         assert site.get(path).status_code == 404
