@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from digits.core.files import walk
 from digits.data.images import EXTENSIONS
+from digits.data.sources import path_below
 
 # Label Studio puts the first eight digits of a UUID before the name of an uploaded file.
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-(?=.)")
@@ -41,6 +42,19 @@ class ImageFinder:
                 if found and (best := _best(found, wanted)):
                     return best
         return None
+
+    def locate(self, name: str) -> str:
+        """Return the path of an image below the root: as written, or else that which `find` returns.
+
+        A path without an image is returned as written. Raises ValueError for one outside the root without an image.
+        """
+        try:
+            path = path_below(self._root, name)
+        except ValueError:
+            if similar := self.find(name):
+                return similar
+            raise
+        return path if os.path.exists(os.path.join(self._root, path)) else self.find(name) or path
 
     def _named(self, name: str) -> list[str]:
         if self._paths is None:

@@ -279,8 +279,9 @@ def listed(names: Iterable[str]) -> str:
 
 
 def count_of(count: int, noun: str) -> str:
-    """``1 image``, ``2 images``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    """``1 image``, ``2 images``, ``3 classes``."""
+    plural = noun + ("es" if noun.endswith(("s", "x")) else "s")
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def _random(seed: int, *names: str) -> random.Random:

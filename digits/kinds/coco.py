@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, listed, path_below, read_bounded, show
+from digits.data.sources import UnusableSource, listed, read_bounded, show
 from digits.data.tables import Faults
 from digits.kinds.export import append
 
@@ -110,7 +110,7 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
     faulty, skipped = Faults(path, row="image"), Faults(path, row="annotation", are_images=False)
     for item in found.images:
         try:
-            paths[item.id] = _relative(root, item.file_name, finder)
+            paths[item.id] = finder.locate(item.file_name)
         except ValueError as error:
             faulty.add_place(f"image {item.id}", str(error))
     faulty.usable = len(paths)
@@ -148,17 +148,6 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> _File[AnyAnnotation]
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
-
-
-def _relative(root: Path, name: str, finder: ImageFinder) -> str:
-    """Return the path of an image below ``root``: as written, or else that of an image with the same name."""
-    try:
-        found = path_below(str(root), name)
-    except ValueError:
-        if similar := finder.find(name):
-            return similar
-        raise
-    return found if (root / found).exists() else finder.find(name) or found
 
 
 def _need_unique(path: Path, noun: str, items: list[_Item]) -> None:

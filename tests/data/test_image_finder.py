@@ -45,3 +45,14 @@ def test_a_missing_image_is_not_replaced_by_one_in_another_folder(tmp_path: Path
     finder = ImageFinder(tmp_path)
     assert finder.find("val/1.png") is None
     assert finder.find("other/1.png") == "train/1.png"
+
+
+def test_an_image_is_located_by_its_path_or_else_by_its_end(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "rose.jpg").touch()
+    finder = ImageFinder(tmp_path)
+    for path in ("a/rose.jpg", "rose.jpg", "../rose.jpg", "/elsewhere/rose.jpg"):
+        assert finder.locate(path) == "a/rose.jpg"
+    assert finder.locate("a/tulip.jpg") == "a/tulip.jpg"
+    with pytest.raises(ValueError, match="outside"):
+        finder.locate("../tulip.jpg")

@@ -209,9 +209,10 @@ class _Summaries:
         what = (
             "A DIGITS dataset" if self._found.job else "Databases" if len(self._scans) > 1 else "A database"
         )
-        classes = "1 class" if len(names) == 1 else f"{len(names):,} classes"
         read = "" if self._is_complete else f" {self._seen:,} of them were checked."
-        summary = SourceSummary(facts=[f"{what} with {count_of(total, 'image')} in {classes}.{read}"])
+        summary = SourceSummary(
+            facts=[f"{what} with {count_of(total, 'image')} in {count_of(len(names), 'class')}.{read}"]
+        )
         if self._found.mean is not None:
             summary.facts.append("The mean image is recomputed and compared with mean.binaryproto.")
         summary.problems = list(self._problems)

@@ -149,7 +149,7 @@ def _describe_labels(rows: list[Row[str]], summary: SourceSummary) -> None:
 def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -> SourceSummary:
     summary = SourceSummary(suggestion=suggestion)
     at_least = "" if found.complete else "at least "
-    images, classes = count_of(found.count, "image"), _count_of_classes(len(found.classes))
+    images, classes = count_of(found.count, "image"), count_of(len(found.classes), "class")
     summary.facts.append(f"{at_least}{images} in {at_least}{classes}.".capitalize())
     # Split folders are not classes.
     has_splits = suggestion is not None and suggestion.fields["folder_train"] != str(found.root)
@@ -176,10 +176,6 @@ def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -
 
 def _count(pair: tuple[str, int]) -> int:
     return pair[1]
-
-
-def _count_of_classes(count: int) -> str:
-    return "1 class" if count == 1 else f"{count:,} classes"
 
 
 def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:

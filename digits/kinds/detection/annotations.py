@@ -137,12 +137,10 @@ class BoxChecks:
         """Return warnings about the checked images."""
         found = []
         if self.dropped:
-            found.append(
-                f"{_count(self.dropped, 'box', 'boxes')} cannot be used: {first_lines(self.dropped)}."
-            )
+            found.append(f"{count_of(len(self.dropped), 'box')} cannot be used: {first_lines(self.dropped)}.")
         if self.clipped:
             found.append(
-                f"{_count(self.clipped, 'box', 'boxes')} clipped to the image: {first_lines(self.clipped)}."
+                f"{count_of(len(self.clipped), 'box')} clipped to the image: {first_lines(self.clipped)}."
             )
         if self.ignored:
             found.append(
@@ -150,8 +148,10 @@ class BoxChecks:
                 f"KITTI does not define: ignored ({listed(sorted(self.ignored))})."
             )
         if self.empty:
-            what = _count(self.empty, "image has", "images have")
-            found.append(f"{what} no objects: {first_lines(self.empty)}.")
+            verb = "has" if len(self.empty) == 1 else "have"
+            found.append(
+                f"{count_of(len(self.empty), 'image')} {verb} no objects: {first_lines(self.empty)}."
+            )
         return found
 
 
@@ -174,7 +174,3 @@ def _extends(whole: Box, clipped: Box) -> bool:
         whole.bottom - clipped.bottom,
     )
     return max(corrections) > _TOLERANCE
-
-
-def _count(items: list[str], one: str, several: str) -> str:
-    return f"{len(items):,} {one if len(items) == 1 else several}"

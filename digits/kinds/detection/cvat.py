@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, path_below, read_bounded, show
+from digits.data.sources import UnusableSource, read_bounded, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.format import Format, Source
@@ -43,8 +43,7 @@ def _read(
     for image in tree.findall("image"):
         name = image.get("name", "")
         try:
-            file = path_below(str(root), name)
-            file = file if (root / file).exists() else finder.find(name) or file
+            file = finder.locate(name)
             boxes = [_box(item, f"{show(name)}, box {n}") for n, item in enumerate(image.findall("box"), 1)]
         except ValueError as error:
             faults.add_place(show(name), str(error).removeprefix(f"{show(name)}, "))

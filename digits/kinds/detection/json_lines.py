@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import path_below
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.format import Format, Source
@@ -34,8 +33,7 @@ def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
     for line, item in open_json_lines(path):
         name = next((item[key] for key in IMAGE_COLUMNS if isinstance(item.get(key), str)), "")
         try:
-            file = path_below(str(root), name)
-            file = file if (root / file).exists() else finder.find(name) or file
+            file = finder.locate(name)
             boxes = read_boxes(item.get("objects"), f"line {line}")
         except ValueError as error:
             faults.add(line, str(error))

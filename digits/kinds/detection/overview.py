@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from digits.data.images import Size
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, show
@@ -66,6 +67,35 @@ class _TablePreview:
         summary.options |= dict.fromkeys(COLUMNS, choices)
 
 
+class _Objects:
+    """The objects of usable boxes by class, and the faults of others; only those of ``classes`` if there are any."""
+
+    def __init__(self, classes: list[str]) -> None:
+        self.choice = ClassChoice(classes)
+        self._checks = BoxChecks()
+        self._counts: Counter[str] = Counter()
+
+    def add(self, image: AnnotatedImage, size: Size | None) -> None:
+        """Count the objects of an image."""
+        usable = self._checks.usable(image, size)
+        names = (self.choice.find(box.name) for box in usable if not box.is_ignored)
+        self._counts.update(name for name in names if name)
+
+    def words(self) -> str:
+        """Return the numbers of objects and of their classes."""
+        return f"{count_of(self._counts.total(), 'object')} of {count_of(len(self._counts), 'class')}"
+
+    def describe(self, summary: SourceSummary, declared: Iterable[str], remarks: Iterable[str] = ()) -> None:
+        """Show the objects of each class, the ``declared`` ones first, and problems; ``remarks`` are among them."""
+        if summary.finished and not self._counts:
+            summary.problems.append(none_usable(self._checks.ignored).sentences)
+        summary.problems += [*remarks, *self._checks.remarks()]
+        order = dict.fromkeys([*self.choice.chosen, *declared, *sorted(self._counts)])
+        summary.set_bars(
+            "Objects per class", [(name, self._counts[name]) for name in order if self._counts[name]]
+        )
+
+
 class Overview:
     """The annotations ``labels`` of the images below the folder ``images``, both real paths."""
 
@@ -83,9 +113,7 @@ class Overview:
         self._table = table
         self._title = ""
         self._preview: _TablePreview | None = None
-        self._choice = ClassChoice(classes)
-        self._checks = BoxChecks()
-        self._objects: Counter[str] = Counter()
+        self._objects = _Objects(classes)
         self._files: list[str] = []
         self._missing: list[str] = []
         self._complete = False
@@ -98,18 +126,15 @@ class Overview:
             self._title = chosen.title
             if chosen is box_table.FORMAT:
                 self._preview = _TablePreview.of(self._labels, self._table)
-            annotations = open_annotations(
-                self._labels, self._root, self._format, self._choice.chosen, self._table
-            )
+            classes = self._objects.choice.chosen
+            annotations = open_annotations(self._labels, self._root, chosen.name, classes, self._table)
             for number, image in enumerate(annotations.images, 1):
                 size = annotations.size_of(self._root, image.file)
                 if size is None:
                     self._missing.append(image.file)
                 else:
                     self._files.append(image.file)
-                usable = self._checks.usable(image, size)
-                names = (self._choice.find(box.name) for box in usable if not box.is_ignored)
-                self._objects.update(name for name in names if name)
+                self._objects.add(image, size)
                 if pace.is_over(number):
                     break
                 if pace.is_due():
@@ -129,13 +154,9 @@ class Overview:
 
     def _summary(self, annotations: Annotations) -> SourceSummary:
         at_least = "" if self._complete else "at least "
-        count = len(self._objects)
-        classes = "1 class" if count == 1 else f"{count:,} classes"
+        images = f"{at_least}{count_of(len(self._files), 'image')}"
         summary = SourceSummary(
-            [
-                f"{self._title} annotations: {at_least}{count_of(len(self._files), 'image')} with "
-                f"{count_of(self._objects.total(), 'object')} of {classes}."
-            ],
+            [f"{self._title} annotations: {images} with {self._objects.words()}."],
             suggestion=self._suggestion,
         )
         if self._preview:
@@ -144,13 +165,8 @@ class Overview:
             summary.problems.append(
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
             )
-        if not self._objects:
-            summary.problems.append(none_usable(self._checks.ignored).sentences)
         faults = [item.describe() for item in annotations.faults if item.count]
-        summary.problems += [*faults, *annotations.remarks, *self._checks.remarks()]
-        order = dict.fromkeys([*self._choice.chosen, *annotations.classes, *sorted(self._objects)])
-        bars = [(name, self._objects[name]) for name in order if self._objects[name]]
-        summary.set_bars("Objects per class", bars)
+        self._objects.describe(summary, annotations.classes, [*faults, *annotations.remarks])
         return summary
 
 
@@ -159,9 +175,7 @@ class RecordOverview(BoxMapping):
 
     def __init__(self, source: BoxRecords, classes: list[str], files: RecordFiles, first: Features) -> None:
         super().__init__(source, files, first)
-        self._choice = ClassChoice(classes)
-        self._checks = BoxChecks()
-        self._objects: Counter[str] = Counter()
+        self._objects = _Objects(classes)
         self._records = 0
 
     def check(self, features: Features) -> None:
@@ -169,23 +183,13 @@ class RecordOverview(BoxMapping):
         size, boxes = self.read(features)
         name = f"record {self._records}"
         named = [replace(box, where=f"{name}, {box.where}") for box in boxes]
-        usable = self._checks.usable(AnnotatedImage(name, named), size)
+        self._objects.add(AnnotatedImage(name, named), size)
         self._records += 1
-        names = (self._choice.find(box.name) for box in usable if not box.is_ignored)
-        self._objects.update(name for name in names if name)
 
     def describe(self, summary: SourceSummary) -> None:
         """Add the objects of each class, and problems of boxes."""
-        count = len(self._objects)
-        classes = "1 class" if count == 1 else f"{count:,} classes"
-        summary.facts.append(f"{count_of(self._objects.total(), 'object')} of {classes}.")
-        summary.facts.append(f"Boxes: {self.boxes.describe()}.")
+        summary.facts += [f"{self._objects.words()}.", f"Boxes: {self.boxes.describe()}."]
         for field in {BOX_FIELD, *EDGES} - set(self.chosen):
             if field in summary.options:
                 summary.options[field][0] = ("", "None")
-        if summary.finished and not self._objects:
-            summary.problems.append(none_usable(self._checks.ignored).sentences)
-        summary.problems += self._checks.remarks()
-        order = dict.fromkeys([*self._choice.chosen, *self.classes, *sorted(self._objects)])
-        bars = [(name, self._objects[name]) for name in order if self._objects[name]]
-        summary.set_bars("Objects per class", bars)
+        self._objects.describe(summary, self.classes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
+from digits.data.sources import count_of
 from digits.kinds import views
 from digits.kinds.detection.formats import titles
 from digits.kinds.detection.recipe import CreateDetection
@@ -33,8 +34,7 @@ class Views(views.Views[CreateDetection]):
         return f"F1 {100 * (1 - error):.0f}%"
 
     def describe_dataset(self, manifest: Manifest) -> str:
-        count = len(manifest.target.names)
-        return "1 class" if count == 1 else f"{count:,} classes"
+        return count_of(len(manifest.target.names), "class")
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [

@@ -132,7 +132,7 @@ def _describe_classes(
 ) -> None:
     """Add the classes of the surveyed label images to ``summary``; raises UnusableSource."""
     classes = find_classes(surveys, names, code, annotations)
-    summary.facts.append(f"{_count(len(classes.names))}: {listed(classes.names)}.")
+    summary.facts.append(f"{count_of(len(classes.names), 'class')}: {listed(classes.names)}.")
     summary.facts += classes.remarks()
     counts = Counter(
         classes.names[place]
@@ -142,7 +142,3 @@ def _describe_classes(
     )
     title = f"Images per class, of {len(surveys)} examined"
     summary.set_bars(title, [(name, counts[name]) for name in classes.names])
-
-
-def _count(classes: int) -> str:
-    return "1 class" if classes == 1 else f"{classes:,} classes"

@@ -6,7 +6,7 @@ from typing import Any
 
 from digits.data.drawing import class_colors, css_color
 from digits.data.manifest import Manifest
-from digits.data.sources import show
+from digits.data.sources import count_of, show
 from digits.kinds import views
 from digits.kinds.segmentation.recipe import CreateSegmentation
 
@@ -39,8 +39,7 @@ class Views(views.Views[CreateSegmentation]):
         return f"IoU {100 * (1 - error):.0f}%"
 
     def describe_dataset(self, manifest: Manifest) -> str:
-        count = len(manifest.target.names)
-        return f"{count} classes" if count != 1 else "1 class"
+        return count_of(len(manifest.target.names), "class")
 
     def describe_metrics(self, metrics: Any) -> str:
         return super().describe_metrics({name: value for name, value in metrics.items() if "/" not in name})
