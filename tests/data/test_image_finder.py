@@ -51,8 +51,8 @@ def test_an_image_is_located_by_its_path_or_else_by_its_end(tmp_path: Path) -> N
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "rose.jpg").touch()
     finder = ImageFinder(tmp_path)
-    for path in ("a/rose.jpg", "rose.jpg", "../rose.jpg", "/elsewhere/rose.jpg"):
+    for path in ("a/rose.jpg", "rose.jpg", "/elsewhere/rose.jpg"):
         assert finder.locate(path) == "a/rose.jpg"
     assert finder.locate("a/tulip.jpg") == "a/tulip.jpg"
     with pytest.raises(ValueError, match="outside"):
-        finder.locate("../tulip.jpg")
+        finder.locate("../rose.jpg")
