@@ -58,7 +58,7 @@ class Trash:
         if self._failed and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self._waiting += [path for path in self._failed if path not in self._waiting]
-            self._work()
+        self._work()
 
     def close(self) -> None:
         """Stop after the current item, or after `CLOSE_SECONDS`; the next server deletes the others."""

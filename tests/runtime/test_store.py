@@ -176,6 +176,7 @@ def test_leftovers_of_a_killed_server_are_removed(store: Store) -> None:
     (job.folder / ".job.json.1234abcd.tmp").touch()
     doomed = store.folder / f".deleted-{jobs.new_id()}"
     (doomed / "train").mkdir(parents=True)
+    (store.folder / ".deleted-file").touch()
     unborn, imported, damaged = store.new_folder(), store.new_folder(), dataset(store).folder
     (unborn / "network.py").touch()
     (imported / "train").mkdir()
