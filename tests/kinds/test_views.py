@@ -63,3 +63,5 @@ def test_metrics_have_words_a_unit_and_a_title(metric: str, words: str, title: s
 @pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.name)
 def test_the_best_snapshot_of_a_kind_has_the_highest_score_or_the_lowest_loss(kind: Kind) -> None:
     assert kind.lower_is_better(kind.metric) is (kind.metric == "loss")
+    declared = [metric.name for metric in kind.load("views").Views.metrics]
+    assert kind.metric in (*declared, "loss")

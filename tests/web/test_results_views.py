@@ -82,7 +82,12 @@ def test_models_are_sorted_and_the_front_is_marked(site: Site, monkeypatch: pyte
     monkeypatch.setattr(ClassificationViews, "metrics", opposite)
     assert names() == names(sort="accuracy", direction="asc") == ["untrained", "trained"]
     assert float(best_loss()) > float(lowest)
-    assert "Hits" in site.get(f"/datasets/{dataset}/results").text
+    for path in (
+        f"/datasets/{dataset}/results",
+        f"/models/{trained}/evaluation",
+        f"/models/{trained}/report",
+    ):
+        assert "Hits" in site.get(path).text
     assert "Validation hits" in site.get(f"/models/{models[0]}").text
     offered = site.get(f"/models/images/classification/new?dataset={dataset}").text
     assert "Lowest validation hits" in offered and "When hits stops improving" in offered

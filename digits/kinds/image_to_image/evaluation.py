@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from digits.kinds import evaluation
 from digits.kinds.evaluation import Found
-from digits.kinds.image_to_image.psnr import MAX_PSNR
+from digits.kinds.image_to_image.views import MAX_PSNR
 
 HISTOGRAM_BINS = 25
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.kinds import metrics
-from digits.kinds.image_to_image.psnr import MAX_PSNR
 from digits.kinds.image_to_image.targets import image_output
+from digits.kinds.image_to_image.views import MAX_PSNR
 
 # The side of the window of tf.image.ssim.
 _SSIM_SIDE = 11

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from digits.data.manifest import Manifest
 from digits.kinds import views
-from digits.kinds.image_to_image.psnr import MAX_PSNR
 from digits.kinds.image_to_image.recipe import CreateImageToImage
+
+# The peak signal-to-noise ratio (PSNR) of an image that equals its target, in dB.
+MAX_PSNR = 100.0
 
 
 class Views(views.Views[CreateImageToImage]):
