@@ -22,16 +22,11 @@ import tensorflow as tf
 
 from digits.worker.compat import (
     compat_ops,
-    contrib_cells,
-    contrib_distributions,
-    contrib_image,
-    contrib_layers,
-    contrib_lookup,
-    contrib_sequences,
     hints,
     keras1,
     missing_modules,
     python2,
+    rnn_cells,
     slim_patches,
 )
 from digits.worker.failure import NETWORK_FILE
@@ -55,7 +50,7 @@ class CompatModule(types.ModuleType):
             return [item for item in dir(self) if not item.startswith("_") and hasattr(self, item)]
         if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
-        for source in self._sources:
+        for source in self._sources if hints.is_usable(self.__name__, name) else ():
             try:
                 return getattr(source, name)
             except AttributeError:
@@ -98,7 +93,6 @@ def tensorflow() -> CompatModule:
         losses=CompatModule(
             "tensorflow.losses", v1.losses, tf.losses, **full_precision.functions_in_float32(v1.losses)
         ),
-        distributions=_distributions(),
         data=CompatModule("tensorflow.data", v1.data, tf.data),
         train=CompatModule("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
         image=CompatModule("tensorflow.image", v1.image, tf.image, **compat_ops.image()),
@@ -111,11 +105,9 @@ def tensorflow() -> CompatModule:
         saved_model=CompatModule(
             "tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model
         ),
-        estimator=CompatModule("tensorflow.estimator", ModeKeys=compat_ops.ModeKeys),
     )
     compat_tf.__dict__["keras"] = _Keras("tensorflow.keras", compat_tf, tf.keras, keras)
     compat_tf.__dict__["compat"] = CompatModule("tensorflow.compat", tf.compat, v1=compat_tf, v2=tf.compat.v2)
-    compat_tf.contrib.__dict__["keras"] = compat_tf.keras
     compat_tf.__dict__["python"] = _Internal("tensorflow.python", compat_tf)
     return compat_tf
 
@@ -155,21 +147,11 @@ def _nn() -> CompatModule:
     own = {**{name: getattr(v1.nn, name) for name in (*_LOSSES, *_FLOAT32_ONLY)}, **compat_ops.nn()}
     own.update({name: full_precision.in_float32(own[name]) for name in _LOSSES})
     own.update({name: full_precision.through_float32(own[name]) for name in _FLOAT32_ONLY})
-    return CompatModule("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), seq2seq=_legacy_seq2seq(), **own)
-
-
-def _legacy_seq2seq() -> CompatModule:
-    return _Contrib("tensorflow.contrib.legacy_seq2seq", **contrib_sequences.legacy_seq2seq())
+    return CompatModule("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **own)
 
 
 def _rnn_cell() -> CompatModule:
-    from tensorflow.python.ops import rnn_cell
-
-    return CompatModule("tensorflow.nn.rnn_cell", rnn_cell, **contrib_cells.names())
-
-
-def _distributions() -> CompatModule:
-    return _Contrib("tensorflow.contrib.distributions", v1.distributions, **contrib_distributions.names())
+    return CompatModule("tensorflow.nn.rnn_cell", **rnn_cells.names())
 
 
 def _contrib(slim: types.ModuleType) -> CompatModule:
@@ -178,78 +160,19 @@ def _contrib(slim: types.ModuleType) -> CompatModule:
         ("get_or_create_global_step", "get_global_step", "create_global_step"), compat_ops.global_step
     )
     names = {
-        "layers": _Contrib("tensorflow.contrib.layers", slim.layers, slim, **slim_patches.contrib_layers()),
+        "layers": _Contrib("tensorflow.contrib.layers", slim.layers, slim),
         "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
-        "framework": _Contrib(
-            "tensorflow.contrib.framework",
-            slim,
-            v1,
-            **step,
-            **contrib_layers.framework(),
-            **loading.framework(),
-        ),
+        "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step, **loading.framework()),
         "slim": _slim(slim, nets),
         "losses": _losses(slim),
-        "metrics": _Contrib(
-            "tensorflow.contrib.metrics", slim.metrics, v1.metrics, **contrib_layers.metrics()
-        ),
-        "seq2seq": _Contrib("tensorflow.contrib.seq2seq", **contrib_sequences.seq2seq()),
-        "legacy_seq2seq": _legacy_seq2seq(),
-        "crf": _Contrib("tensorflow.contrib.crf", **contrib_sequences.crf()),
-        "lookup": _Contrib("tensorflow.contrib.lookup", tf.lookup, **contrib_lookup.names()),
-        "learn": _Contrib("tensorflow.contrib.learn", ModeKeys=compat_ops.ModeKeys),
-        "training": _Contrib(
-            "tensorflow.contrib.training",
-            HParams=compat_ops.HParams,
-            **{name: getattr(slim.learning, name) for name in _OF_LEARNING},
-        ),
-        "opt": _Contrib("tensorflow.contrib.opt", compat_ops.OtherOptimizers()),
-        "cudnn_rnn": _Contrib("tensorflow.contrib.cudnn_rnn", **contrib_cells.cudnn()),
-        "ctc": _Contrib("tensorflow.contrib.ctc", v1.nn),
-        "image": _Contrib("tensorflow.contrib.image", **contrib_image.names()),
-        "resampler": _Contrib("tensorflow.contrib.resampler", resampler=contrib_image.resampler),
-        "signal": _Contrib("tensorflow.contrib.signal", tf.signal),
-        "linalg": _Contrib(
-            "tensorflow.contrib.linalg",
-            tf.linalg,
-            LinearOperatorTriL=tf.linalg.LinearOperatorLowerTriangular,
-            LinearOperatorMatrix=tf.linalg.LinearOperatorFullMatrix,
-            LinearOperatorUDVHUpdate=tf.linalg.LinearOperatorLowRankUpdate,
-        ),
-        "distributions": _distributions(),
-        "nn": _Contrib("tensorflow.contrib.nn", v1.nn, alpha_dropout=contrib_layers.alpha_dropout),
-        "deprecated": _Contrib("tensorflow.contrib.deprecated", **compat_ops.old_summaries()),
-        "summary": summaries.SummaryFunctions(),
-        "tensorboard": _tensorboard(),
-        "util": _Contrib("tensorflow.contrib.util", v1, tf, constant_value=tf.get_static_value),
     }
     return CompatModule("tensorflow.contrib", **names)
 
 
-# Shared by slim.learning and tf.contrib.training.
-_OF_LEARNING = ("add_gradients_summaries", "clip_gradient_norms", "create_train_op", "multiply_gradients")
-
-
-def _tensorboard() -> CompatModule:
-    name = "tensorflow.contrib.tensorboard.plugins"
-    projector = CompatModule(f"{name}.projector", _Projector(), visualize_embeddings=lambda *args: None)
-    return _Contrib("tensorflow.contrib.tensorboard", plugins=_Contrib(name, projector=projector))
-
-
-class _Projector:
-    """The protocol buffers of TensorBoard's projector, for networks that describe their embeddings."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module("tensorboard.plugins.projector"), name)
-
-
 @functools.cache
 def _losses(slim: types.ModuleType) -> CompatModule:
-    in_full = types.SimpleNamespace(**full_precision.functions_in_float32(slim.losses))
-    name = "tensorflow.contrib.losses"
-    metric_learning = _Contrib(f"{name}.metric_learning", slim.losses.metric_learning)
-    own = contrib_layers.losses(in_full)
-    return _Contrib(name, slim.losses, metric_learning=metric_learning, **own)
+    in_full = full_precision.functions_in_float32(slim.losses)
+    return _Contrib("tensorflow.contrib.losses", slim.losses, **in_full)
 
 
 def _slim(slim: types.ModuleType, nets: types.ModuleType) -> CompatModule:
@@ -259,7 +182,6 @@ def _slim(slim: types.ModuleType, nets: types.ModuleType) -> CompatModule:
         "losses": _losses(slim),
         "get_or_create_global_step": compat_ops.global_step,
         "get_global_step": compat_ops.global_step,
-        **slim_patches.contrib_layers(),
         **loading.framework(),
     }
     inner = CompatModule("tensorflow.contrib.slim.python.slim", slim, **own)
@@ -389,13 +311,6 @@ def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
         "slim": compat_tf.contrib.slim,
         "digits": api,
         "keras": compat_tf.keras,
-        "FLAGS": compat_ops.FLAGS,
-        "template": compat_tf.python.ops.template,
-        "timeline": compat_tf.python.client.timeline,
-        "device_lib": compat_tf.python.client.device_lib,
-        "file_io": compat_tf.python.lib.io.file_io,
-        "tf_data": _module("tf_data"),
-        "lr_policy": _module("lr_policy"),
         "np": numpy,
         "math": math,
         "os": os,
@@ -423,8 +338,6 @@ def _importer(missing: missing_modules.Imports) -> Callable[..., Any]:
         "model": _module("model", Tower=tower.Tower, Model=tower.Tower, model_property=tower.model_property),
         "utils": CompatModule("utils", api, model_property=tower.model_property, tf=compat_tf),
         "digits": api,
-        "tf_data": _module("tf_data"),
-        "lr_policy": _module("lr_policy"),
     }
 
     def importer(
@@ -479,7 +392,7 @@ def _find_part(module: Any, part: str, wanted: str) -> Any:
         return getattr(module, part)
     except AttributeError:
         pass
-    if isinstance(module, _Contrib) and ".python" in wanted:
+    if isinstance(module, _Contrib) and ".python" in wanted and hints.may_be_module(module.__name__, part):
         module.__dict__[part] = module  # a former submodule resolves to the module itself
         return module
     try:

@@ -12,14 +12,12 @@ import functools
 import inspect
 import operator
 import re
-import types
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import function as old_function
 
-from digits.worker.compat import hints
 from digits.worker.failure import UserFault
 from digits.worker.network import summaries, tower
 
@@ -221,92 +219,6 @@ def _initial_value(var: Any) -> Any:
     return value
 
 
-class _Flags(types.SimpleNamespace):
-    """Flags by name, initialized with the values that the trainer of DIGITS 6 used."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> list[str]:
-        return []
-
-    def __getitem__(self, name: str) -> Any:
-        return types.SimpleNamespace(value=getattr(self, name), name=name)
-
-    def __contains__(self, name: str) -> bool:
-        return hasattr(self, name)
-
-    def flag_values_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    def mark_as_parsed(self) -> None:
-        """Do nothing: there is no command line to parse."""
-
-
-FLAGS = _Flags(
-    batch_size=16,
-    croplen=0,
-    epoch=1,
-    inference_db="",
-    validation_interval=1,
-    labels_list="",
-    log_runtime_stats_per_step=0,
-    lr_base_rate=0.01,
-    lr_policy="fixed",
-    lr_gamma=-1.0,
-    lr_power=float("inf"),
-    lr_stepvalues="",
-    mean="",
-    momentum=0.9,
-    network="network.py",
-    networkDirectory="",
-    optimization="sgd",
-    save="results",
-    seed=0,
-    shuffle=False,
-    snapshotInterval=1.0,
-    snapshotPrefix="",
-    subtractMean="none",
-    summaries_dir="",
-    train_db="",
-    train_labels="",
-    validation_db="",
-    validation_labels="",
-    visualizeModelPath="",
-    visualize_inf=False,
-    weights="",
-    bitdepth=8,
-    augFlip="none",
-    augNoise=0.0,
-    augContrast=0.0,
-    augWhitening=False,
-    augHSVh=0.0,
-    augHSVs=0.0,
-    augHSVv=0.0,
-)
-
-
-def _flag_functions() -> types.SimpleNamespace:
-    def define(name: str, default: Any = None, *args: Any, **kwargs: Any) -> None:
-        setattr(FLAGS, name, default)
-
-    def define_enum(name: str, default: Any, enum_values: Any = None, *args: Any, **kwargs: Any) -> None:
-        setattr(FLAGS, name, default)
-
-    def ignored(*args: Any, **kwargs: Any) -> None:
-        return None
-
-    type_names = ("integer", "string", "float", "boolean", "bool", "list", "multi_integer", "multi_string")
-    return types.SimpleNamespace(
-        FLAGS=FLAGS,
-        DEFINE_enum=define_enum,
-        mark_flag_as_required=ignored,
-        mark_flags_as_required=ignored,
-        **{f"DEFINE_{type_name}": define for type_name in type_names},
-    )
-
-
-flags = _flag_functions()
-app = types.SimpleNamespace(flags=flags, run=lambda main=None, argv=None: None)
-
-
 _Session: Any = v1.Session
 
 
@@ -363,81 +275,6 @@ def _disable_updates(cls: type) -> type:
         return tf.no_op(name=kwargs.get("name") or "train")
 
     return type(cls.__name__, (cls,), {"apply_gradients": apply_gradients, "minimize": minimize})
-
-
-class OtherOptimizers:
-    """``tf.contrib.opt``: any optimizer name resolves to one that computes gradients but never updates
-    variables.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        if not name[:1].isupper() or "Optimizer" not in name or "Interface" in name:
-            raise AttributeError(name)
-        cls: Any = _disable_updates(v1.train.GradientDescentOptimizer)
-
-        def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
-            cls.__init__(self, 0.0)
-
-        return type(name, (cls,), {"__init__": initialize})
-
-
-class ModeKeys:
-    """``tf.estimator.ModeKeys``."""
-
-    TRAIN, EVAL, PREDICT, INFER = "train", "eval", "infer", "infer"
-
-
-class HParams:
-    """``tf.contrib.training.HParams``: named values."""
-
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(values)
-
-    def add_hparam(self, name: str, value: Any) -> None:
-        setattr(self, name, value)
-
-    def set_hparam(self, name: str, value: Any) -> None:
-        setattr(self, name, value)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return getattr(self, key, default)
-
-    def values(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    def override_from_dict(self, values_dict: dict[str, Any]) -> HParams:
-        self.__dict__.update(values_dict)
-        return self
-
-    def parse(self, values: str) -> HParams:
-        """Set comma-separated ``name=value`` pairs, converted to the types of the current values."""
-        for name, value in re.findall(r"(\w+)=([^,\[\]]+)", values or ""):
-            cls = type(getattr(self, name))
-            setattr(self, name, value.lower() in ("true", "1") if cls is bool else cls(value))
-        return self
-
-    def __contains__(self, key: str) -> bool:
-        return hasattr(self, key)
-
-
-_READERS = (
-    "batch batch_join maybe_batch maybe_batch_join shuffle_batch shuffle_batch_join maybe_shuffle_batch "
-    "input_producer string_input_producer range_input_producer slice_input_producer start_queue_runners"
-).split()
-_PROGRAMS = (
-    "Supervisor MonitoredSession MonitoredTrainingSession SingularMonitoredSession SessionManager Server "
-    "basic_train_loop"
-).split()
-
-
-def _refuse(name: str, hint: str) -> Callable[..., Any]:
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        raise UserFault(
-            f"A network cannot use tf.train.{name}: it is for programs that run their own training loop.",
-            hint,
-        )
-
-    return refused
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:
@@ -512,8 +349,6 @@ def top() -> dict[str, Any]:
         "Session": Session,
         "Variable": Variable,
         "InteractiveSession": InteractiveSession,
-        "app": app,
-        "flags": flags,
         "Defun": old_function.Defun,
         **old_summaries(),
         "function": tf.function,
@@ -545,8 +380,6 @@ def train() -> dict[str, Any]:
     """Return the names in ``tf.train`` that replace TensorFlow's."""
     return {
         **_optimizers(),
-        **{name: _refuse(name, hints.DATA) for name in _READERS},
-        **{name: _refuse(name, hints.LOOP) for name in _PROGRAMS},
         "get_or_create_global_step": global_step,
         "get_global_step": global_step,
         "create_global_step": global_step,

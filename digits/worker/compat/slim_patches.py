@@ -28,7 +28,6 @@ from tensorflow.python.keras.utils import conv_utils
 from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
-from digits.worker.compat.contrib_layers import bow_encoder, embed_sequence, group_norm, instance_norm
 from digits.worker.precision import autocast_variable
 
 _REGULARIZED = ("__digits_regularized_variables__",)
@@ -258,27 +257,6 @@ def _with_scope(function: Any) -> Any:
         return function(*args, **kwargs)
 
     return scoped
-
-
-def contrib_layers() -> dict[str, Any]:
-    """Return the names of ``tf.contrib.layers`` and slim that tf_slim does not have."""
-    import tf_slim
-
-    def nothing(*args: Any, **kwargs: Any) -> list[Any]:
-        return []
-
-    summaries = (
-        *("summarize_tensor", "summarize_tensors", "summarize_collection"),
-        *("summarize_activation", "summarize_activations", "summarize_variables", "summarize_weights"),
-    )
-    return {
-        **dict.fromkeys(summaries, nothing),
-        "instance_norm": tf_slim.add_arg_scope(instance_norm),
-        "group_norm": tf_slim.add_arg_scope(group_norm),
-        "embed_sequence": embed_sequence,
-        "bow_encoder": bow_encoder,
-        "safe_embedding_lookup_sparse": tf.compat.v1.nn.safe_embedding_lookup_sparse,
-    }
 
 
 @functools.cache

@@ -11,7 +11,7 @@ its calls in a variable, which is saved.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +29,7 @@ from tensorflow.python.ops import (
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from digits.worker import build_context
-from digits.worker.randomness import candidate_sampling
+from digits.worker.failure import UserFault
 
 raw = tf.raw_ops
 
@@ -78,10 +78,10 @@ class Randomness:
         entropy = [self._seed, *(number % 2**64 for number in numbers)]
         return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
 
-    def counter(self, name: str, shape: Sequence[int] = ()) -> tf.Variable:
+    def counter(self, name: str) -> tf.Variable:
         if name not in self.state:
             with tf.init_scope(), tf.compat.v1.name_scope(None):
-                self.state[name] = ResourceVariable(tf.zeros(shape, tf.int64), trainable=False, name=name)
+                self.state[name] = ResourceVariable(tf.zeros([], tf.int64), trainable=False, name=name)
         return self.state[name]
 
 
@@ -107,10 +107,6 @@ class _Draw:
         self.counted += 1
         calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{number}")
         return key, calls.assign_add(1, read_value=True)
-
-    def state(self, name: str, shape: Sequence[int]) -> tf.Variable:
-        """Return a counter that an operation updates from step to step, initially zero, int64."""
-        return self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{name}", shape)
 
 
 def step_in(graph: tf.Graph) -> tf.Tensor | None:
@@ -183,90 +179,33 @@ def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
     return tf.gather(value, tf.argsort(draws, stable=True), name=name)
 
 
-def _sampler(
-    chances: Callable[..., tf.Tensor],
-) -> Callable[..., Any]:
-    """Return the replacement of a candidate sampler with the probabilities ``chances``."""
+def _refuse(function: str, instead: str) -> Callable[..., Any]:
+    def refuse(at: Any, *args: Any, **kwargs: Any) -> Any:
+        raise UserFault(
+            f"A network cannot use tf.{function}: a training that is resumed could not repeat its random numbers.",
+            f"Use tf.{instead}.",
+        )
 
-    def sampler(
-        at: Any,
-        true_classes: Any,
-        num_true: int,
-        num_sampled: int,
-        unique: bool,
-        range_max: int,
-        name: Any = None,
-        **settings: Any,
-    ) -> Any:
-        with tf.name_scope(name or "candidates"):
-            return _sample_candidates(
-                at, chances(range_max, **settings), true_classes, num_sampled, unique, range_max
-            )
-
-    return sampler
+    return refuse
 
 
-def _sample_candidates(
-    at: Any, chances: tf.Tensor, true_classes: Any, count: int, unique: bool, range_max: int
-) -> Any:
-    needed = candidate_sampling.numbers_needed(range_max, count, unique)
-    numbers = raw.StatelessRandomUniformV2(shape=[needed], dtype=tf.float64, **_philox(*at))
-    return candidate_sampling.sample(chances, numbers, true_classes, count, unique)
+_SAMPLED = _refuse(
+    "nn.sampled_softmax_loss, tf.nn.nce_loss and candidate samplers", "nn.softmax_cross_entropy_with_logits"
+)
+_BOXES = _refuse("image.sample_distorted_bounding_box", "image.stateless_sample_distorted_bounding_box")
 
-
-def _learned_sampler(
-    at: Any,
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    name: Any = None,
-) -> Any:
-    """Sample by the number of times each class was among the true ones so far, plus one."""
-    draw = _current_draw()
-    assert draw is not None, "stand-ins are called only inside of `Randomness.draw_for`"
-    seen = draw.state(f"seen/{at[0]}", [range_max])
-    with tf.name_scope(name or "candidates"):
-        counts = tf.cast(seen.read_value() + 1, tf.float64)
-        chances = counts / tf.reduce_sum(counts)
-        found = _sample_candidates(at, chances, true_classes, num_sampled, unique, range_max)
-        flat = tf.reshape(tf.convert_to_tensor(true_classes), [-1])
-        with tf.control_dependencies(found):
-            seen.scatter_add(tf.IndexedSlices(tf.ones_like(flat), flat))
-        return found
-
-
-def _bounding_box(
-    at: Any,
-    image_size: Any,
-    bounding_boxes: Any,
-    min_object_covered: Any = 0.1,
-    name: Any = None,
-    **settings: Any,
-) -> Any:
-    return raw.StatelessSampleDistortedBoundingBox(
-        image_size=image_size,
-        bounding_boxes=bounding_boxes,
-        min_object_covered=min_object_covered,
-        name=name,
-        **{key: value for key, value in settings.items() if value is not None},
-        **_pair(*at),
-    )
-
-
-_SAMPLERS: dict[str, Callable[..., Any]] = {
-    "uniform_candidate_sampler": _sampler(candidate_sampling.uniform),
-    "log_uniform_candidate_sampler": _sampler(candidate_sampling.log_uniform),
-    "fixed_unigram_candidate_sampler": _sampler(candidate_sampling.unigrams),
-    "learned_unigram_candidate_sampler": _learned_sampler,
-    "thread_unsafe_unigram_candidate_sampler": _learned_sampler,
-}
-
-_BOXES: dict[str, Callable[..., Any]] = {
-    "sample_distorted_bounding_box": _bounding_box,
-    "sample_distorted_bounding_box_v2": _bounding_box,
-}
+# Operations whose counters TensorFlow keeps to itself.
+_SAMPLERS = dict.fromkeys(
+    (
+        "uniform_candidate_sampler",
+        "log_uniform_candidate_sampler",
+        "fixed_unigram_candidate_sampler",
+        "learned_unigram_candidate_sampler",
+        "thread_unsafe_unigram_candidate_sampler",
+    ),
+    _SAMPLED,
+)
+_CROPS = dict.fromkeys(("sample_distorted_bounding_box", "sample_distorted_bounding_box_v2"), _BOXES)
 
 _NUMBERS: dict[str, Callable[..., Any]] = {
     "random_uniform": _uniform,
@@ -287,7 +226,7 @@ def _install() -> None:
     for module, stand_ins in (
         (gen_random_ops, _NUMBERS),
         (gen_candidate_sampling_ops, _SAMPLERS),
-        (gen_image_ops, _BOXES),
+        (gen_image_ops, _CROPS),
     ):
         for name, stand_in in stand_ins.items():
             _replace(module, name, stand_in)

@@ -33,8 +33,8 @@ BODIES = [
     "K.set_session(tf.Session()); K.clear_session(); K.set_learning_phase(0)\n"
     "x = K.in_train_phase(K.mean(K.sqrt(K.abs(x)), axis=[1, 2]), lambda: 1 / 0); x = K.tf.to_float(x)",
     "from keras.engine.topology import Layer, InputSpec\nfrom keras.objectives import mse\n"
-    "from keras.preprocessing.image import ImageDataGenerator\nfrom tensorflow.contrib.keras import layers as l\n"
-    "from tensorflow.python.keras._impl.keras.layers import Conv2D\nassert Conv2D is l.Conv2D is keras.layers.Conv2D",
+    "from keras.preprocessing.image import ImageDataGenerator\n"
+    "from tensorflow.python.keras._impl.keras.layers import Conv2D\nassert Conv2D is keras.layers.Conv2D",
     "class Scale(tf.keras.layers.Layer):\n"
     "    def build(self, shape):\n"
     "        self.w = self.add_weight('w', shape=[int(shape[-1])], initializer=tf.ones_initializer())\n"

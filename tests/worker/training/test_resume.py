@@ -242,39 +242,25 @@ def test_resumes_exactly_with_gradients_modified_by_the_network(
     same(in_child, uninterrupted, outcome)
 
 
-SAMPLERS = networks.LINEAR.replace(
-    "return digits.classification_loss(self.inference, self.y)",
-    """
-        labels = tf.reshape(tf.cast(self.y, tf.int64), [-1, 1])
-        weights, biases = tf.get_variable('w', [40, 4]), tf.get_variable('b', [40])
-        ends = dict(weights=weights, biases=biases, labels=labels, inputs=self.inference, num_classes=40)
-        learned = tf.nn.learned_unigram_candidate_sampler(labels, 1, 6, True, 40)
-        begin, size, _ = tf.image.sample_distorted_bounding_box([12, 12, 1], tf.zeros([1, 1, 4]) + [0., 0., 1., 1.])
-        cut = tf.reduce_mean(tf.slice(self.x[0], begin, size))
-        self.summaries.append(tf.summary.scalar('cut', cut))
-        losses = [tf.nn.sampled_softmax_loss(num_sampled=5, **ends),
-                  tf.nn.nce_loss(num_sampled=6, sampled_values=learned, **ends)]
-        self.summaries.append(tf.summary.scalar('drawn', tf.reduce_mean(tf.to_float(learned[0]))))
-        return tf.add_n([tf.reduce_mean(loss) for loss in losses])""".strip(),
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (
+            "tf.nn.learned_unigram_candidate_sampler([[1]], 1, 6, True, 40)",
+            "tf.nn.softmax_cross_entropy_with_logits",
+        ),
+        (
+            "tf.image.sample_distorted_bounding_box([12, 12, 1], tf.zeros([1, 1, 4]))",
+            "tf.image.stateless_sample_distorted_bounding_box",
+        ),
+    ],
 )
-
-
-def test_resumes_exactly_with_candidate_and_box_samplers(
-    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
-) -> None:
-    settings = {**SETTINGS, "epochs": 3}
-    uninterrupted = train(SAMPLERS, name="uninterrupted", **settings)
-    assert uninterrupted.code == 0, uninterrupted.output
-    for name in ("cut", "drawn"):
-        assert len(set(uninterrupted.values("train", name))) > 6
-        assert uninterrupted.values("val", name)[0] == uninterrupted.values("val", name)[-1]
-    killed = model(SAMPLERS, name="killed", **settings)
-    outcome, kills = killed_at_random_moments(killed, [signal.SIGKILL], 5, before=20)
-    assert kills
-    same(in_child, uninterrupted, outcome, "snapshot_3.ckpt")
-    learned = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
-    counts = [value for name, value in learned.items() if "/seen/" in name]
-    assert [value.sum() for value in counts] == [3 * 64]
+def test_random_numbers_that_cannot_be_resumed_are_refused(visualize: Any, line: str, hint: str) -> None:
+    failure = visualize(
+        networks.classifier(f"{line}\nreturn slim.fully_connected(slim.flatten(self.x), 4)")
+    ).failure
+    assert "resumed" in failure.message and hint in failure.hint
+    assert failure.line and "tf." in failure.trace[0]["code"]
 
 
 def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: Any, in_child: Any) -> None:

@@ -1,4 +1,4 @@
-"""Layers, losses and metrics of ``tf.contrib``, compared with known values."""
+"""Layers and losses of slim, compared with known values."""
 
 from __future__ import annotations
 
@@ -29,26 +29,6 @@ def _evaluated(text: str) -> Any:
     return tf.nest.map_structure(lambda item: item.numpy(), tf.function(value, autograph=False)())
 
 
-def test_alpha_dropout_preserves_mean_and_standard_deviation(in_child: Any) -> None:
-    normal = "x = tf.random.stateless_normal([1000, 100], [1, 2])\n"
-    values = in_child(_evaluated, normal + "tf.contrib.nn.alpha_dropout(x, 0.8)")
-    assert abs(values.mean()) < 0.02 and abs(values.std() - 1) < 0.02
-    assert np.isclose(np.unique(values, return_counts=True)[1].max() / values.size, 0.2, atol=0.01)
-
-
-EMBEDDED = """
-table = tf.constant_initializer(np.arange(8).reshape(4, 2))
-ids = tf.constant([[3, 0], [1, 1]])
-"""
-
-
-def test_embeddings_of_sequences(in_child: Any) -> None:
-    sequence = "tf.contrib.layers.embed_sequence(ids, 4, 2, initializer=table, scope='e')"
-    assert in_child(_evaluated, EMBEDDED + sequence).tolist() == [[[6, 7], [0, 1]], [[2, 3], [2, 3]]]
-    bag = "tf.contrib.layers.bow_encoder(ids, 4, 2, initializer=table)"
-    assert in_child(_evaluated, EMBEDDED + bag).tolist() == [[3, 4], [2, 3]]
-
-
 def test_normalizations(in_child: Any) -> None:
     x = "x = tf.constant([[1., 10., 3., 30.], [3., 10., 5., 10.]])[:, None, None, :] * [[[[1.]], [[3.]]]]\n"
     # Each channel has the values c and 3c, so its mean is 2c and its standard deviation c.
@@ -59,22 +39,6 @@ def test_normalizations(in_child: Any) -> None:
     )
     values = np.array([1.0, 10.0, 3.0, 30.0])
     assert groups[0, 0, 0, 0] == pytest.approx((1 - values.mean()) / values.std(), rel=1e-4)
-
-
-def test_a_static_condition_creates_no_branch(in_child: Any) -> None:
-    text = "branch = tf.contrib.framework.smart_cond(True, lambda: tf.constant(3), lambda: 1 / 0)\nbranch"
-    assert in_child(_evaluated, text) == 3
-    text = "c = tf.random_uniform([]) > 2\ntf.contrib.framework.smart_cond(c, lambda: tf.constant(3), lambda: tf.constant(4))"
-    assert in_child(_evaluated, text) == 4
-
-
-def test_old_losses_and_metrics(in_child: Any) -> None:
-    loss = "tf.contrib.losses.sum_of_squares(tf.constant([1.0, 2.0]), tf.constant([1.0, 4.0]), weight=3.0)"
-    assert in_child(_evaluated, loss) == pytest.approx(3 * 4 / 2)
-    text = f"a = {loss}\nslim.losses.absolute_difference(tf.ones([1]), tf.constant([3.0]))\nslim.losses.get_total_loss()"
-    assert in_child(_evaluated, text) == pytest.approx(6 + 2)
-    matrix = "tf.contrib.metrics.confusion_matrix([0, 1, 1], [0, 1, 0])"
-    assert in_child(_evaluated, matrix).sum() == 3
 
 
 def test_loss_aliases_are_equivalent(in_child: Any) -> None:
