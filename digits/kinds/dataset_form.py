@@ -29,7 +29,10 @@ from digits.core.remote import (
     is_address,
     names_folder,
 )
+from digits.core.splits import SPLITS
 from digits.data.data_roots import FileType
+from digits.data.shares import CreateWithShares, Shares
+from digits.data.sources import UnusableSource
 from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,
@@ -278,8 +281,55 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         self.fill_source(recipe)
 
 
+class SharesForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
+    """Base class of forms of datasets whose training records are divided.
+
+    ``SHARES`` are the fields of the shares of validation and testing, and ``OWN_SOURCES`` those of the sources of a
+    split, with ``{}`` for its name: a split with such a source takes no share.
+    """
+
+    SHARES = ("pct_val", "pct_test")
+    OWN_SOURCES: tuple[str, ...] = ()
+
+    pct_val = required_integer("Validation split (%)", CreateWithShares, "pct_val")
+    pct_test = required_integer("Test split (%)", CreateWithShares, "pct_test")
+
+    def own_splits(self) -> set[str]:
+        """Return the splits that have a source of their own."""
+        sources = {
+            split: [self[name.format(split)].data for name in self.OWN_SOURCES] for split in SPLITS[1:]
+        }
+        return {split for split, texts in sources.items() if any(str(text or "").strip() for text in texts)}
+
+    def shares(self) -> dict[str, int]:
+        """Return the arguments of `CreateWithShares`."""
+        own = self.own_splits()
+        fields = zip(SPLITS[1:], self.SHARES, strict=True)
+        return {f"pct_{split}": 0 if split in own else self[name].data or 0 for split, name in fields}
+
+    # The error is that of the last field that the page shows.
+    def validate_pct_val(self, field: IntegerField) -> None:
+        if "test" in self.own_splits():
+            check_shares(**self.shares())
+
+    def validate_pct_test(self, field: IntegerField) -> None:
+        if "test" not in self.own_splits():
+            check_shares(**self.shares())
+
+    def image_settings(self) -> dict[str, Any]:
+        return {**super().image_settings(), **self.shares()}
+
+    def fill_recipe(self, recipe: AnyRecipe) -> None:
+        super().fill_recipe(recipe)
+        own = self.own_splits()
+        for split, name in zip(SPLITS[1:], self.SHARES, strict=True):
+            if split not in own:
+                self[name].data = round(getattr(recipe, f"pct_{split}"))
+
+
 def check_shares(pct_val: int | None, pct_test: int | None) -> None:
     """Raise ValidationError if the validation and test splits leave nothing to train on."""
-    taken = (pct_val or 0) + (pct_test or 0)
-    if taken >= 100:
-        raise ValidationError(f"Validation and test take {taken}%: nothing is left to train on.")
+    try:
+        Shares(pct_val or 0, pct_test or 0)
+    except UnusableSource as error:
+        raise ValidationError(error.message) from None

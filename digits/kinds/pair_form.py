@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from wtforms import IntegerField, SelectField, StringField
+from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.recipe import MAX_SIDE_PIXELS
@@ -20,7 +20,7 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
-from digits.kinds.dataset_form import check_shares, required_integer
+from digits.kinds.dataset_form import required_integer
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, FlagField, RequiredIf, check_images, choices
 from digits.kinds.pair_records import PairMapping, PairRecords
 from digits.kinds.pair_source import CreateFromPairs, PairFolders
@@ -71,6 +71,8 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         *(name for names in FOLDERS.values() for name in names),
         *("has_val_folder", "has_test_folder"),
     )
+    SHARES = ("folder_pct_val", "folder_pct_test")
+    OWN_SOURCES = ("has_{}_folder", "record_{}")
     TABLE_FIELDS = ("table_train", "image_folder", "image_column", "target_column")
     TARGET_FOLDERS: tuple[str, ...] = ()
     TARGET = "target image"
@@ -95,6 +97,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
     )
     target_feature = FeatureField("Target feature")
     label_folder = StringField("Targets", default="", validators=[OptionalPath("folder")])
+    pct_val = pct_test = None
     folder_pct_val = required_integer("Validation split (%)", CreateFromPairs, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateFromPairs, "pct_test")
     has_val_folder = FlagField("Use separate validation folders", default=False)
@@ -189,11 +192,8 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         if self.has_test_folder.data:
             self._complete("test", field)
 
-    def validate_folder_pct_test(self, field: IntegerField) -> None:
-        check_shares(
-            0 if self.has_val_folder.data or self.entered("record_val") else self.folder_pct_val.data,
-            0 if self.has_test_folder.data or self.entered("record_test") else field.data,
-        )
+    validate_folder_pct_val = DialectFields.validate_pct_val
+    validate_folder_pct_test = DialectFields.validate_pct_test
 
     def check_without_targets(self, split: str, folder: str) -> None:
         """Raise ValidationError if the ``folder`` of the images of a split needs one of targets."""
@@ -261,37 +261,16 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
 
     def pair_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""
-        val, test = self.has_val_folder.data, self.has_test_folder.data
         if self.reads_table:
-            return {
-                "table": self.table_source(self.table_train.data),
-                "pct_val": self.folder_pct_val.data,
-                "pct_test": self.folder_pct_test.data,
-                **self.image_settings(),
-            }
+            return {"table": self.table_source(self.table_train.data), **self.image_settings()}
         if self.reads_records:
-            return {
-                "records": self.record_source(),
-                "pct_val": 0.0 if self.entered("record_val") else self.folder_pct_val.data,
-                "pct_test": 0.0 if self.entered("record_test") else self.folder_pct_test.data,
-                **self.image_settings(),
-            }
-        return {
-            "train": self._folders("train"),
-            "val": self._folders("val") if val else None,
-            "test": self._folders("test") if test else None,
-            "pct_val": 0.0 if val else self.folder_pct_val.data,
-            "pct_test": 0.0 if test else self.folder_pct_test.data,
-            **self.image_settings(),
-        }
+            return {"records": self.record_source(), **self.image_settings()}
+        folders = {split: self._folders(split) for split in ("train", *self.own_splits())}
+        return {**folders, **self.image_settings()}
 
     def fill_source(self, recipe: AnyPairRecipe) -> None:
         self.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
         records = recipe.records
-        if recipe.val is None and not (records and records.val):
-            self.folder_pct_val.data = round(recipe.pct_val)
-        if recipe.test is None and not (records and records.test):
-            self.folder_pct_test.data = round(recipe.pct_test)
         if records is not None:
             self.fill_records(records)
             self.set(target_feature=records.target_feature)

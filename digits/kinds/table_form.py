@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from wtforms import IntegerField, StringField
+from wtforms import StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.remote import is_address, names_folder
 from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect, Row, Value, absolute_paths
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.dataset_form import SharesForm
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary, Suggestion
@@ -30,7 +30,7 @@ NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
 
 
-class DialectFields(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
+class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
     """Base class of forms with the fields for the dialect of CSV files."""
 
     DIALECT = ("delimiter", "header")
@@ -62,6 +62,7 @@ class DialectFields(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
 class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
     """Base class of the forms that create a dataset from tables."""
 
+    OWN_SOURCES: tuple[str, ...] = ("table_{}",)
     TABLE_SCANNED = (
         *("table_train", "image_folder", "image_column", "table_val", "table_test"),
         *DialectFields.DIALECT,
@@ -70,8 +71,6 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
     table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedFiles()])
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
     image_column = StringField("Image column", default="", validators=[Optional(), Length(max=200)])
-    pct_val = required_integer("Validation split (%)", CreateFromTable, "pct_val")
-    pct_test = required_integer("Test split (%)", CreateFromTable, "pct_test")
     table_val = StringField("Validation table", validators=[Optional(), AllowedFiles()])
     table_test = StringField("Test table", validators=[Optional(), AllowedFiles()])
 
@@ -86,11 +85,6 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
             self.check_source(field.data)
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
-
-    def validate_pct_test(self, field: IntegerField) -> None:
-        check_shares(
-            0 if self.table_val.data else self.pct_val.data, 0 if self.table_test.data else field.data
-        )
 
     def check_source(self, path: str) -> None:
         """Raise UnusableSource if the table at the real path ``path`` does not have the columns of the form."""
@@ -140,8 +134,6 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
             "header": self.dialect().header,
             "val_table": self.table_val.data or None,
             "test_table": self.table_test.data or None,
-            "pct_val": 0 if self.table_val.data else self.pct_val.data,
-            "pct_test": 0 if self.table_test.data else self.pct_test.data,
             **self.image_settings(),
         }
 
@@ -155,10 +147,6 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
             table_val=recipe.val_table or "",
             table_test=recipe.test_table or "",
         )
-        if recipe.val_table is None:
-            self.pct_val.data = round(recipe.pct_val)
-        if recipe.test_table is None:
-            self.pct_test.data = round(recipe.pct_test)
 
     def text_of(self, name: str) -> str:
         """Return the text in a field."""

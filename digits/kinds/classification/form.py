@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from flask_wtf.file import FileField
-from wtforms import HiddenField, IntegerField, SelectField, StringField, TextAreaField
+from wtforms import HiddenField, SelectField, StringField, TextAreaField
 from wtforms.validators import AnyOf, Length, Optional, StopValidation, ValidationError
 
 from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import open_plain, write_bytes
 from digits.core.remote import is_address
+from digits.core.splits import SPLITS
 from digits.data.dataset_folder import find
 from digits.data.image_lists import need_an_image
 from digits.data.sources import UnusableSource, show
@@ -41,7 +42,7 @@ from digits.kinds.classification.recipe import (
     TextFiles,
 )
 from digits.kinds.classification.record_form import RecordFields
-from digits.kinds.dataset_form import check_shares, required_integer
+from digits.kinds.dataset_form import required_integer
 from digits.kinds.form_fields import (
     AllowedFiles,
     AllowedPath,
@@ -61,7 +62,6 @@ from digits.kinds.table_form import HEAD_BYTES, DialectFields, root_of_paths
 
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"
-SPLITS = ("train", "val", "test")
 NO_IMAGE_FOLDER = (
     "Enter the folder that contains the images of the uploaded file, or upload one with absolute paths."
 )
@@ -121,6 +121,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         *DatabaseFields.DATABASE_SCANNED,
     )
     SCANNED_PATHS = (*SCANNED[:5], "record_train", "database_train")
+    SHARES = ("folder_pct_val", "folder_pct_test")
 
     method = SelectField(
         "Source",
@@ -146,6 +147,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         "More folders", default="", validators=[OnlyIf(method="folder"), Optional(), AllowedPath("folder")]
     )
     one_class = FlagField("Create with one class", default=False)
+    pct_val = pct_test = None
     folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
     folder_train_min_per_class = _count("Minimum images per class", "min_per_class")
@@ -273,14 +275,8 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         except DigitsError as error:
             raise ValidationError(error.sentences) from None
 
-    def validate_folder_pct_test(self, field: IntegerField) -> None:
-        separate = self._separate()
-        if "test" not in separate:
-            check_shares(0 if "val" in separate else self.folder_pct_val.data, field.data)
-
-    def validate_folder_pct_val(self, field: IntegerField) -> None:
-        if "val" not in self._separate():
-            check_shares(field.data, 0)
+    validate_folder_pct_val = DialectFields.validate_pct_val
+    validate_folder_pct_test = DialectFields.validate_pct_test
 
     def validate_textfile_train_images(self, field: FileField) -> None:
         self._need_upload(field)
@@ -373,15 +369,9 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
             self._saved[name] = place
 
     def recipe(self) -> CreateClassification:
-        separate = self._separate()
-        settings = {
-            "pct_val": 0.0 if "val" in separate else self.folder_pct_val.data,
-            "pct_test": 0.0 if "test" in separate else self.folder_pct_test.data,
-            **self.image_settings(),
-        }
+        settings = self.image_settings()
         method = self.method.data
         if method == "textfile":
-            settings |= {"pct_val": 0.0, "pct_test": 0.0}
             return CreateClassification(files=self._text_files(), **settings)
         if method == "csv":
             return CreateClassification(files=self._tables(""), **settings)
@@ -398,13 +388,8 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
             return CreateClassification(train=train, **settings)
         if method == DATABASES:
             return CreateClassification(files=self.database_source(), **settings)
-        return CreateClassification(
-            one_class=self.one_class.data,
-            train=self._split("train"),
-            val=self._split("val") if "val" in separate else None,
-            test=self._split("test") if "test" in separate else None,
-            **settings,
-        )
+        settings |= {split: self._split(split) for split in ("train", *self.own_splits())}
+        return CreateClassification(one_class=self.one_class.data, **settings)
 
     def fill(self, job: DatasetJob) -> None:
         super().fill(job)
@@ -414,10 +399,6 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
                 self.set(uploads_of=job.id, textfile_use_local_files=False, **{path: ""})
 
     def fill_source(self, recipe: CreateClassification) -> None:
-        if recipe.val is None:
-            self.folder_pct_val.data = round(recipe.pct_val)
-        if recipe.test is None:
-            self.folder_pct_test.data = round(recipe.pct_test)
         source = recipe.files
         if isinstance(source, TextFiles):
             self._fill_text_files(source)
@@ -487,8 +468,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         for name, split in zip(SPLITS, (source.train, source.val, source.test), strict=True):
             self[f"table_{name}"].data = split.file if split else ""
 
-    def _separate(self) -> set[str]:
-        """Return the splits that have images of their own."""
+    def own_splits(self) -> set[str]:
         splits = SPLITS[1:]
         if self.method.data == "textfile":  # without a file, there is no such split
             return set(splits)

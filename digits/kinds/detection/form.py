@@ -15,7 +15,6 @@ from digits.core.errors import DigitsError
 from digits.core.remote import is_address
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
-from digits.kinds.dataset_form import check_shares, required_integer
 from digits.kinds.detection import box_table, coco
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
 from digits.kinds.detection.format import BoxTable
@@ -61,6 +60,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         *("box_order", "box_units", "class_feature", *COLUMNS, *DialectFields.DIALECT),
     )
     SCANNED_PATHS = ("train_image_folder", "record_train")
+    OWN_SOURCES = ("{}_label_folder", "record_{}")
     FILE_FIELDS = (
         *("train_image_folder", "train_label_folder", "val_image_folder"),
         *("val_label_folder", "test_image_folder", "test_label_folder"),
@@ -93,8 +93,6 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     height_column = FeatureField("Height column")
     class_column = FeatureField("Class column")
     custom_classes = StringField("Classes", default="", validators=[Optional(), Length(max=4096)])
-    pct_val = required_integer("Validation split (%)", CreateDetection, "pct_val")
-    pct_test = required_integer("Test split (%)", CreateDetection, "pct_test")
     val_image_folder = _folder("Validation image folder")
     val_label_folder = StringField("Validation annotations")
     test_image_folder = _folder("Test image folder")
@@ -165,12 +163,6 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         if self.test_image_folder.data and not field.data:
             raise ValidationError("Enter the annotations of the test images.")
         self._check_labels(field)
-
-    def validate_pct_test(self, field: IntegerField) -> None:
-        check_shares(
-            0 if self.val_label_folder.data or self.entered("record_val") else self.pct_val.data,
-            0 if self.test_label_folder.data or self.entered("record_test") else field.data,
-        )
 
     def validate_resize_image_width(self, field: IntegerField) -> None:
         self._need_other(field, self.resize_image_height)
@@ -266,8 +258,6 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         if self.reads_records:
             return CreateDetection(
                 records=self._detected_source(),
-                pct_val=0 if self.entered("record_val") else self.pct_val.data,
-                pct_test=0 if self.entered("record_test") else self.pct_test.data,
                 classes=self._classes(),
                 val_min_box_size=self.val_min_box_size.data,
                 **self.image_settings(),
@@ -281,8 +271,6 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
             val_labels=self.val_label_folder.data or None,
             test_images=self.test_image_folder.data or None,
             test_labels=self.test_label_folder.data or None,
-            pct_val=0 if self.val_label_folder.data else self.pct_val.data,
-            pct_test=0 if self.test_label_folder.data else self.pct_test.data,
             classes=self._classes(),
             val_min_box_size=self.val_min_box_size.data,
             **self.image_settings(),
@@ -314,10 +302,6 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
             self.set(box_order=records.box_order, box_units=records.box_units)
             fields = (BOX_FIELD,) if len(records.box_features) == 1 else EDGES
             self.set(**dict(zip(fields, records.box_features, strict=False)))
-        if recipe.val_labels is None and not (records and records.val):
-            self.pct_val.data = round(recipe.pct_val)
-        if recipe.test_labels is None and not (records and records.test):
-            self.pct_test.data = round(recipe.pct_test)
 
     def _check_labels(self, field: StringField) -> None:
         """Raise ValidationError unless the field contains an allowed folder or file of annotations, or nothing."""

@@ -54,7 +54,7 @@ class Databases:
         Numbers become a dataset for regression, and classes one for classification; otherwise, images are their own
         targets.
         """
-        own = {**settings, **self._first_image(), "resize_mode": "squash", "pct_val": 0.0, "pct_test": 0.0}
+        own = {**settings, **self._first_image(), "resize_mode": "squash"}
         if self.labels:
             return CreateRegression(
                 table=self.labels,

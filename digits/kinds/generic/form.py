@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from typing import Any
 
-from wtforms import Field, IntegerField, SelectField, StringField
+from wtforms import Field, SelectField, StringField
 from wtforms.validators import StopValidation, ValidationError
 
 from digits.core.errors import BadRequest, DigitsError
@@ -14,7 +14,7 @@ from digits.core.recipe import CreateDataset
 from digits.data.record_features import guess_input, guess_target
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
-from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, check_shares, required_integer
+from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, SharesForm
 from digits.kinds.form_fields import AllowedFiles, resolve_files
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import Mapping, find, map_features
@@ -54,7 +54,7 @@ def _database(label: str) -> StringField:
     return StringField(label, default="", validators=[_check_database])
 
 
-class DatasetForm(ImageDatasetForm[Any]):
+class DatasetForm(SharesForm[Any]):
     """A dataset of TFRecord files. The fields ``prebuilt_…`` and ``force_same_shape`` are those of DIGITS.
 
     Databases in the former become a dataset of another kind.
@@ -64,13 +64,12 @@ class DatasetForm(ImageDatasetForm[Any]):
     IGNORED = {
         name: reason for name, reason in ImageDatasetForm.IGNORED.items() if name != "dsopts_force_same_shape"
     }
+    OWN_SOURCES = ("record_{}",)
     has_images = False
 
     record_train = StringField("TFRecord files", default="", validators=[_FilesOrDatabases(), AllowedFiles()])
     record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
     record_test = StringField("Test files", default="", validators=[AllowedFiles()])
-    pct_val = required_integer("Validation split (%)", CreateGeneric, "pct_val")
-    pct_test = required_integer("Test split (%)", CreateGeneric, "pct_test")
     input_feature = FeatureField("Input feature")
     input_shape = ShapeField("Input shape", ranks=(1, 2, 3), default="")
     target_feature = FeatureField("Target feature")
@@ -114,11 +113,9 @@ class DatasetForm(ImageDatasetForm[Any]):
     def _databases(self) -> Databases:
         return Databases(*(self._text(name) for name in DATABASES))
 
-    def validate_pct_test(self, field: IntegerField) -> None:
-        check_shares(
-            0 if self._text("record_val") else self.pct_val.data,
-            0 if self._text("record_test") else field.data,
-        )
+    def own_splits(self) -> set[str]:
+        # Databases are not divided.
+        return {"val", "test"} if self._text("prebuilt_train_images") else super().own_splits()
 
     def warnings(self) -> list[str]:
         ignored = (
@@ -177,18 +174,12 @@ class DatasetForm(ImageDatasetForm[Any]):
             force_same_shape="0" if recipe.resize else "1",
             dsopts_force_same_shape="1",
         )
-        if not recipe.val:
-            self.pct_val.data = round(recipe.pct_val)
-        if not recipe.test:
-            self.pct_test.data = round(recipe.pct_test)
 
     def _source(self, **settings: Any) -> CreateGeneric:
         return CreateGeneric(
             train=self._text("record_train"),
             val=self._text("record_val"),
             test=self._text("record_test"),
-            pct_val=0 if self._text("record_val") else self.pct_val.data or 0,
-            pct_test=0 if self._text("record_test") else self.pct_test.data or 0,
             input_feature=self._text("input_feature"),
             input_shape=self.input_shape.sizes,
             target_feature=self._text("target_feature"),

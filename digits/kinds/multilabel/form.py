@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from wtforms import IntegerField, SelectField, StringField
+from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from digits.kinds.dataset_form import check_shares
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices, select
 from digits.kinds.multilabel.overview import Overview, RecordOverview
 from digits.kinds.multilabel.reader import Columns, check_columns
@@ -46,6 +45,7 @@ class DatasetForm(TableForm[CreateMultilabel], RecordForm[CreateMultilabel]):
         *(*RECORD_FIELDS, "image_feature", "record_shape"),
     )
     SCANNED_PATHS = ("table_train", "record_train")
+    OWN_SOURCES = ("table_{}", "record_{}")
     FILE_FIELDS = TableForm.TABLE_SCANNED
 
     method = SelectField("Source", choices=choices(("csv", "Table"), (RECORDS, "TFRecord")), default="csv")
@@ -63,10 +63,6 @@ class DatasetForm(TableForm[CreateMultilabel], RecordForm[CreateMultilabel]):
         source = self.record_source()
         files = source.find()
         LabelMapping(source, files, first_record(files.splits["train"]))
-
-    def validate_pct_test(self, field: IntegerField) -> None:
-        own = {name: self[f"table_{name}"].data or self[f"record_{name}"].data for name in ("val", "test")}
-        check_shares(0 if own["val"] else self.pct_val.data, 0 if own["test"] else field.data)
 
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
@@ -88,13 +84,7 @@ class DatasetForm(TableForm[CreateMultilabel], RecordForm[CreateMultilabel]):
 
     def recipe(self) -> CreateMultilabel:
         if self.reads_records:
-            source = self.record_source()
-            return CreateMultilabel(
-                records=source,
-                pct_val=0 if source.val else self.pct_val.data,
-                pct_test=0 if source.test else self.pct_test.data,
-                **self.image_settings(),
-            )
+            return CreateMultilabel(records=self.record_source(), **self.image_settings())
         return CreateMultilabel(
             label_columns=self.names_in("label_columns"),
             layout=self.layout.data,
@@ -104,22 +94,18 @@ class DatasetForm(TableForm[CreateMultilabel], RecordForm[CreateMultilabel]):
 
     def fill_source(self, recipe: CreateMultilabel) -> None:
         if recipe.records is not None:
-            self._fill_records(recipe, recipe.records)
+            self._fill_records(recipe.records)
             return
         super().fill_source(recipe)
         self.set(
             label_columns=", ".join(recipe.label_columns), layout=recipe.layout, separator=recipe.separator
         )
 
-    def _fill_records(self, recipe: CreateMultilabel, source: LabelRecords) -> None:
+    def _fill_records(self, source: LabelRecords) -> None:
         self.fill_records(source)
         self.set(
             label_columns=", ".join(source.label_features), layout=source.layout, record_labels=source.labels
         )
-        if not source.val:
-            self.pct_val.data = round(recipe.pct_val)
-        if not source.test:
-            self.pct_test.data = round(recipe.pct_test)
 
     def _columns(self) -> Columns:
         return Columns(

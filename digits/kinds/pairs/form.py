@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from wtforms import Field, Form, IntegerField, StringField
+from wtforms import Field, Form, StringField
 from wtforms.fields import SelectField
 from wtforms.validators import DataRequired, Optional, StopValidation, ValidationError
 
@@ -15,7 +15,7 @@ from digits.core.remote import is_address
 from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import MAX_HEADER_BYTES
-from digits.kinds.dataset_form import ImageDatasetForm, check_shares, required_integer
+from digits.kinds.dataset_form import SharesForm, required_integer
 from digits.kinds.form_fields import AllowedPath, choices, need_images
 from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
@@ -42,19 +42,18 @@ def _resolve(roots: Roots, text: str) -> Path:
     return roots.resolve(text.strip(), "folder" if is_folder else "file")
 
 
-class DatasetForm(ImageDatasetForm[CreatePairs]):
+class DatasetForm(SharesForm[CreatePairs]):
     """A dataset of pairs, from a CSV file or from a folder of classes."""
 
     SCANNED = ("pair_source", "image_folder")
+    OWN_SOURCES = ("{}_source",)
 
     pair_source = StringField(
         "Source", validators=[DataRequired("Enter a CSV file or a folder."), _FileOrFolder()]
     )
     image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
     val_source = StringField("Validation source", validators=[Optional(), _FileOrFolder()])
-    pct_val = required_integer("Validation split (%)", CreatePairs, "pct_val")
     test_source = StringField("Test source", validators=[Optional(), _FileOrFolder()])
-    pct_test = required_integer("Test split (%)", CreatePairs, "pct_test")
     pair_count = required_integer("Training pairs", CreatePairs, "pairs")
     # The two images of a record have more channels than an image file.
     encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
@@ -82,11 +81,6 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
-    def validate_pct_test(self, field: IntegerField) -> None:
-        check_shares(
-            0 if self.val_source.data else self.pct_val.data, 0 if self.test_source.data else field.data
-        )
-
     def scan_source(self) -> Iterator[SourceSummary]:
         source = _resolve(self.meta.data_roots, self.pair_source.data or "")
         folder = self.path_of("image_folder", "folder") if self.image_folder.data else None
@@ -98,10 +92,8 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
             folder=self._folder_of(self.pair_source.data),
             val_source=self.val_source.data or None,
             val_folder=self._folder_of(self.val_source.data) or None,
-            pct_val=0 if self.val_source.data else self.pct_val.data,
             test_source=self.test_source.data or None,
             test_folder=self._folder_of(self.test_source.data) or None,
-            pct_test=0 if self.test_source.data else self.pct_test.data,
             pairs=self.pair_count.data,
             **self.image_settings(),
         )
@@ -120,10 +112,6 @@ class DatasetForm(ImageDatasetForm[CreatePairs]):
             test_source=recipe.test_source or "",
             pair_count=recipe.pairs,
         )
-        if recipe.val_source is None:
-            self.pct_val.data = round(recipe.pct_val)
-        if recipe.test_source is None:
-            self.pct_test.data = round(recipe.pct_test)
 
     def _folder_of(self, source: str) -> str:
         """Return the folder to which the paths in ``source`` are relative; empty without a source."""

@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from wtforms import IntegerField, SelectField, StringField
+from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from digits.data.data_roots import FileType
-from digits.kinds.dataset_form import check_shares
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import RecordForm
@@ -41,6 +40,7 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
         "val_image_folder": "folder",
     }
     SCANNED_PATHS = ("table_train", "record_train")
+    OWN_SOURCES = ("table_{}", "record_{}")
     FILE_FIELDS = (*TableForm.TABLE_SCANNED, "val_image_folder")
 
     method = SelectField("Source", choices=choices(("csv", "Table"), (RECORDS, "TFRecord")), default="csv")
@@ -72,10 +72,6 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
         files = source.find()
         NumberMapping(source, files, first_record(files.splits["train"]))
 
-    def validate_pct_test(self, field: IntegerField) -> None:
-        own = {name: self[f"table_{name}"].data or self[f"record_{name}"].data for name in ("val", "test")}
-        check_shares(0 if own["val"] else self.pct_val.data, 0 if own["test"] else field.data)
-
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
             self.resolved_source()
@@ -102,13 +98,7 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
             if self.table_val.data and self.val_image_folder.data:
                 settings["val_folder"] = self.val_image_folder.data
             return CreateRegression(target_columns=self.names_in("target_columns"), **settings)
-        source = self.record_source()
-        return CreateRegression(
-            records=source,
-            pct_val=0 if source.val else self.pct_val.data,
-            pct_test=0 if source.test else self.pct_test.data,
-            **self.image_settings(),
-        )
+        return CreateRegression(records=self.record_source(), **self.image_settings())
 
     def fill_source(self, recipe: CreateRegression) -> None:
         if recipe.records is None:
@@ -119,7 +109,3 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
             return
         self.fill_records(recipe.records)
         self.set(target_columns=", ".join(recipe.records.target_features))
-        if not recipe.records.val:
-            self.pct_val.data = round(recipe.pct_val)
-        if not recipe.records.test:
-            self.pct_test.data = round(recipe.pct_test)

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from wtforms import IntegerField, StringField
+from wtforms import StringField
 from wtforms.fields import SelectField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import MAX_HEADER_BYTES
-from digits.kinds.dataset_form import check_shares, required_integer
+from digits.kinds.dataset_form import required_integer
 from digits.kinds.form_fields import AllowedPath, choices
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_form import DialectFields
@@ -35,6 +35,7 @@ class DatasetForm(DialectFields[CreateText]):
         "test_data_file",
         *DialectFields.DIALECT,
     )
+    OWN_SOURCES = ("{}_data_file",)
     has_images = False
 
     train_data_file = StringField(
@@ -42,8 +43,6 @@ class DatasetForm(DialectFields[CreateText]):
     )
     val_data_file = StringField("Validation texts", validators=[Optional(), AllowedPath("file")])
     test_data_file = StringField("Test texts", validators=[Optional(), AllowedPath("file")])
-    pct_val = required_integer("Validation split (%)", CreateText, "pct_val")
-    pct_test = required_integer("Test split (%)", CreateText, "pct_test")
     class_labels_file = StringField("Class names", validators=[Optional(), AllowedPath("file")])
     alphabet = StringField(
         "Alphabet",
@@ -80,11 +79,6 @@ class DatasetForm(DialectFields[CreateText]):
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
-    def validate_pct_test(self, field: IntegerField) -> None:
-        check_shares(
-            0 if self.val_data_file.data else self.pct_val.data, 0 if self.test_data_file.data else field.data
-        )
-
     def scan_source(self) -> Iterator[SourceSummary]:
         table = self.path_of("train_data_file", "file")
         labels = self.path_of("class_labels_file", "file") if self.class_labels_file.data else None
@@ -111,8 +105,6 @@ class DatasetForm(DialectFields[CreateText]):
             table=self.train_data_file.data,
             val_table=self.val_data_file.data or None,
             test_table=self.test_data_file.data or None,
-            pct_val=0 if self.val_data_file.data else self.pct_val.data,
-            pct_test=0 if self.test_data_file.data else self.pct_test.data,
             labels_file=self.class_labels_file.data or None,
             alphabet=self.alphabet.data,
             delimiter=self.dialect().delimiter,
@@ -130,7 +122,3 @@ class DatasetForm(DialectFields[CreateText]):
             max_chars_per_sample=recipe.width,
         )
         self.fill_dialect(recipe.dialect)
-        if recipe.val_table is None:
-            self.pct_val.data = round(recipe.pct_val)
-        if recipe.test_table is None:
-            self.pct_test.data = round(recipe.pct_test)
