@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -34,7 +35,7 @@ from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChe
 from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BoxMapping
-from digits.kinds.groups import group_by_rarest
+from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.record_source import RecordSplits, first_record
 
 MAX_CLASSES = 1000
@@ -329,28 +330,20 @@ def _plan_splits(
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Return the splits, and the groups of images: the rarest class of each."""
     places = {name: place for place, name in enumerate(classes)}
-    frequency = Counter(name for names in parts["train"].names for name in set(names))
-
-    def group_of(names: list[str]) -> str:
-        return min(names, key=lambda name: (frequency[name], places[name]), default=NO_OBJECTS)
-
-    used = {group_of(names) for part in parts.values() for names in part.names}
-    groups = [name for name in dict.fromkeys([*classes, NO_OBJECTS]) if name in used]
-    numbers = {name: number for number, name in enumerate(groups)}
+    objects = {
+        split: [[places[name] for name in names] for names in part.names] for split, part in parts.items()
+    }
+    groups, of_images = group_by_rarest(classes, objects, NO_OBJECTS)
     splits = {}
     for name, part in parts.items():
-        for boxes, names in zip(part.boxes, part.names, strict=True):
-            boxes[boxes[:, 4] >= 0, 4] = [places[item] for item in names]
-        of_images = [numbers[group_of(names)] for names in part.names]
-        split = SplitPlan(part.images, part.files, list(part.boxes), of_images, part.source)
+        for boxes, numbers in zip(part.boxes, objects[name], strict=True):
+            boxes[boxes[:, 4] >= 0, 4] = numbers
+        split = SplitPlan(part.images, part.files, list(part.boxes), of_images[name], part.source)
         if not part.keeps_order:
             shuffle(split, recipe.seed, name)
         splits[name] = split
     return splits, groups
 
 
-def group_records(
-    classes: list[str], values: Mapping[str, NDArray[np.float32]]
-) -> tuple[list[str], dict[str, list[int]]]:
-    """Group records by their rarest class in ``train``, as in `group_by_rarest`."""
-    return group_by_rarest(classes, values, NO_OBJECTS)
+# Versions group records with new labels.
+group_records = partial(group_flags, none=NO_OBJECTS)

@@ -6,8 +6,9 @@ ones for each label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -40,7 +41,7 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.target import label_set
-from digits.kinds.groups import group_by_rarest
+from digits.kinds.groups import group_flags
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
 from digits.kinds.record_source import divide_records
@@ -340,11 +341,5 @@ def _named(labels: list[str]) -> str:
     return f"label “{show(labels[0])}”" if len(labels) == 1 else f"labels {listed(labels)}"
 
 
-def group_records(
-    labels: list[str], values: Mapping[str, NDArray[np.float32]]
-) -> tuple[list[str], dict[str, list[int]]]:
-    """Group records by their rarest label in ``train``: the names of the groups, and the place of each record's group.
-
-    ``values`` are the zeros and ones of the records of each split for ``labels``, [records, labels].
-    """
-    return group_by_rarest(labels, values, NO_LABEL)
+# Versions group records with new labels.
+group_records = partial(group_flags, none=NO_LABEL)

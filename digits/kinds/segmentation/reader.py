@@ -7,7 +7,7 @@ one process per core, then with their images.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from digits.data.pairs import PairedSplit
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
-from digits.kinds.groups import group_by_rarest
+from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.pair_source import FoundPairs, PairFolders, find_pairs, plan_splits
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -113,7 +113,10 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
             LabelImage(file, tuple(np.flatnonzero(classes.shares(item)).tolist()) if item else ())
             for file, item in zip(split.targets, surveys[name], strict=True)
         ]
-    groups = _group(splits, classes.names, shares.mean)
+    contained = {name: [item.classes for item in split.targets] for name, split in splits.items()}
+    groups, of_images = group_by_rarest(classes.names, contained, NO_CLASS, shares.mean.tolist())
+    for name, split in splits.items():
+        split.groups = of_images[name]
     warnings += _remarks(classes.names, shares.mean)
     target = mask(
         classes.names,
@@ -315,33 +318,10 @@ def _total_shares(classes: Classes, surveys: Sequence[MaskSurvey | None]) -> _Sh
     return _Shares(mean, np.sqrt(np.maximum(0, squares / max(1, count) - mean**2)))
 
 
-def _group(splits: dict[str, PairedSplit], names: list[str], shares: NDArray[np.float64]) -> list[str]:
-    """Group the images of each split by their rarest class; return the names of the groups that have images."""
-    counts = np.zeros(len(names), np.int64)
-    for item in splits["train"].targets:
-        counts[list(item.classes)] += 1
-
-    def rarity(index: int) -> tuple[int, float, int]:
-        return int(counts[index]), float(shares[index]), index
-
-    rarest = {
-        name: [min(item.classes, key=rarity) if item.classes else len(names) for item in split.targets]
-        for name, split in splits.items()
-    }
-    used = sorted({index for found in rarest.values() for index in found})
-    places = {index: place for place, index in enumerate(used)}
-    for name, split in splits.items():
-        split.groups = [places[index] for index in rarest[name]]
-    return [[*names, NO_CLASS][index] for index in used]
-
-
 def _remarks(names: list[str], shares: NDArray[np.float64]) -> list[str]:
     missing = [name for name, share in zip(names, shares, strict=True) if not share]
     return [f"No training image has pixels of: {listed(missing)}."] if missing else []
 
 
-def group_records(
-    classes: list[str], values: Mapping[str, NDArray[np.float32]]
-) -> tuple[list[str], dict[str, list[int]]]:
-    """Group records by their rarest class in ``train``, as in `group_by_rarest`."""
-    return group_by_rarest(classes, values, NO_CLASS)
+# Versions group records with new labels.
+group_records = partial(group_flags, none=NO_CLASS)
