@@ -31,6 +31,7 @@ BUILT_IN = (
         "images/multilabel",
         "digits.kinds.multilabel",
         metric="map",
+        like="digits.kinds.regression",
     ),
     Kind("image-regression", "Image regression", "images/regression", "digits.kinds.regression", metric="r2"),
     Kind(
@@ -54,7 +55,7 @@ BUILT_IN = (
         "digits.kinds.image_to_image",
         metric="psnr",
     ),
-    Kind("image-gan", "Image generation", "images/gan", "digits.kinds.gan"),
+    Kind("image-gan", "Image generation", "images/gan", "digits.kinds.gan", like="digits.kinds.generic"),
     Kind("image-pairs", "Image pairs", "images/pairs", "digits.kinds.pairs", metric="auc"),
     Kind(
         "text-classification",
@@ -62,9 +63,17 @@ BUILT_IN = (
         "text/classification",
         "digits.kinds.text",
         metric="accuracy",
+        like="digits.kinds.classification",
     ),
     Kind("generic", "Ready-made TFRecords", "images/generic", "digits.kinds.generic"),
-    Kind("image-gradients", "Image gradients", "images/gradients", "digits.kinds.gradients", metric="r2"),
+    Kind(
+        "image-gradients",
+        "Image gradients",
+        "images/gradients",
+        "digits.kinds.gradients",
+        metric="r2",
+        like="digits.kinds.regression",
+    ),
 )
 
 

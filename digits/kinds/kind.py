@@ -11,7 +11,7 @@ from typing import Any
 from digits.kinds.plugins import check_name, missing_templates
 
 SERVER_MODULES = ("recipe", "reader", "form", "views")
-MODULES = (*SERVER_MODULES, "targets", "metrics")
+MODULES = (*SERVER_MODULES, "targets")
 TEMPLATES = ("form.html", "predictions.html")
 
 
@@ -30,7 +30,8 @@ class Kind:
     ``name`` identifies it in files, ``title`` on pages, and ``route`` in URLs:
     ``/datasets/<route>/new``. Names are lowercase words with hyphens, and routes two of them with a slash:
     ``image-tagging``, ``images/tagging``. ``metric`` is the validation metric that compares models and selects the
-    best snapshot of a training. Its ``package`` contains modules that are imported on demand:
+    best snapshot of a training. Its ``package`` contains modules that are imported on demand; those that it lacks
+    are taken from the package ``like``, if that is given:
 
     ========== =========== ==============================================================
     module     used by     contents
@@ -41,7 +42,7 @@ class Kind:
     form       the server  ``DatasetForm``: a subclass of `digits.kinds.dataset_form.ImageDatasetForm`
     views      both        texts and data for pages and JSON, and the directions of metrics; see `digits.kinds.views`
     targets    the worker  balancing, and predictions from a network's outputs; see `digits.kinds.targets`
-    metrics    the worker  metrics of the validation; see `digits.kinds.metrics`
+    metrics    the worker  metrics of the validation; optional, see `digits.kinds.metrics`
     evaluation the worker  errors and details of evaluations; optional, see `digits.kinds.evaluation`
     export     the server  ``FORMATS`` of downloads; optional, see `digits.kinds.export`
     ========== =========== ==============================================================
@@ -56,6 +57,7 @@ class Kind:
     route: str
     package: str
     metric: str = "loss"
+    like: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a name or a route of another form."""
@@ -72,7 +74,7 @@ class Kind:
 
     def missing_files(self) -> list[str]:
         """Return the modules and templates missing from the package; raises any exception raised by importing it."""
-        modules = [name for name in MODULES if importlib.util.find_spec(f"{self.package}.{name}") is None]
+        modules = [name for name in MODULES if self._find(name) is None]
         return [*(f"{name}.py" for name in modules), *missing_templates(self.package, TEMPLATES)]
 
     def lower_is_better(self, metric: str) -> bool:
@@ -80,10 +82,16 @@ class Kind:
         return bool(self.load("views").Views().lower_is_better(metric))
 
     def load(self, module: str) -> Any:
-        """Import a module of the kind's package."""
-        return importlib.import_module(f"{self.package}.{module}")
+        """Import a module of the kind."""
+        return importlib.import_module(self._find(module) or f"{self.package}.{module}")
 
     def load_optional(self, module: str) -> Any:
-        """Import a module of the kind's package; returns None if the module does not exist."""
-        name = f"{self.package}.{module}"
-        return importlib.import_module(name) if importlib.util.find_spec(name) else None
+        """Import a module of the kind; returns None if the module does not exist."""
+        name = self._find(module)
+        return importlib.import_module(name) if name else None
+
+    def _find(self, module: str) -> str | None:
+        """Return the full name of a module: in the package, in that of `like`, or the default metrics."""
+        packages = [self.package, self.like, "digits.kinds" if module == "metrics" else ""]
+        names = (f"{package}.{module}" for package in packages if package)
+        return next((name for name in names if importlib.util.find_spec(name)), None)

@@ -24,6 +24,13 @@ def test_names_and_routes_of_built_in_kinds_are_unique():
         assert len({getattr(kind, attribute) for kind in BUILT_IN}) == len(BUILT_IN)
 
 
+def test_a_kind_uses_the_modules_of_the_one_that_it_is_like():
+    regression, gradients = kind_named("image-regression"), kind_named("image-gradients")
+    assert gradients.load("export") is regression.load_optional("export")
+    assert gradients.load("reader") is not regression.load("reader")
+    assert kind_named("image-gan").load_optional("evaluation") is None
+
+
 def test_an_unknown_kind_names_the_plugin_as_the_cause():
     with pytest.raises(UnknownKind, match="'image-poetry': the plugin that provides it is not installed"):
         kind_named("image-poetry")

@@ -14,8 +14,6 @@ from digits.data.tables import Dialect, Header
 from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import Delimiter
 
-KIND = "image-classification"
-
 
 class FolderSplit(Struct, kw_only=True, frozen=True):
     """The folder that holds the images of a split, and the number of images allowed per class.
@@ -113,7 +111,7 @@ class CreateClassification(CreateWithShares, kw_only=True):
     unless ``one_class``.
     """
 
-    kind: str = KIND
+    kind: str = "image-classification"
     train: FolderSplit | None = None
     val: FolderSplit | None = None
     test: FolderSplit | None = None

@@ -13,8 +13,6 @@ from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import AUTO, FORMATS
 from digits.kinds.record_source import RecordSource
 
-KIND = "image-object-detection"
-
 # The numbers of each box in one feature, named as the bounding box formats of Keras.
 BoxOrder = Literal["auto", "yxyx", "xyxy", "xywh"]
 BoxUnits = Literal["auto", "relative", "pixels"]
@@ -50,7 +48,7 @@ class CreateDetection(CreateWithShares, kw_only=True):
     Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
     """
 
-    kind: str = KIND
+    kind: str = "image-object-detection"
     images: str = ""
     labels: str = ""
     records: BoxRecords | None = None

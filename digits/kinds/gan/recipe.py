@@ -8,9 +8,6 @@ from msgspec import Meta
 
 from digits.core.recipe import CreateDataset, Pixels
 
-# The name that DIGITS uses for this kind.
-KIND = "image-gan"
-
 CropSize = Annotated[int, Meta(ge=0, le=65_536)]
 
 
@@ -21,7 +18,8 @@ class CreateGan(CreateDataset, kw_only=True):
     these are the faces in the aligned images of CelebA. All records are for training.
     """
 
-    kind: str = KIND
+    # The name that DIGITS uses for this kind.
+    kind: str = "image-gan"
     width: Pixels = 64
     height: Pixels = 64
     folder: str

@@ -9,7 +9,6 @@ from msgspec import field
 from digits.core.schema import Positive
 from digits.data.shares import CreateWithShares
 
-KIND = "generic"
 NO_TARGET = "-"
 
 
@@ -23,7 +22,7 @@ class CreateGeneric(CreateWithShares, kw_only=True):
     channels), or else images, which must all have the same size, unless they are resized because of ``resize``.
     """
 
-    kind: str = KIND
+    kind: str = "generic"
     train: str
     val: str = ""
     test: str = ""

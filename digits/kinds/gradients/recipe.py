@@ -8,7 +8,6 @@ from msgspec import Meta
 
 from digits.core.recipe import CreateDataset, Pixels
 
-KIND = "image-gradients"
 MAX_IMAGES = 1_000_000
 
 TrainImages = Annotated[int, Meta(ge=1, le=MAX_IMAGES)]
@@ -18,7 +17,7 @@ OtherImages = Annotated[int, Meta(ge=0, le=MAX_IMAGES)]
 class CreateGradients(CreateDataset, kw_only=True):
     """Generate images that get brighter in a random direction; the numbers are those of the images of each split."""
 
-    kind: str = KIND
+    kind: str = "image-gradients"
     width: Pixels = 32
     height: Pixels = 32
     train_images: TrainImages = 1000

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from digits.kinds.pair_source import CreateFromPairs
 
-# The name that DIGITS uses for this kind.
-KIND = "image-processing"
-
 
 class CreateImageToImage(CreateFromPairs, kw_only=True):
     """Read images and target images; without the latter, each image is its own target."""
 
     needs_targets = False
 
-    kind: str = KIND
+    # The name that DIGITS uses for this kind.
+    kind: str = "image-processing"
 
 
 Recipe = CreateImageToImage

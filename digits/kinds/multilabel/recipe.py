@@ -9,7 +9,6 @@ from msgspec import field
 from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import CreateFromTable
 
-KIND = "image-multilabel"
 MAX_LABELS = 1000
 
 Layout = Literal["auto", "list", "columns"]
@@ -38,7 +37,7 @@ class CreateMultilabel(CreateFromTable, kw_only=True):
     Instead of a table, ``records`` can be the source.
     """
 
-    kind: str = KIND
+    kind: str = "image-multilabel"
     table: str = ""
     folder: str = ""
     label_columns: list[str] = field(default_factory=list)

@@ -9,8 +9,6 @@ from msgspec import Meta
 from digits.core.recipe import Encoding
 from digits.data.shares import CreateWithShares
 
-KIND = "image-pairs"
-
 Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
 
 
@@ -23,7 +21,7 @@ class CreatePairs(CreateWithShares, kw_only=True):
     each class are divided. The records have twice as many channels as the images.
     """
 
-    kind: str = KIND
+    kind: str = "image-pairs"
     encoding: Encoding = "none"
     source: str
     folder: str

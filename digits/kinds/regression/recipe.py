@@ -7,7 +7,6 @@ from msgspec import field
 from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import CreateFromTable
 
-KIND = "image-regression"
 MAX_TARGETS = 100
 LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
 
@@ -25,7 +24,7 @@ class CreateRegression(CreateFromTable, kw_only=True):
     Instead of a table, ``records`` can be the source.
     """
 
-    kind: str = KIND
+    kind: str = "image-regression"
     table: str = ""
     folder: str = ""
     target_columns: list[str] = field(default_factory=list)

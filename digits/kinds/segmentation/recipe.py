@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from digits.kinds.pair_source import CreateFromPairs
 
-KIND = "image-segmentation"
-
 
 class CreateSegmentation(CreateFromPairs, kw_only=True):
     """Read a folder of images and one of label images, or a COCO file of polygons and masks.
@@ -14,7 +12,7 @@ class CreateSegmentation(CreateFromPairs, kw_only=True):
     colors of the classes, the pixels of label images are colors; otherwise they are class indexes.
     """
 
-    kind: str = KIND
+    kind: str = "image-segmentation"
     class_labels_file: str = ""
     colormap_file: str = ""
 

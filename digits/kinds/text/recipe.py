@@ -12,8 +12,6 @@ from digits.data.tables import Dialect, Header
 from digits.kinds.table_source import Delimiter
 from digits.kinds.text.characters import DEFAULT_ALPHABET
 
-KIND = "text-classification"
-
 
 class CreateText(CreateWithShares, kw_only=True):
     """Read texts and their classes from the CSV file ``table``. A record is an image: one row of ``width`` characters.
@@ -23,7 +21,7 @@ class CreateText(CreateWithShares, kw_only=True):
     separate tables. See `digits.data.tables.Dialect` for ``delimiter`` and ``header``.
     """
 
-    kind: str = KIND
+    kind: str = "text-classification"
     table: str
     width: Pixels = 1024
     height: Pixels = 1
