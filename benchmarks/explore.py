@@ -31,7 +31,7 @@ from digits.core.status import Status  # noqa: E402
 from digits.core.task import Task  # noqa: E402
 from digits.data import health, images, records  # noqa: E402
 from digits.data.image_statistics import STATISTICS_DTYPE  # noqa: E402
-from digits.data.manifest import Manifest, Split  # noqa: E402
+from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
 from digits.data.record_index import INDEX_DTYPE  # noqa: E402
 from digits.data.target import class_index  # noqa: E402
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
@@ -88,7 +88,7 @@ def write_dataset(folder: Path, count: int, classes: int) -> Manifest:
         resize_mode="squash",
         target=class_index(labels),
         groups=labels,
-        splits={"train": Split(count=count, counts=counts, bytes=size, shards=names)},
+        splits={"train": SplitRecords(count=count, counts=counts, bytes=size, shards=names)},
         mean_pixel=[127.5],
     )
     manifest.save(folder)

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from digits.core.events import EventLog  # noqa: E402
 from digits.core.recipe import CheckDataset  # noqa: E402
 from digits.data import health, images, parallel, records  # noqa: E402
-from digits.data.manifest import Manifest, Split  # noqa: E402
+from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
 from digits.data.target import class_index  # noqa: E402
 from digits.worker.tasks import check_dataset  # noqa: E402
 
@@ -65,7 +65,7 @@ def write_dataset(folder: Path, count: int, classes: int) -> Manifest:
         resize_mode="squash",
         target=class_index(labels),
         groups=labels,
-        splits={"train": Split(count=count, counts=counts, bytes=size, shards=names, hashes=hashes)},
+        splits={"train": SplitRecords(count=count, counts=counts, bytes=size, shards=names, hashes=hashes)},
         mean_pixel=[127.5],
     )
     manifest.save(folder)

@@ -45,7 +45,7 @@ from digits.core.model_job import ModelJob  # noqa: E402
 from digits.core.recipe import Train  # noqa: E402
 from digits.core.status import Status  # noqa: E402
 from digits.core.task import Task  # noqa: E402
-from digits.data.manifest import Manifest, Split  # noqa: E402
+from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
 from digits.data.target import class_index  # noqa: E402
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
 from digits.kinds.jobs import DatasetJob  # noqa: E402
@@ -183,7 +183,7 @@ def manifest(size: int) -> Manifest:
         resize_mode="squash",
         target=class_index(CLASSES),
         groups=CLASSES,
-        splits={"train": Split(count=sum(counts), counts=counts, bytes=size, shards=[])},
+        splits={"train": SplitRecords(count=sum(counts), counts=counts, bytes=size, shards=[])},
         mean_pixel=[128.0] * 3,
     )
 

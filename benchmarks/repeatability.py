@@ -159,7 +159,9 @@ def draw_dataset(folder: Path) -> Path:
                 record = records.Record(data, "png", 28, 28, 1, {"image/class/label": [label]})
                 writer.add(records.encode_example(record), label)
         each = count // len(labels)
-        splits[split] = manifest.Split(count=count, counts=[each] * len(labels), bytes=0, shards=[name])
+        splits[split] = manifest.SplitRecords(
+            count=count, counts=[each] * len(labels), bytes=0, shards=[name]
+        )
     np.save(folder / manifest.MEAN_ARRAY_FILE, np.full((28, 28, 1), 125, np.float32))
     manifest.Manifest(
         width=28,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from digits.data.manifest import Manifest, Split
+from digits.data.manifest import Manifest, SplitRecords
 from digits.data.records import Record, ShardWriter, encode_example, shard_name
 from digits.data.target import TargetSpec
 
@@ -20,7 +20,7 @@ def write_dataset(
         with ShardWriter(folder / shard_name(name, 0, 1)) as shard:
             for record in records:
                 shard.add(encode_example(record))
-        written[name] = Split(
+        written[name] = SplitRecords(
             count=len(records), bytes=shard.size_bytes, shards=[shard.path.name], hashes=[shard.sha256]
         )
     first = next(iter(splits.values()))[0]

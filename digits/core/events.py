@@ -24,6 +24,7 @@ from msgspec import Meta, Struct, field
 from digits.core import files, schema
 from digits.core.files import UnreadableFile, is_disk_full, open_plain
 from digits.core.schema import Count, Integer, JsonObject, UnixTime
+from digits.core.splits import Split
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_METRIC_NAME = 64
@@ -44,7 +45,6 @@ class LogInUse(Exception):
     """Another process holds the lock on this log."""
 
 
-Split = Literal["train", "val", "test"]
 # At most about 950 years; larger values are not estimates.
 Seconds = Annotated[float, Meta(ge=0, le=3e10)]
 

@@ -17,6 +17,7 @@ from digits.core.files import read_json, write_json
 from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
 from digits.core.schema import LARGEST_NUMBER, Count, Fraction, NonNegative, Percent, Positive, Seed, Whole
+from digits.core.splits import Split
 
 FILE_NAME = "recipe.json"
 SCHEMA = 1
@@ -39,7 +40,6 @@ Strategy = Literal["mirrored", "central"]
 Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
-Split = Literal["train", "val", "test"]
 # t-SNE takes minutes for more.
 MappedRecords = Annotated[int, Meta(ge=3, le=10_000)]
 ExportFormat = Literal["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"]

@@ -6,4 +6,4 @@ from typing import Literal, get_args
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-TITLES: dict[Split, str] = {"train": "Training", "val": "Validation", "test": "Test"}
+SPLIT_TITLES: dict[str, str] = {"train": "Training", "val": "Validation", "test": "Test"}

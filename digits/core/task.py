@@ -20,6 +20,7 @@ from msgspec import Meta, Struct, field, structs
 from digits.core import events
 from digits.core.metrics import Metrics
 from digits.core.schema import Count, Fraction, JsonObject, UnixTime
+from digits.core.splits import Split
 from digits.core.status import Status
 
 EVENTS_FILE = "events.jsonl"
@@ -199,14 +200,14 @@ class TaskState(Struct):
     fraction: Fraction = 0.0
     seconds_left: events.Seconds | None = None
     doing: str = ""
-    counts: dict[events.Split, Counts] = field(default_factory=dict)
+    counts: dict[Split, Counts] = field(default_factory=dict)
     skipped: Count = 0
     first_skips: list[events.Skipped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
     parameters: Count | None = None
     latent: Count = 0
-    inputs: dict[events.Split, events.InputPrepared] = field(default_factory=dict)
+    inputs: dict[Split, events.InputPrepared] = field(default_factory=dict)
     loaded_weights: events.WeightsLoaded | None = None
     epochs: dict[str, float] = field(default_factory=dict)
     usage: events.UsageSampled | None = None

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from digits.core.splits import SPLITS
 from digits.data.caffe import Entry
 from digits.data.hdf5_images import HDF5_ENDINGS, LIST_FILE, Hdf5Arrays, Hdf5Images, is_hdf5
 from digits.data.lmdb_images import DATA_FILE, LMDB_ENDINGS, LmdbImages, is_lmdb
-from digits.data.manifest import SPLITS
 from digits.data.sources import ImageSource, UnusableSource, show
 
 LABELS_FILE = "labels.txt"

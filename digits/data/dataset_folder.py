@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from digits.data.manifest import SPLITS
+from digits.core.splits import SPLITS
 from digits.data.shards import SPLIT_OF, check_shards, files_at, is_pattern, split_of
 from digits.data.sources import UnusableSource, count_of, listed, show
 

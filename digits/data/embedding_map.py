@@ -23,8 +23,9 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_json
-from digits.core.recipe import FileName, Split
+from digits.core.recipe import FileName
 from digits.core.schema import Count
+from digits.core.splits import Split
 from digits.data import arrays, evaluation
 
 FOLDER = "embeddings"

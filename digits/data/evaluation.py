@@ -23,8 +23,9 @@ from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_json
-from digits.core.recipe import FileName, MetricName, Split
+from digits.core.recipe import FileName, MetricName
 from digits.core.schema import Count, JsonObject
+from digits.core.splits import Split
 from digits.data import arrays
 
 FOLDER = "evaluations"

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
 from digits.core.schema import Count, Fraction
+from digits.core.splits import SPLITS, Split
 from digits.data.arrays import load_array
 from digits.data.image_statistics import STATISTICS_DTYPE
 from digits.data.manifest import (
     HEALTH_FILE,
     HEALTH_RECORDS_FILE,
-    SPLITS,
     Manifest,
     Sha256,
     health_statistics_file,
@@ -43,8 +43,7 @@ RECORD_DTYPE = np.dtype(
 
 Severity = Literal["error", "warning", "info"]
 Text = Annotated[str, Meta(max_length=2000)]
-SplitName = Literal["train", "val", "test"]
-ListedRecord = tuple[SplitName, Count]
+ListedRecord = tuple[Split, Count]
 
 
 class GroupCount(Struct, frozen=True):
@@ -70,7 +69,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     severity: Severity
     count: Count
     fraction: Fraction = 0.0
-    splits: dict[SplitName, Count] = field(default_factory=dict)
+    splits: dict[Split, Count] = field(default_factory=dict)
     has_sets: bool = False
     records: Annotated[list[ListedRecord], Meta(max_length=MAX_LISTED)] = field(default_factory=list)
     removable: Annotated[list[ListedRecord], Meta(max_length=MAX_LISTED)] = field(default_factory=list)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.core.splits import SPLITS, Split
 from digits.data.health import (
     MAX_GROUPS,
     MAX_LISTED,
@@ -21,10 +22,9 @@ from digits.data.health import (
     Health,
     Histogram,
     Severity,
-    SplitName,
 )
 from digits.data.image_statistics import MODES
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import Manifest
 
 # Gray values, 0 to 255. Cleanvision uses similar limits of the percentiles.
 BLANK_CONTRAST = 1.0
@@ -492,16 +492,14 @@ def _add(
     collected.members.append(members)
 
 
-def _named(in_splits: NDArray[np.int64]) -> list[tuple[SplitName, int]]:
-    names: tuple[SplitName, ...] = ("train", "val", "test")
-    return list(zip(names, in_splits.tolist(), strict=True))
+def _named(in_splits: NDArray[np.int64]) -> list[tuple[Split, int]]:
+    return list(zip(SPLITS, in_splits.tolist(), strict=True))
 
 
-def _listed(table: _Table, places: NDArray[np.int64]) -> list[tuple[SplitName, int]]:
-    names: tuple[SplitName, ...] = ("train", "val", "test")
+def _listed(table: _Table, places: NDArray[np.int64]) -> list[tuple[Split, int]]:
     first = places[:MAX_LISTED]
     return [
-        (names[split], number)
+        (SPLITS[split], number)
         for split, number in zip(table.split[first].tolist(), table.number[first].tolist(), strict=True)
     ]
 

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
 from digits.core.schema import Count, Fraction
+from digits.core.splits import SPLITS, Split
 from digits.data.arrays import load_array
-from digits.data.health import MAX_LISTED, RECORD_DTYPE, Finding, SplitName, Text
+from digits.data.health import MAX_LISTED, RECORD_DTYPE, Finding, Text
 from digits.data.label_errors import LABEL_ERROR_DTYPE
-from digits.data.manifest import LABEL_CHECK_FILE, LABEL_ERRORS_FILE, SPLITS, Manifest, Sha256
+from digits.data.manifest import LABEL_CHECK_FILE, LABEL_ERRORS_FILE, Manifest, Sha256
 
 FINDING = "label_errors"
-SPLIT_NAMES: tuple[SplitName, ...] = ("train", "val", "test")
 
 
 class LabelCheck(Struct, frozen=True, kw_only=True):
@@ -33,14 +33,14 @@ class LabelCheck(Struct, frozen=True, kw_only=True):
     model_name: Text
     snapshot: Text
     images: Count
-    accuracy: dict[SplitName, Fraction]
+    accuracy: dict[Split, Fraction]
     seconds: Annotated[float, Meta(ge=0)]
     finding: Finding
 
 
 def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
     """Return the finding of the records ``found``, an array of `LABEL_ERROR_DTYPE`, among all ``images``."""
-    listed = [(SPLIT_NAMES[row["split"]], int(row["number"])) for row in found[:MAX_LISTED]]
+    listed = [(SPLITS[row["split"]], int(row["number"])) for row in found[:MAX_LISTED]]
     counts = np.bincount(found["split"], minlength=len(SPLITS)).tolist()
     return Finding(
         id=FINDING,
@@ -51,7 +51,7 @@ def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
         severity="warning",
         count=len(found),
         fraction=len(found) / images if images else 0.0,
-        splits={name: count for name, count in zip(SPLIT_NAMES, counts, strict=True) if count},
+        splits={name: count for name, count in zip(SPLITS, counts, strict=True) if count},
         records=listed,
         removable=listed,
         removable_count=len(found),

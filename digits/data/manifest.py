@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field
 
 from digits.core.files import read_json, remove_partial_writes, remove_tree, sync_folder, write_json
 from digits.core.schema import Count, Integer
+from digits.core.splits import SPLITS
 from digits.data.target import TargetSpec
 
 FILE_NAME = "dataset.json"
@@ -34,7 +35,6 @@ HEALTH_FILE = "health.json"
 HEALTH_RECORDS_FILE = "health-records.npy"
 LABEL_CHECK_FILE = "label-check.json"
 LABEL_ERRORS_FILE = "label-errors.npy"
-SPLITS = ("train", "val", "test")
 
 
 Pixels = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -42,7 +42,7 @@ Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 ShardName = Annotated[str, Meta(pattern=r"^(?a:(train|val|test)-\d+-of-\d+\.tfrecord)\Z")]
 
 
-class Split(Struct, kw_only=True):
+class SplitRecords(Struct, kw_only=True):
     """The records of one split. ``counts[i]`` records belong to group i; ``shards`` are file names.
 
     ``class_counts[i]`` records contain class i, and the last of these numbers is that of the records that contain no
@@ -79,7 +79,7 @@ class Manifest(Struct, kw_only=True):
     padding: tuple[Pixels, Pixels] | None = None
     target: TargetSpec
     groups: list[str] = field(default_factory=list)
-    splits: dict[str, Split]
+    splits: dict[str, SplitRecords]
     mean_pixel: list[float]
     skipped: Count = 0
     seed: Integer = 0

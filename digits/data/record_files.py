@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.core.files import UnreadableFile, read_bytes
-from digits.data.manifest import SPLITS
+from digits.core.splits import SPLITS
 from digits.data.shards import SPLIT_OF, check_shards, files_at, files_in, folders_in, is_shard, split_of
 from digits.data.sources import UnusableSource, count_of, listed, show
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, open_plain, read_bytes
 from digits.data.file_cache import FileCache
-from digits.data.manifest import Split
+from digits.data.manifest import SplitRecords
 
 # ``group`` is the position of the record's group in the manifest, or -1.
 INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("group", "<i4")])
@@ -40,7 +40,7 @@ class SplitIndex:
     or inconsistent.
     """
 
-    def __init__(self, job_folder: Path, split: Split) -> None:
+    def __init__(self, job_folder: Path, split: SplitRecords) -> None:
         self.shards = [job_folder / name for name in split.shards]
         self.entries = [_read_index(path, job_folder) for path in self.shards]
         self._starts: list[int] = np.cumsum([0, *map(len, self.entries)]).tolist()
@@ -86,7 +86,7 @@ class IndexCache:
     def __init__(self, max_records: int) -> None:
         self._cache: FileCache[tuple[Path, ...], SplitIndex] = FileCache(max_records)
 
-    def get(self, job_folder: Path, split: Split) -> SplitIndex:
+    def get(self, job_folder: Path, split: SplitRecords) -> SplitIndex:
         """Return the index of ``split``; raises DamagedRecords."""
         shards = tuple(job_folder / name for name in split.shards)
         files = [path for shard in shards for path in (shard, index_path(shard))]

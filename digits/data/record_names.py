@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_bytes
-from digits.data.manifest import Split
+from digits.data.manifest import SplitRecords
 
 NAMES_ENDING = ".names"
 MAX_NAMES_BYTES = 1 << 30
@@ -30,7 +30,7 @@ def join_names(names: Iterable[bytes]) -> bytes:
     return b"".join(name.replace(b"\0", b"") + b"\0" for name in names)
 
 
-def find_names(job_folder: Path, split: Split, text: str) -> NDArray[np.int64]:
+def find_names(job_folder: Path, split: SplitRecords, text: str) -> NDArray[np.int64]:
     """Return the numbers of the records of ``split`` whose names contain ``text``, in ascending order.
 
     ``text`` has at least one character, and no zero byte. Letters from A to Z match in upper and lower case. Raises

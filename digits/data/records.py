@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from digits.core.files import sync_file
 from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
-from digits.data.manifest import Split
+from digits.data.manifest import SplitRecords
 from digits.data.record_classes import classes_path, pack_classes
 from digits.data.record_index import (
     CHECKSUM_BYTES,
@@ -450,7 +450,7 @@ class SplitReader:
     files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`.
     """
 
-    def __init__(self, job_folder: Path, split: Split, index: SplitIndex | None = None) -> None:
+    def __init__(self, job_folder: Path, split: SplitRecords, index: SplitIndex | None = None) -> None:
         self.index = index or SplitIndex(job_folder, split)
         self._job_folder = job_folder
         self._hashes = split.hashes

@@ -27,7 +27,7 @@ from digits.data.manifest import (
     MEAN_ARRAY_FILE,
     MEAN_IMAGE_FILE,
     Manifest,
-    Split,
+    SplitRecords,
 )
 from digits.data.record_index import DamagedRecords, IndexCache
 from digits.data.records import Record, SplitReader, write_frame
@@ -73,7 +73,7 @@ class Export:
             yield name, table.file
         yield from self._lists.items()
 
-    def _split_entries(self, split: str, content: Split) -> Iterator[Entry]:
+    def _split_entries(self, split: str, content: SplitRecords) -> Iterator[Entry]:
         try:
             reader = self.open_split(content)
         except UnreadableFile as error:
@@ -90,7 +90,7 @@ class Export:
                 else:
                     yield from files
 
-    def open_split(self, content: Split) -> SplitReader:
+    def open_split(self, content: SplitRecords) -> SplitReader:
         """Open the records of a split; raises DamagedRecords."""
         return SplitReader(self.folder, content, self.indexes.get(self.folder, content))
 
@@ -178,7 +178,7 @@ class TFRecords(Export):
                 self.report_damage("", None, str(error))
         yield from super().entries()
 
-    def _split_entries(self, split: str, content: Split) -> Iterator[Entry]:
+    def _split_entries(self, split: str, content: SplitRecords) -> Iterator[Entry]:
         try:
             reader = self.open_split(content)
         except UnreadableFile as error:

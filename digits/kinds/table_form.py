@@ -12,6 +12,7 @@ from wtforms import StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.remote import is_address, names_folder
+from digits.core.splits import SPLITS
 from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect, Row, Value, absolute_paths
@@ -112,7 +113,7 @@ class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
 
     def suggest(self, tables: dict[str, SplitTable]) -> Suggestion | None:
         """Suggest validation and test tables next to the training table, for empty fields."""
-        splits = (split for split in ("val", "test") if split in tables or self.text_of(f"table_{split}"))
+        splits = (split for split in SPLITS[1:] if split in tables or self.text_of(f"table_{split}"))
         filled = {f"table_{split}" for split in splits}
         is_allowed: Callable[[Path], bool] = self.meta.data_roots.contain
         return suggest_tables(tables["train"].paths[0], filled, is_allowed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
+from digits.core.splits import SPLITS
 from digits.data.dataset_folder import describe_files
 from digits.data.parquet import ParquetImages
 from digits.data.shards import SPLIT_NAMES, files_in, is_shard, split_of
@@ -155,7 +156,7 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
         return None
     beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
     found: dict[str, str | bool] = {}
-    for split in ("val", "test"):
+    for split in SPLITS[1:]:
         words, name = SPLIT_NAMES[split], f"table_{split}"
         named = (
             path

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from msgspec import Meta, Struct, field
@@ -24,11 +24,12 @@ from PIL import Image
 from digits.core.files import UnreadableFile, open_plain, read_json
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Count, JsonObject, Percent
+from digits.core.splits import SPLITS, Split
 from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.boxes import box_features, objects_in, resize_boxes
 from digits.data.images import Geometry, Picture, UnusableImage
-from digits.data.manifest import CHANGES_FILE, SPLITS, Manifest
+from digits.data.manifest import CHANGES_FILE, Manifest
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
 from digits.data.shares import Shares
@@ -47,12 +48,11 @@ from digits.kinds import kind_named
 EDITS_FILE = "edits.json"
 MAX_EDITS = 1_000_000
 
-SplitName = Literal["train", "val", "test"]
 # A record of the parent: its split and its number.
-RecordId = tuple[SplitName, Count]
+RecordId = tuple[Split, Count]
 
 
-Relabeled = Annotated[list[tuple[SplitName, Count, Count]], Meta(max_length=MAX_EDITS)]
+Relabeled = Annotated[list[tuple[Split, Count, Count]], Meta(max_length=MAX_EDITS)]
 
 
 class Edits(Struct, kw_only=True):
@@ -66,10 +66,10 @@ class Edits(Struct, kw_only=True):
     relabel: Relabeled = field(default_factory=list)
     add_labels: Relabeled = field(default_factory=list)
     remove_labels: Relabeled = field(default_factory=list)
-    set_numbers: Annotated[list[tuple[SplitName, Count, Count, float]], Meta(max_length=MAX_EDITS)] = field(
+    set_numbers: Annotated[list[tuple[Split, Count, Count, float]], Meta(max_length=MAX_EDITS)] = field(
         default_factory=list
     )
-    move: Annotated[list[tuple[SplitName, Count, SplitName]], Meta(max_length=MAX_EDITS)] = field(
+    move: Annotated[list[tuple[Split, Count, Split]], Meta(max_length=MAX_EDITS)] = field(
         default_factory=list
     )
 
@@ -244,7 +244,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
             f"The dataset {recipe.parent_name or folder.name} cannot be read: {error}.",
             "It may have been deleted. Choose another dataset.",
         ) from error
-    splits = {}
+    splits: dict[str, SplitPlan] = {}
     for name in SPLITS:
         members = [record for record in records if record.split == name]
         if not members and name != "train":

@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.task import Failure
 from digits.data import images
-from digits.data.manifest import Manifest, Split
+from digits.data.manifest import Manifest, SplitRecords
 from digits.data.record_index import IndexCache
 from digits.data.records import SplitReader
 from digits.kinds import Kind, all_kinds, scanning
@@ -246,7 +246,7 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _read_samples(
-    job: DatasetJob, manifest: Manifest, split: Split, drawn: RecordImages, indexes: IndexCache
+    job: DatasetJob, manifest: Manifest, split: SplitRecords, drawn: RecordImages, indexes: IndexCache
 ) -> list[dict[str, Any]]:
     index = indexes.get(job.folder, split)
     groups: list[tuple[str, int | None, Any]] = [

@@ -13,11 +13,12 @@ from digits.core import schema
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.core.recipe import MAX_LAYER_NAME, MapEmbeddings, Split
+from digits.core.recipe import MAX_LAYER_NAME, MapEmbeddings
 from digits.core.snapshot_list import Snapshot
+from digits.core.splits import SPLIT_TITLES, SPLITS, Split
 from digits.data import embedding_map as maps
 from digits.data.embedding_map import EmbeddingMap
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
@@ -26,7 +27,7 @@ from digits.kinds.views import Views
 from digits.web import serializers
 from digits.web.evaluation_panel import other_datasets, state_of_task, title_of
 from digits.web.evaluation_views import chosen_records
-from digits.web.explore_views import SPLIT_TITLES, GalleryItem, gallery_items
+from digits.web.explore_views import GalleryItem, gallery_items
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns

@@ -10,18 +10,18 @@ from flask import url_for
 
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Evaluate
+from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.core.status import Status
 from digits.data import dataset_fit
 from digits.data import evaluation as evaluations
 from digits.data.dataset_fit import DatasetFit, UnfitDataset
 from digits.data.embedding_map import EmbeddingMap
 from digits.data.evaluation import Evaluation
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import Manifest
 from digits.kinds import default_kind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.background_tasks import BackgroundTask, BackgroundTasks
 from digits.web import serializers
-from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services

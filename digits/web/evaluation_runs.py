@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Evaluate, Split
+from digits.core.recipe import Evaluate
 from digits.core.snapshot_list import Snapshot
+from digits.core.splits import Split
 from digits.core.status import Status
 from digits.data.evaluation import name_of
 from digits.kinds.jobs import DatasetJob

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast, get_args
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Split
+from digits.core.splits import SPLIT_TITLES, SPLITS, Split
 from digits.core.status import Status
 from digits.data import evaluation as evaluations
 from digits.data.dataset_fit import UnfitDataset
@@ -30,7 +30,6 @@ from digits.web.evaluation_parts import (
     worst_records,
 )
 from digits.web.evaluation_runs import evaluation_recipe
-from digits.web.explore_views import SPLIT_TITLES
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
@@ -145,7 +144,7 @@ def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
     if dataset.status is not Status.DONE:
         raise BadRequest(f"“{dataset.name}” cannot be used: it is {dataset.status.title}, not Done.")
     split = request.form.get("split", "val")
-    if split not in get_args(Split) or split not in _manifest(dataset).splits:
+    if split not in SPLITS or split not in _manifest(dataset).splits:
         raise BadRequest(f"“{dataset.name}” has no split called “{split[:20]}”.")
     own = serializers.data_kind(job)
     if own is not None and own.name != dataset.data_kind.name:
@@ -154,7 +153,7 @@ def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
             f"but “{job.name}” is a model for {own.title.lower()}.",
             "Choose a dataset of the same kind.",
         )
-    return dataset, cast(Split, split)
+    return dataset, split
 
 
 def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:

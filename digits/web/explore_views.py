@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
+from digits.core.splits import SPLIT_TITLES
 from digits.data.drawing import legend
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
@@ -55,7 +56,6 @@ OUTCOME_WORDS = {
     "improved": "Lower error with {second} than with {first}",
     "worsened": "Higher error with {second} than with {first}",
 }
-SPLIT_TITLES = {"train": "Training", "val": "Validation", "test": "Test", ALL: "All"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def show(kind: Kind) -> str:
         kind=job.data_kind,
         views=views,
         query=query,
-        titles=SPLIT_TITLES,
+        titles={**SPLIT_TITLES, ALL: "All"},
         splits=_split_counts(found, manifest),
         group_field="contain" if lists_classes else "label",
         group_word="contains" if lists_classes else views.group,

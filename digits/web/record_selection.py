@@ -17,6 +17,7 @@ from werkzeug.datastructures import MultiDict
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import MissingFile, UnreadableFile
 from digits.core.job import ID
+from digits.core.splits import SPLITS
 from digits.data import evaluation, health, label_check
 from digits.data.comparison import CHANGES, GROUPS, ComparedRecords, load_compared
 from digits.data.evaluation import Evaluation
@@ -29,7 +30,6 @@ from digits.data.manifest import (
     HEALTH_RECORDS_FILE,
     LABEL_CHECK_FILE,
     LABEL_ERRORS_FILE,
-    SPLITS,
     Manifest,
     health_statistics_file,
 )

@@ -240,7 +240,7 @@ def open_record(
 
 def _read(
     job: DatasetJob,
-    split: manifests.Split,
+    split: manifests.SplitRecords,
     number: int,
     use: Callable[[records.Record], AnyPart],
     indexes: Any,

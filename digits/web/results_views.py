@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from flask import Blueprint, Response, jsonify, request, url_for
 
 from digits.core import snapshot_list
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.recipe import Split
+from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data import evaluation as evaluations
 from digits.data.comparison import pareto_front
 from digits.data.evaluation import Evaluation
@@ -17,7 +17,6 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
 from digits.web import serializers
 from digits.web.evaluation_charts import SIDE
-from digits.web.explore_views import SPLIT_TITLES
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.offload import in_thread, in_turns
@@ -63,7 +62,7 @@ def show(job_id: str) -> str:
         titles={name: views.metric(name).title for name in metrics},
         title=views.metric(main).title if main else "",
         plot=_plot(rows, main),
-        splits=[(name, SPLIT_TITLES[name]) for name in get_args(Split)],
+        splits=[(name, SPLIT_TITLES[name]) for name in SPLITS],
         split=split,
     )
 
@@ -81,7 +80,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
     Models that were not evaluated on the split have rows without metrics if they could be.
     """
     dataset = services().store.get(job_id, DatasetJob)
-    split = choice(request.args, "split", "val", get_args(Split))
+    split = choice(request.args, "split", "val", SPLITS)
     manifest = dataset.manifest()
     content_hash = manifest.content_hash if manifest else ""
     children = services().store.children(dataset)

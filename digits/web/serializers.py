@@ -16,8 +16,9 @@ from digits.core.files import UnreadableFile
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
+from digits.core.splits import SPLITS
 from digits.core.status import Status
-from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE, SPLITS
+from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric

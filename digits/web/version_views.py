@@ -14,10 +14,11 @@ from wtforms.validators import DataRequired, Length, NumberRange, ValidationErro
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.schema import JsonObject
+from digits.core.splits import SPLITS
 from digits.core.status import Status
 from digits.data import health, label_check
 from digits.data import manifest as manifests
-from digits.data.manifest import SPLITS, Manifest
+from digits.data.manifest import Manifest
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, required_integer

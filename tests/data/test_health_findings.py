@@ -12,7 +12,7 @@ from digits.core.files import UnreadableFile
 from digits.data import health, health_findings
 from digits.data.health_findings import Result
 from digits.data.image_statistics import MODES, STATISTICS_DTYPE
-from digits.data.manifest import Manifest, Split
+from digits.data.manifest import Manifest, SplitRecords
 from digits.data.target import class_index
 
 
@@ -30,7 +30,9 @@ def rows(*changes: dict[str, Any]) -> Any:
 
 
 def manifest_of(counts: dict[str, list[int]], names: list[str], skipped: int = 0) -> Manifest:
-    splits = {name: Split(count=sum(own), counts=own, bytes=1, shards=[]) for name, own in counts.items()}
+    splits = {
+        name: SplitRecords(count=sum(own), counts=own, bytes=1, shards=[]) for name, own in counts.items()
+    }
     return Manifest(
         kind="image-classification",
         width=32,

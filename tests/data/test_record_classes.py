@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.files import UnreadableFile
-from digits.data.manifest import Split
+from digits.data.manifest import SplitRecords
 from digits.data.record_classes import classes_path, select_containing
 from digits.data.record_index import SplitIndex
 from digits.data.records import ShardWriter, shard_name
@@ -27,7 +27,7 @@ def write(folder: Path, *shards: list[set[int]]) -> SplitIndex:
         with ShardWriter(folder / name, lists_classes=True) as writer:
             for classes in found:
                 writer.add(b"payload", classes=np.array(sorted(classes), np.int64))
-    return SplitIndex(folder, Split(count=sum(map(len, shards)), bytes=0, shards=names))
+    return SplitIndex(folder, SplitRecords(count=sum(map(len, shards)), bytes=0, shards=names))
 
 
 @given(LISTS)

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.files import UnreadableFile
-from digits.data.manifest import Split
+from digits.data.manifest import SplitRecords
 from digits.data.record_names import find_names, names_path
 from digits.data.records import ShardWriter, shard_name
 
 
-def write(folder: Path, *shards: list[bytes]) -> Split:
+def write(folder: Path, *shards: list[bytes]) -> SplitRecords:
     """Write shards of records with these source names."""
     names = [shard_name("train", number, len(shards)) for number in range(len(shards))]
     for name, sources in zip(names, shards, strict=True):
         with ShardWriter(folder / name) as writer:
             for source in sources:
                 writer.add(b"payload", source=source)
-    return Split(count=sum(map(len, shards)), bytes=0, shards=names)
+    return SplitRecords(count=sum(map(len, shards)), bytes=0, shards=names)
 
 
 def test_names_are_found_in_all_shards(tmp_path: Path) -> None:

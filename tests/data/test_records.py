@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.data import manifest, record_index, records
-from digits.data.manifest import Manifest, Split
+from digits.data.manifest import Manifest, SplitRecords
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record, ShardWriter, SplitReader
 from digits.data.target import class_index
@@ -53,7 +53,7 @@ def label_of(record: Record) -> int:
     return int(record.features["image/class/label"][0])
 
 
-def write(folder: Path, *shards: list[Record]) -> Split:
+def write(folder: Path, *shards: list[Record]) -> SplitRecords:
     """Write ``shards`` to ``folder`` and return their description for a manifest."""
     names = [records.shard_name("train", number, len(shards)) for number in range(len(shards))]
     for name, content in zip(names, shards, strict=True):
@@ -61,7 +61,7 @@ def write(folder: Path, *shards: list[Record]) -> Split:
             for record in content:
                 writer.add(records.encode_example(record), label_of(record))
     count = sum(map(len, shards))
-    return Split(count=count, counts=[count], bytes=0, shards=names)
+    return SplitRecords(count=count, counts=[count], bytes=0, shards=names)
 
 
 def test_a_manifest_is_never_on_disk_without_its_records(
@@ -205,7 +205,7 @@ def test_indices_outside_the_split_are_refused(tmp_path: Path, number: int) -> N
 
 
 def test_an_empty_split_has_no_records(tmp_path: Path) -> None:
-    with SplitReader(tmp_path, Split(count=0, counts=[], bytes=0, shards=[])) as reader:
+    with SplitReader(tmp_path, SplitRecords(count=0, counts=[], bytes=0, shards=[])) as reader:
         assert len(reader) == 0
         assert reader.groups.shape == (0,)
 
@@ -390,7 +390,7 @@ def test_cached_indexes_are_shared_until_a_file_changes(tmp_path: Path) -> None:
     with pytest.raises(DamagedRecords, match="cannot be read"):
         cache.get(folders[0], first)
     found = cache.get(folders[1], second)
-    cache.get(folders[0], Split(count=0, counts=[], bytes=0, shards=[]))
+    cache.get(folders[0], SplitRecords(count=0, counts=[], bytes=0, shards=[]))
     assert cache.get(folders[1], second) is found
     third = tmp_path / "c"
     third.mkdir()
@@ -406,7 +406,7 @@ def test_members_are_the_records_of_a_group(groups: list[int]) -> None:
         with ShardWriter(folder / "train-00000-of-00001.tfrecord") as writer:
             for group in groups:
                 writer.add(b"payload", group)
-        split = Split(count=len(groups), counts=[], bytes=0, shards=["train-00000-of-00001.tfrecord"])
+        split = SplitRecords(count=len(groups), counts=[], bytes=0, shards=["train-00000-of-00001.tfrecord"])
         index = record_index.SplitIndex(folder, split)
         for group in range(-1, 6):
             assert index.members(group).tolist() == [n for n, found in enumerate(groups) if found == group]

@@ -17,7 +17,7 @@ from PIL import Image
 from digits.core import events
 from digits.data import images, records, target
 from digits.data.boxes import box_features
-from digits.data.manifest import Manifest, Split, load
+from digits.data.manifest import Manifest, SplitRecords, load
 from digits.data.records import Record, SplitReader
 from digits.data.sources import UnusableSource
 from digits.data.target import IGNORED, TargetSpec
@@ -46,7 +46,7 @@ def dataset(folder: Path, spec: TargetSpec, kind: str, features: Any, counts: di
                 record = Record(data, "png", SIDE, SIDE, 1, features(number), image_name, **source)
                 writer.add(records.encode_example(record), groups[number] if groups else -1)
         per_group = [groups.count(group) for group in range(3)] if groups else []
-        splits[split] = Split(count=count, counts=per_group, bytes=writer.size_bytes, shards=[name])
+        splits[split] = SplitRecords(count=count, counts=per_group, bytes=writer.size_bytes, shards=[name])
     Manifest(
         kind=kind,
         width=SIDE,

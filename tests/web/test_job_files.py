@@ -87,7 +87,7 @@ def dataset(site: Site) -> Job:
     record = Record(b"\xff\xd8", "jpeg", 1, 1, 3, {"image/class/label": [0]})
     with ShardWriter(job.folder / "train-00000-of-00001.tfrecord") as writer:
         writer.add(encode_example(record), 0)
-    split = manifest.Split(count=1, counts=[1], bytes=writer.size_bytes, shards=[writer.path.name])
+    split = manifest.SplitRecords(count=1, counts=[1], bytes=writer.size_bytes, shards=[writer.path.name])
     whole = manifest.Manifest(
         width=1,
         height=1,

@@ -327,7 +327,9 @@ def write_dataset(
             writer.close()
         of_class = np.bincount([label_of(number) for number in range(count)], minlength=classes).tolist()
         hashes = [writer.sha256 for writer in writers]
-        splits[split] = manifest.Split(count=count, counts=of_class, bytes=0, shards=shards, hashes=hashes)
+        splits[split] = manifest.SplitRecords(
+            count=count, counts=of_class, bytes=0, shards=shards, hashes=hashes
+        )
     mean = (total / counts["train"]).astype(np.float32)
     np.save(folder / manifest.MEAN_ARRAY_FILE, mean)
     manifest.Manifest(

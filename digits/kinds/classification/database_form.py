@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from wtforms import StringField
 from wtforms.validators import Optional, ValidationError
 
+from digits.core.splits import SPLIT_TITLES
 from digits.data import images
 from digits.data.caffe import Entry, Shape
 from digits.data.class_names import sort_labels
@@ -25,7 +26,6 @@ from digits.kinds.source_summary import Pace, SourceSummary, Suggestion
 METHOD = "database"
 THUMBNAIL = (96, 96)
 MAX_THUMBNAIL_PIXELS = 20_000_000
-TITLES = {"train": "Training", "val": "Validation", "test": "Test"}
 HEAD = ["Database", "Format", "Records", "Image size", "Encoding"]
 _ONLY = OnlyIf(method=METHOD)
 
@@ -94,7 +94,7 @@ class _Scan:
         sizes = sorted(self.shapes)
         size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}" if sizes else "–"
         return [
-            TITLES[split],
+            SPLIT_TITLES[split],
             self.database.format,
             f"{self.database.count:,}",
             size if max(sizes, default=Shape(0, 0, 0)) > (0, 0, 0) else "–",

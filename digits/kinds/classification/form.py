@@ -332,7 +332,6 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
             return self.scan_records()
         if self.method.data == DATABASES:
             return self.scan_databases()
-        separate = {split for split in ("val", "test") if self[f"has_{split}_folder"].data}
         folders = [
             self.meta.data_roots.resolve(path, "folder")
             for path in [*self.folder_train.lines(), *_lines(self.folder_train_more.data)]
@@ -340,7 +339,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         return summarize_folders(
             folders or [self.path_of("folder_train", "folder")],
             self.folder_train_min_per_class.data or 1,
-            separate,
+            self.own_splits(),
             self.meta.data_roots.contain,
         )
 
@@ -578,9 +577,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
             return [name for name in _UPLOADED if name.startswith("table") and self._has_upload(name)]
         if self.method.data != "textfile" or self.textfile_use_local_files.data:
             return []
-        unused = [
-            f"textfile_{name}_images" for name in ("val", "test") if not self[f"textfile_use_{name}"].data
-        ]
+        unused = [f"textfile_{name}_images" for name in SPLITS[1:] if not self[f"textfile_use_{name}"].data]
         return [
             name
             for name in _UPLOADED

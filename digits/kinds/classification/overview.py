@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from digits.core.splits import SPLITS
 from digits.data import parquet
 from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
@@ -215,7 +216,7 @@ def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[s
 
 def _fields(folders: dict[str, str]) -> dict[str, str | bool]:
     fields: dict[str, str | bool] = {"folder_train": folders["train"]}
-    for split in ("val", "test"):
+    for split in SPLITS[1:]:
         if split in folders:
             fields |= {f"has_{split}_folder": True, f"folder_{split}": folders[split]}
     return fields

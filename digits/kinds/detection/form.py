@@ -13,6 +13,7 @@ from wtforms.validators import Length, NumberRange, Optional, ValidationError
 
 from digits.core.errors import DigitsError
 from digits.core.remote import is_address
+from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.detection import box_table, coco
@@ -131,7 +132,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
 
     def _image_fields(self) -> Iterator[str]:
         """Yield the fields of folders that must contain image files."""
-        for split in () if self.reads_records else ("train", "val", "test"):
+        for split in () if self.reads_records else SPLITS:
             labels = self[f"{split}_label_folder"]
             if not labels.data or labels.errors or is_address(labels.data):
                 continue

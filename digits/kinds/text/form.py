@@ -10,6 +10,7 @@ from wtforms import StringField
 from wtforms.fields import SelectField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
+from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.dataset_form import required_integer
@@ -86,7 +87,7 @@ class DatasetForm(DialectFields[CreateText]):
         return summarize(table, self.dialect(), labels, length, self._suggest(table))
 
     def _suggest(self, table: Path) -> Suggestion | None:
-        filled = {f"table_{split}" for split in ("val", "test") if self[f"{split}_data_file"].data}
+        filled = {f"table_{split}" for split in SPLITS[1:] if self[f"{split}_data_file"].data}
         found = suggest_tables(table, filled, self.meta.data_roots.contain)
         if found:
             found.fields = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core.recipe import Split
+from digits.core.splits import Split
 from digits.data.model_export import IMPORTED_IN_INT8
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds

@@ -25,9 +25,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core.events import InputPrepared
-from digits.core.events import Split as SplitName
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
+from digits.core.splits import Split
 from digits.data import manifest as manifests
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
@@ -361,7 +361,7 @@ class Records:
         self,
         dataset: Path,
         manifest: Manifest,
-        split: SplitName,
+        split: Split,
         budget_bytes: float | None = None,
         taken: int = 0,
     ) -> None:

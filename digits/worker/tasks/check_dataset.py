@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from digits.core.events import EventLog, Progressed, ReportInterval
 from digits.core.files import UnreadableFile, is_disk_full
 from digits.core.recipe import CheckDataset
+from digits.core.splits import SPLITS
 from digits.data import health, health_findings, parallel
 from digits.data import manifest as manifests
 from digits.data.image_statistics import STATISTICS_DTYPE, describe
-from digits.data.manifest import HEALTH_FILE, SPLITS, Manifest
+from digits.data.manifest import HEALTH_FILE, Manifest
 from digits.data.record_index import DamagedRecords
 from digits.data.records import SplitReader
 from digits.data.sources import listed
@@ -45,7 +46,7 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
     try:
         manifest = manifests.load(job_folder)
         with ExitStack() as opened:
-            readers = {
+            readers: dict[str, SplitReader] = {
                 name: opened.enter_context(SplitReader(job_folder, manifest.splits[name]))
                 for name in SPLITS
                 if name in manifest.splits

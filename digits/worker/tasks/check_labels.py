@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
 from digits.core.files import is_disk_full
+from digits.core.splits import SPLITS, Split
 from digits.data import label_check, label_errors
-from digits.data.health import SplitName
-from digits.data.label_check import SPLIT_NAMES, LabelCheck
+from digits.data.label_check import LabelCheck
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.training import trained
@@ -41,13 +41,13 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
     predictor = BatchPredictor(model, manifest)
     records = {
         name: feeds.Records(dataset, manifest, name, budget_bytes=0)
-        for name in SPLIT_NAMES
+        for name in SPLITS
         if name in manifest.splits and manifest.splits[name].count
     }
     total = sum(map(len, records.values()))
     interval, done, began = ReportInterval(PROGRESS_SECONDS), 0, time.monotonic()
     found: list[NDArray[Any]] = []
-    accuracy: dict[SplitName, float] = {}
+    accuracy: dict[Split, float] = {}
     for name, split in records.items():
         probabilities = np.empty((len(split), len(manifest.target.names)), np.float32)
         given = np.empty(len(split), np.int64)
@@ -61,7 +61,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
                 left = (total - done) * (time.monotonic() - began) / done
                 events.append(Progressed(done / total, left, f"Checking labels: {done:,} of {total:,}"))
         split.close()
-        found.append(label_errors.find(probabilities, given, SPLIT_NAMES.index(name)))
+        found.append(label_errors.find(probabilities, given, SPLITS.index(name)))
         accuracy[name] = float(np.mean(probabilities.argmax(1) == given))
     errors = label_errors.sort(np.concatenate(found))
     check = LabelCheck(

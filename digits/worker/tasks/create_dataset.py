@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from digits.core.csv_cells import harmless
 from digits.core.errors import DigitsError
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
-from digits.core.events import Split as SplitName
 from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
 from digits.core.remote import replace_texts
+from digits.core.splits import SPLITS, Split
 from digits.data import images, parallel, records, samples
 from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
@@ -43,9 +43,8 @@ from digits.data.manifest import (
     MEAN_IMAGE_FILE,
     MEAN_JPEG_FILE,
     SKIPPED_FILE,
-    SPLITS,
     Manifest,
-    Split,
+    SplitRecords,
     remove_products,
 )
 from digits.data.remote.copies import Copies
@@ -102,7 +101,7 @@ class Advanced:
 class ShardWritten:
     """A shard of ``count`` records is complete; ``counts`` are those of the groups, ``counted`` of `Plan.counted`.
 
-    ``class_counts`` are those of `digits.data.manifest.Split`.
+    ``class_counts`` are those of `digits.data.manifest.SplitRecords`.
     ``digests`` contains 8 bytes for the content of each source file, ``sha256`` the hash of the shard ``name``.
     """
 
@@ -569,7 +568,7 @@ class Report:
 
     def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
         if plan.counted:
-            self._events.append(Counted(cast(SplitName, split), plan.counted, counts.tolist()))
+            self._events.append(Counted(cast(Split, split), plan.counted, counts.tolist()))
 
     def reading(self, what: str) -> None:
         self._events.append(Progressed(self.share, None, self.show(what)))
@@ -698,9 +697,9 @@ def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable
         raise UserFault(f"No usable train image is left.{first}", hint)
 
 
-def _split(name: str, written: Written, pieces: list[Piece]) -> Split:
+def _split(name: str, written: Written, pieces: list[Piece]) -> SplitRecords:
     shards = [piece.name for piece in pieces if piece.split == name]
-    return Split(
+    return SplitRecords(
         count=written.count,
         counts=written.counts.tolist(),
         class_counts=written.class_counts.tolist(),

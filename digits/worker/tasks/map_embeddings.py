@@ -21,9 +21,10 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval
 from digits.core.files import is_disk_full, publish_folder, remove_tree, write_json
 from digits.core.model_job import TENSORBOARD_FOLDER
+from digits.core.splits import Split
 from digits.data import embedding_map as maps
 from digits.data import projector
-from digits.data.manifest import Manifest, Split
+from digits.data.manifest import Manifest, SplitRecords
 from digits.data.record_index import SplitIndex
 from digits.data.records import Record, SplitReader
 from digits.worker.failure import UserFault
@@ -183,7 +184,7 @@ def _collect(
     features: LayerFeatures,
     dataset: Path,
     manifest: Manifest,
-    split: recipes.Split,
+    split: Split,
     places: NDArray[np.int64],
     events: EventLog,
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
@@ -233,7 +234,7 @@ def _publish(
 
 def _describe(
     dataset: Path,
-    split: Split,
+    split: SplitRecords,
     manifest: Manifest,
     places: NDArray[np.int64],
     groups: NDArray[np.int32],

@@ -46,8 +46,8 @@ from numpy.typing import NDArray
 from digits.core import messages
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Frame
-from digits.core.events import Split as SplitName
 from digits.core.files import UnreadableFile
+from digits.core.splits import Split
 from digits.data import images
 from digits.kinds.targets import UnsuitableOutput, as_returned
 from digits.worker.exporting import exported
@@ -147,7 +147,7 @@ class Follow(msgspec.Struct):
 
     snapshots: list[str]
     dataset: str
-    split: SplitName
+    split: Split
     places: list[int]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.events import EventLog
-from digits.core.events import Split as SplitName
 from digits.core.recipe import Train
+from digits.core.splits import Split
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
@@ -95,7 +95,7 @@ def load(recipe: Train, config: DeviceConfig, events: EventLog) -> TrainingData:
 
 
 def _records(
-    dataset: Path, manifest: Manifest, split: SplitName, events: EventLog, reserved: int = 0
+    dataset: Path, manifest: Manifest, split: Split, events: EventLog, reserved: int = 0
 ) -> feeds.Records | None:
     if split not in manifest.splits or not manifest.splits[split].count:
         return None
