@@ -294,11 +294,13 @@ class SharesForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
     pct_val = required_integer("Validation split (%)", CreateWithShares, "pct_val")
     pct_test = required_integer("Test split (%)", CreateWithShares, "pct_test")
 
+    def own_sources(self, split: str) -> list[str]:
+        """Return the names of the fields of the sources of a split."""
+        return [name.format(split) for name in self.OWN_SOURCES]
+
     def own_splits(self) -> set[str]:
         """Return the splits that have a source of their own."""
-        sources = {
-            split: [self[name.format(split)].data for name in self.OWN_SOURCES] for split in SPLITS[1:]
-        }
+        sources = {split: [self[name].data for name in self.own_sources(split)] for split in SPLITS[1:]}
         return {split for split, texts in sources.items() if any(str(text or "").strip() for text in texts)}
 
     def shares(self) -> dict[str, int]:

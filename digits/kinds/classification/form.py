@@ -122,6 +122,7 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
     )
     SCANNED_PATHS = (*SCANNED[:5], "record_train", "database_train")
     SHARES = ("folder_pct_val", "folder_pct_test")
+    OWN_SOURCES = ("has_{}_folder", "table_{}", "table_{}_file", "record_{}", "database_{}")
 
     method = SelectField(
         "Source",
