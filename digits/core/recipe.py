@@ -24,6 +24,7 @@ SCHEMA = 1
 MAX_EPOCHS = 1_000_000
 MAX_SIDE_PIXELS = 4096
 MAX_LAYER_NAME = 500
+DEFAULT_BATCH_SIZE = 16
 
 # Not a path: a recipe cannot refer to files outside its job's folder.
 FileName = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w.-]{0,200})\Z")]

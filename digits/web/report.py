@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import html
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
-
-from flask import get_template_attribute
 
 from digits import __version__
 from digits.core.errors import NotFound
@@ -50,8 +46,6 @@ from digits.web.template_filters import duration
 MAX_MATRIX = 20
 MAX_CLASSES = 200
 PICTURE_SIDE = 240
-_FACT = re.compile(r"<dt>(.*?)</dt><dd>(.*?)</dd>", re.DOTALL)
-_TAG = re.compile(r"<[^>]*>")
 _CLASS_COLUMNS = {
     "precision": "Precision",
     "recall": "Recall",
@@ -162,7 +156,7 @@ def build(job: ModelJob, name: str = "") -> Report:
         facts=_facts(job, model, result),
         problem=job.failure.message if job.failure else "",
         notes=job.notes or "",
-        settings=_settings(model),
+        settings=model["settings"],
         snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
         if snapshots
         else None,
@@ -227,25 +221,14 @@ def _facts(job: ModelJob, model: dict[str, Any], result: Evaluation | None) -> P
     return [(key, value) for key, value in found.items() if value]
 
 
-def _settings(model: dict[str, Any]) -> Pairs:
-    """Return the settings as on the page of the model, as text."""
-    listed = str(get_template_attribute("_configuration.html", "configuration")(model))
-    return [(_text(term), _text(description)) for term, description in _FACT.findall(listed)]
-
-
-def _text(markup: str) -> str:
-    return html.unescape(_TAG.sub("", markup)).strip()
-
-
-def _environment(job: ModelJob, state: TaskState, devices: list[str]) -> Pairs:
+def _environment(job: ModelJob, state: TaskState, devices: str) -> Pairs:
     result = state.result or {}
     recorded = result.get("environment")
     known = recorded if isinstance(recorded, dict) else {}
     seed = result.get("seed", None if job.is_imported else job.recipe.seed)
-    names = ["CPU" if device == "cpu" else f"GPU {device}" for device in devices]
     found = {
         **{key: str(value) for key, value in known.items()},
-        "Device": ", ".join(names),
+        "Device": devices,
         "Seed": "" if seed is None else str(seed),
         "Report": f"DIGITS {__version__}",
     }

@@ -18,16 +18,24 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
 from digits.core.splits import SPLITS
 from digits.core.status import Status
-from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
+from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE, Manifest
 from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.versions import CreateVersion, read_changes
 from digits.kinds.views import describe_images
 from digits.web.kind_routes import views_of
-from digits.web.model_form import POLICY_TITLES, SOLVER_TITLES
+from digits.web.model_form import SOLVER_TITLES
 from digits.web.offload import in_turns
 from digits.web.services import services
+from digits.web.settings_description import (
+    Settings,
+    describe_devices,
+    describe_preprocessing,
+    describe_settings,
+    device_names,
+    known,
+)
 
 log = logging.getLogger(__name__)
 
@@ -392,8 +400,6 @@ def model(job: ModelJob) -> dict[str, Any]:
             "channels": manifest.channels if manifest else None,
             "dtype": manifest.dtype if manifest else None,
             "labels": manifest.target.labels if manifest else [],
-            "input": views_of(parent.data_kind).describe_input(manifest) if parent and manifest else "",
-            "about": views_of(parent.data_kind).describe_dataset(manifest) if parent and manifest else "",
         },
         **_network(job),
         "parameters": state.parameters,
@@ -403,18 +409,30 @@ def model(job: ModelJob) -> dict[str, Any]:
         "snapshots": snapshots(job),
         "marks": marks(job),
         "preflight": _preflight(job),
-        "data_loading": _data_loading(state.inputs.get("train")),
-        "recipe": {"mean": job.recipe.mean, "crop_size": job.recipe.crop_size}
-        if job.is_imported
-        else job.recipe.as_json(),
-        "optimizer": _optimizer(job),
-        "schedule": POLICY_TITLES[type(job.recipe.lr_policy)],
-        "devices": task.devices,
+        "epochs": None if job.is_imported else job.recipe.epochs,
+        "settings": _settings(job, manifest),
+        "devices": device_names(task.devices),
         "tensorboard_url": services().tensorboards.url_for(job.id),
         "traces_url": url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
         "metrics_url": url_for("models.metrics", job_id=job.id),
         "csv_url": url_for("models.metrics_table", job_id=job.id),
     }
+
+
+def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
+    """Return titles and descriptions of a model's settings, which its page and its report show."""
+    task, views = job.tasks[0], views_of(data_kind(job) or default_kind())
+    words = (
+        (views.describe_input(manifest), views.describe_dataset(manifest))
+        if manifest and manifest.width
+        else ()
+    )
+    prepared = services().scheduler.task_state(job, task).inputs.get("train")
+    return [
+        *known({"Input": ", ".join(filter(None, words)), "Data loading": _data_loading(prepared)}),
+        *(describe_preprocessing if job.is_imported else describe_settings)(job.recipe),
+        *describe_devices(job.recipe, task.devices),
+    ]
 
 
 def snapshots(job: ModelJob, weights: str | None = None) -> list[dict[str, Any]]:
@@ -545,10 +563,10 @@ def _preflight(job: ModelJob) -> dict[str, Any] | None:
     return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
 
 
-def _data_loading(prepared: events.InputPrepared | None) -> str | None:
-    """Describe how the images reach the network, and why."""
+def _data_loading(prepared: events.InputPrepared | None) -> str:
+    """Describe how the images reach the network, and why; empty before the input is prepared."""
     if prepared is None:
-        return None
+        return ""
     need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
     if prepared.how == "resident":
         return f"Cached in {prepared.place} ({need} of {room} available)"

@@ -14,7 +14,6 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Warned
 
-DEFAULT_BATCH_SIZE = 16
 PRECISIONS: dict[recipes.Precision, tf.DType] = {
     "float32": tf.float32,
     "mixed_float16": tf.float16,
@@ -34,7 +33,7 @@ class DeviceConfig:
 
     devices: tuple[str, ...] = ("",)
     weights_device: str = ""
-    batch_size: int = DEFAULT_BATCH_SIZE
+    batch_size: int = recipes.DEFAULT_BATCH_SIZE
     batches: int = 1
     precision: recipes.Precision = "float32"
     compiled: bool = False
@@ -58,7 +57,7 @@ class DeviceConfig:
 
 def batch_size(recipe: recipes.Train) -> int:
     """The number of records in a batch: that of ``recipe``, or the default."""
-    return recipe.batch_size or DEFAULT_BATCH_SIZE
+    return recipe.batch_size or recipes.DEFAULT_BATCH_SIZE
 
 
 def configure(recipe: recipes.Train, events: EventLog) -> tuple[DeviceConfig, list[int]]:
