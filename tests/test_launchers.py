@@ -192,9 +192,17 @@ def test_a_quick_check_skips_slow_and_browser_tests(checkout, bare_system):
     ]
     assert checks == ["ruff", "ruff", "mypy", "pytest"]
     (tests,) = (line for line in checkout.asked if line.startswith("-m pytest"))
-    for mark in ("integration", "tensorflow", "browser", "network", "slow"):
+    for mark in ("integration", "tensorflow", "browser", "network", "slow", "nightly"):
         assert f"not {mark}" in tests
     assert not any("chromium" in line for line in checkout.asked)
+
+
+@pytest.mark.parametrize(("arguments", "is_included"), [([], False), (["--all"], True)])
+def test_nightly_tests_run_only_with_all(checkout, arguments, is_included):
+    assert checkout.run("digits-test", *arguments).returncode == 0
+    (tests,) = (line for line in checkout.asked if line.startswith("-m pytest"))
+    assert ("not nightly" not in tests) == is_included
+    assert "--all" not in tests
 
 
 def test_a_failed_check_stops_the_run(checkout):

@@ -24,11 +24,11 @@ from tests.site import bars
 
 pytestmark = pytest.mark.tensorflow
 
-KILLS = int(os.environ.get("DIGITS_KILLS", "10"))
-ABORTS = int(os.environ.get("DIGITS_ABORTS", "6"))
+KILLS = int(os.environ.get("DIGITS_KILLS", "8"))
+ABORTS = int(os.environ.get("DIGITS_ABORTS", "4"))
 SEED = int(os.environ.get("DIGITS_SEED", "1"))
 VICTIMS = ("server", "supervisor", "trainer", "fork server")
-KILLS_PER_TRAINING = 10
+KILLS_PER_TRAINING = min(KILLS, 10)
 LONGEST_PAUSE = 1.0
 RUNNING = ("Initialized", "Waiting", "Running")
 
@@ -124,11 +124,11 @@ def test_no_abort_or_deletion_is_lost(folder: Path) -> None:
     server = RealServer(folder)
     dataset = create_dataset(server)
     done: Counter[str] = Counter()
-    for _ in range(ABORTS):
+    for number in range(ABORTS):
         model = start_training(server, dataset, train_epochs=1000)
         time.sleep(chance.choice([0, chance.uniform(0, 0.1), chance.uniform(0, LONGEST_PAUSE)]))
         found = f"{status(server, model)} when asked to "
-        if chance.random() < 0.5:
+        if number % 2:
             insist(server, f"/models/{model}/abort", "POST")
             assert wait_for_end(server, model) == "Aborted"
             assert_all_end(processes_of(folder / "jobs" / model))

@@ -31,7 +31,7 @@ from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = int(os.environ.get("DIGITS_LIFE_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("DIGITS_LIFE_EXAMPLES", "4"))
 WINDOWS = [f"{when} {method}" for when in ("before", "after") for method in ("find", "start", "poll", "stop")]
 ACTIONS = ["abort", "delete", "die", "fail"]
 

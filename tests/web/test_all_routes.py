@@ -29,7 +29,7 @@ from tests.site import Site, open_site, site_settings
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "40"))
 HANG_SECONDS = 30
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -209,7 +209,7 @@ def test_no_request_causes_a_server_error_or_hangs(site: Site, data: st.DataObje
     assert status < 500, request
 
 
-@fuzz(max(30, EXAMPLES // 5))
+@fuzz(max(15, EXAMPLES // 5))
 @given(data=st.data())
 def test_a_read_from_another_site_starts_no_process(
     site: Site, processes: NoProcesses, data: st.DataObject

@@ -17,7 +17,7 @@ from tests.large_requests import Costs, Request, Server, hard_requests, large_se
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "15"))
 MAX_GROWTH_BYTES = 100_000_000
 # A hang; the benchmark reports smaller numbers.
 MAX_WAIT_SECONDS = 5.0

@@ -62,7 +62,13 @@ def test_every_standard_network_has_a_case() -> None:
     assert list(CASES) == list(standard_networks.every_network())
 
 
-@pytest.mark.parametrize("name", CASES)
+# One network for each kind of input, output and operation; the others have the same ones.
+OFTEN = {"lenet", "alexnet", "mobilenetv3", "gan", "unet", "detector", "siamese", "textcnn"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.nightly) for name in CASES]
+)
 def test_a_standard_network_exports_to_every_format_that_it_is_offered(
     in_child: Any, tmp_path: Path, name: str
 ) -> None:

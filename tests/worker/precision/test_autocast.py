@@ -12,7 +12,6 @@ from tests.worker.conftest import snapshot
 
 pytestmark = pytest.mark.tensorflow
 
-HALVES = ("mixed_float16", "mixed_bfloat16")
 HEAD = "import numpy as np\nimport tensorflow as tf\nfrom tensorflow.keras import layers\n"
 
 
@@ -60,7 +59,9 @@ class Dense(layers.Layer):
 )
 
 
-@pytest.mark.parametrize("precision", HALVES)
+@pytest.mark.parametrize(
+    "precision", ["mixed_float16", pytest.param("mixed_bfloat16", marks=pytest.mark.nightly)]
+)
 def test_operations_accept_constants_and_random_numbers(train: Any, precision: str) -> None:
     outcome = train(OPERATIONS, precision=precision, epochs=1)
     low = precision.removeprefix("mixed_")

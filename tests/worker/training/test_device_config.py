@@ -49,7 +49,11 @@ def _assert_alike(
 # Gradient accumulation
 
 
-@pytest.mark.parametrize("solver", [SGD, {"type": "ADAM", "learning_rate": 0.001}], ids=["sgd", "adam"])
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(SGD, marks=pytest.mark.nightly), {"type": "ADAM", "learning_rate": 0.001}],
+    ids=["sgd", "adam"],
+)
 def test_accumulated_batches_match_one_larger_batch(
     train: Any, trained: Any, in_child: Any, solver: dict[str, Any]
 ) -> None:
@@ -115,8 +119,15 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any,
 # Several devices
 
 
-@pytest.mark.parametrize("strategy", ["mirrored", "central"])
-@pytest.mark.parametrize("batch", [16, 7])
+@pytest.mark.parametrize(
+    ("strategy", "batch"),
+    [
+        ("mirrored", 7),
+        ("central", 16),
+        pytest.param("mirrored", 16, marks=pytest.mark.nightly),
+        pytest.param("central", 7, marks=pytest.mark.nightly),
+    ],
+)
 def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
     settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
     one = trained(CONVOLUTIONS, name="one", **settings)
@@ -211,7 +222,10 @@ def _run_on_processors(task: str, count: int) -> int:
 
 # Half precision
 
-HALVES = ("mixed_float16", "mixed_bfloat16")
+# float16 has the smaller range, so that more can go wrong.
+EACH_HALF = pytest.mark.parametrize(
+    "precision", ["mixed_float16", pytest.param("mixed_bfloat16", marks=pytest.mark.nightly)]
+)
 
 
 LEARNING = {
@@ -229,8 +243,16 @@ LEARNING = {
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
-        *((name, "mixed_float16") for name in LEARNING),
-        *((name, "mixed_bfloat16") for name in ("tf_layers", "slim_norm", "slim_norm_unfused")),
+        ("lenet", "mixed_float16"),
+        ("slim_norm", "mixed_float16"),
+        ("tf_layers", "mixed_bfloat16"),
+        *(
+            pytest.param(name, precision, marks=pytest.mark.nightly)
+            for name, precision in [
+                *((name, "mixed_float16") for name in ("keras", "raw", "tf_layers", "slim_norm_unfused")),
+                *((name, "mixed_bfloat16") for name in ("slim_norm", "slim_norm_unfused")),
+            ]
+        ),
     ],
 )
 def test_networks_learn_in_half_precision(train: Any, in_child: Any, name: str, precision: str) -> None:
@@ -246,7 +268,7 @@ def assert_no_half_precision(weights: dict[str, np.ndarray]) -> None:
     assert kinds <= {np.dtype(np.float32), np.dtype(np.int64)}
 
 
-@pytest.mark.parametrize("precision", HALVES)
+@EACH_HALF
 def test_layers_compute_in_half_precision(train: Any, precision: str) -> None:
     """Convolutions create their weights in three ways; the loss receives float32."""
     network = networks.classifier(
@@ -271,7 +293,7 @@ return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None)
     assert printed == {f"inner type {low}", "loss type float32 float32"}
 
 
-@pytest.mark.parametrize("precision", HALVES)
+@EACH_HALF
 def test_stored_tensors_reach_the_loss_in_float32(train: Any, precision: str) -> None:
     """Sums of squares of other tensors, also in tuples and dicts, would overflow in half precision."""
     network = networks.classifier(
@@ -385,7 +407,7 @@ def test_a_compiled_training_has_the_same_result(train: Any, in_child: Any) -> N
     )
 
 
-@pytest.mark.parametrize("name", ["keras", "lenet"])
+@pytest.mark.parametrize("name", ["keras", pytest.param("lenet", marks=pytest.mark.nightly)])
 def test_compiled_networks_learn(train: Any, in_child: Any, name: str) -> None:
     outcome = train(
         LEARNING[name],

@@ -148,12 +148,15 @@ def test_a_training_interrupted_at_random_moments_resumes_exactly(
             "augment": {"flip": "fliplr", "mixup": 0.4, "noise": 0.05, "pad_crop": 2},
             "crop_size": 10,
         },
-        {
-            "precision": "mixed_float16",
-            "solver": {"type": "FTRL", "learning_rate": 0.1},
-            "shuffle": False,
-            "batch_size": 7,
-        },
+        pytest.param(
+            {
+                "precision": "mixed_float16",
+                "solver": {"type": "FTRL", "learning_rate": 0.1},
+                "shuffle": False,
+                "batch_size": 7,
+            },
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["accumulated and augmented", "odd batches in float16"],
 )
@@ -178,6 +181,7 @@ def test_resumes_exactly_with(
     same(in_child, uninterrupted, outcome)
 
 
+@pytest.mark.nightly
 def test_resumes_exactly_with_streamed_images(
     often: None,
     model: Any,
@@ -485,6 +489,7 @@ def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     patched.setattr(steps.Training, "steps", fail)
 
 
+@pytest.mark.nightly
 def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
     model: Any, train: Any, start: Any, resume: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
