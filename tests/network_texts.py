@@ -27,21 +27,19 @@ def build_model(params):
 """
 
 _PYTHON_2 = f"""# -*- coding: latin-1 -*-
-import cPickle
 settings = {{'layers': 010, 'rate': 10L}}
-for name, value in settings.iteritems():
+for name, value in settings.items():
     print name, value,
 print
 print >>sys.stderr, 'layers: %d' % settings['layers']
 for number in xrange(3):
-    if number <> 1 and settings.has_key('rate'):
+    if number <> 1 and 'rate' in settings:
 \tprint `number`
 try:
     raise ValueError, 'three'
 except (ValueError, TypeError), error:
     print error
 exec 'limit = 5'
-first = settings.keys()[0] + unicode(limit)
 
 {_TOWER}"""
 

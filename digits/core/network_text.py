@@ -1,7 +1,7 @@
 """Parse and compile the source code of a network, for the worker and for the form's check.
 
-Both accept the same code because they share these functions: Python 3, and Python 2 as far as `python2_statements` and
-`python2_expressions` translate it. Standard library only, so that long code can be checked in a bare interpreter.
+Both accept the same code because they share these functions: Python 3, and the statements of Python 2 that
+`python2_statements` translates. Standard library only, so that long code can be checked in a bare interpreter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import types
 import unicodedata
 from dataclasses import dataclass
 
-from digits.core import python2_expressions, python2_statements
+from digits.core import python2_statements, tensor_expressions
 
 NETWORK_FILE = "network.py"
 
@@ -61,7 +61,7 @@ def parse(text: str) -> ast.Module:
 
 def compile_tree(tree: ast.Module) -> types.CodeType:
     """Compile the ``tree`` of a network, modifying it in place. Raises SyntaxError."""
-    python2_expressions.rewrite(tree)
+    tensor_expressions.rewrite(tree)
     try:
         return compile(tree, NETWORK_FILE, "exec", dont_inherit=True)
     except (ValueError, RecursionError) as error:

@@ -96,6 +96,8 @@ def _mistake(error: BaseException, line: int | None) -> UserFault | None:
         return UserFault(fault.message, fault.hint, error.lineno)
     if line is not None and (missing := _missing_package(error, line)):
         return missing
+    if isinstance(error, (NameError, AttributeError)) and (new := packages.name_in_python3(error.name or "")):
+        return UserFault(f"{error.name} is a name of Python 2.", f"Write {new}.")
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         return _unknown_name(error, line)
     if isinstance(error, TypeError):
@@ -258,6 +260,7 @@ _HINTS = {
 }
 
 _HINTS_BY_WORDS = {
+    "'dict_keys' object is not subscriptable": "Write list(d.keys()): dicts return no lists in Python 3.",
     "float16": (
         "In half precision self.x is float16 or bfloat16: cast what is not float32, "
         "tf.cast(value, self.x.dtype), or train in float32."

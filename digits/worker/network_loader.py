@@ -22,7 +22,7 @@ from digits.kinds.metrics import Metrics
 from digits.worker import build_context, packages, user_text
 from digits.worker.compat import (
     compat_module,
-    keras1,
+    functional_models,
     missing_modules,
     tensor_names,
 )
@@ -74,7 +74,7 @@ def load(
 
 
 # Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.
-_HOOKS = Hooks(prepare_graph=tensor_names.patch_lookups, resolve_output=keras1.resolve_output)
+_HOOKS = Hooks(prepare_graph=tensor_names.patch_lookups, resolve_output=functional_models.resolve_output)
 
 
 class _Source:

@@ -23,6 +23,33 @@ _PACKAGES = {
     "mxnet": "Use a network for TensorFlow.",
 }
 
+# Modules, builtins and methods of Python 2, with their names in Python 3.
+_PYTHON_3 = {
+    "ConfigParser": "configparser",
+    "Queue": "queue",
+    "StringIO": "io.StringIO",
+    "basestring": "str",
+    "cPickle": "pickle",
+    "cStringIO": "io",
+    "has_key": "key in dict",
+    "iteritems": "items",
+    "iterkeys": "keys",
+    "itervalues": "values",
+    "izip": "zip",
+    "long": "int",
+    "maxint": "maxsize",
+    "raw_input": "input",
+    "reduce": "functools.reduce",
+    "unichr": "chr",
+    "unicode": "str",
+    "urllib2": "urllib.request",
+}
+
+
+def name_in_python3(name: str) -> str:
+    """Return the current name of something in Python 2 called ``name``, or ""."""
+    return _PYTHON_3.get(name, "")
+
 
 def is_installed(package: str) -> bool:
     """Whether the top-level module ``package`` is installed."""
@@ -42,6 +69,8 @@ def advice(name: str) -> str:
     top = name.partition(".")[0]
     if top != name and is_installed(top):
         return f"{top} is installed but has no {name}: check the spelling and the version that the network requires."
+    if new := name_in_python3(name):
+        return f"Write {new}: the name is that of Python 2."
     return _PACKAGES.get(
         top,
         f"Only installed packages can be imported by a network: install {top} beside DIGITS, "

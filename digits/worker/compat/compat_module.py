@@ -22,12 +22,12 @@ import tensorflow as tf
 
 from digits.worker.compat import (
     compat_ops,
+    functional_models,
     hints,
-    keras1,
     missing_modules,
-    python2,
     rnn_cells,
     slim_patches,
+    tensor_expressions,
 )
 from digits.worker.failure import NETWORK_FILE
 from digits.worker.network import api, fused_norm, loading, summaries, tower
@@ -77,7 +77,7 @@ class _Contrib(CompatModule):
 def tensorflow() -> CompatModule:
     """Return the module that networks import as ``tf``."""
     slim = slim_patches.install()
-    keras1.install()
+    functional_models.install()
     fused_norm.install()
     compat_tf = CompatModule(
         "tensorflow",
@@ -87,7 +87,7 @@ def tensorflow() -> CompatModule:
         **{name: full_precision.in_float32(getattr(v1, name)) for name in _PYTHON_FUNCTIONS},
         **_match_dtypes(v1),
         layers=slim_patches.layer_functions(),
-        summary=summaries.SummaryFunctions(),
+        summary=CompatModule("tensorflow.summary", summaries.SummaryFunctions()),
         nn=_nn(),
         contrib=_contrib(slim),
         losses=CompatModule(
@@ -106,7 +106,7 @@ def tensorflow() -> CompatModule:
             "tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model
         ),
     )
-    compat_tf.__dict__["keras"] = _Keras("tensorflow.keras", compat_tf, tf.keras, keras)
+    compat_tf.__dict__["keras"] = _Keras("tensorflow.keras", tf.keras, keras)
     compat_tf.__dict__["compat"] = CompatModule("tensorflow.compat", tf.compat, v1=compat_tf, v2=tf.compat.v2)
     compat_tf.__dict__["python"] = _Internal("tensorflow.python", compat_tf)
     return compat_tf
@@ -239,35 +239,20 @@ class _Internal(CompatModule):
 
 
 class _Keras(CompatModule):
-    """A module of Keras: `tf.keras`, then Keras 3, then names that both have removed.
+    """A module of Keras: `tf.keras`, then Keras 3."""
 
-    Former submodules, such as ``layers.core`` or ``engine``, resolve to the module itself.
-    """
-
-    def __init__(self, name: str, compat_tf: Any, *sources: Any) -> None:
-        super().__init__(name, *sources, **keras1.names(name.rpartition(".")[2], compat_tf))
-        self.__dict__["_compat_tf"] = compat_tf
+    def __init__(self, name: str, *sources: Any) -> None:
+        super().__init__(name, *sources)
+        if name.endswith((".backend", ".utils")):
+            # Clearing the session would discard the state that tracks the network's variables.
+            self.__dict__["clear_session"] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            found = super().__getattr__(name)
-        except hints.MissingName:
-            if name in _INSIDE_KERAS:
-                return self
-            if name == "objectives":
-                return self.losses
-            raise
+        found = super().__getattr__(name)
         if isinstance(found, types.ModuleType) and not isinstance(found, CompatModule):
             parts = [getattr(source, name) for source in self._sources if hasattr(source, name)]
-            found = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", self._compat_tf, *parts)
+            found = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", *parts)
         return found
-
-
-_INSIDE_KERAS = set(
-    "_impl advanced_activations api base_layer conv_utils convolutional core embeddings engine experimental "
-    "input_layer keras merge network noise normalization np_utils pooling preprocessing python recurrent "
-    "tensorflow_backend topology training wrappers".split()
-)
 
 
 @functools.cache
@@ -292,12 +277,11 @@ def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
 
     import numpy
 
-    python2.restore_aliases()
-    python2.make_tensors_hashable()
+    tensor_expressions.make_tensors_hashable()
     compat_tf = tensorflow()
     own_builtins = {
         **vars(builtins),
-        **python2.names(),
+        **tensor_expressions.names(),
         "__import__": _importer(missing or missing_modules.Imports()),
     }
     return {
@@ -362,13 +346,10 @@ def _importer(missing: missing_modules.Imports) -> Callable[..., Any]:
 def _import_other(
     missing: missing_modules.Imports, name: str, globals: Any, locals: Any, fromlist: Any, level: int
 ) -> Any:
-    """Import any other module; Python 2 modules under their current names."""
+    """Import any other module, or a stand-in for one that is not installed."""
     try:
         return builtins.__import__(name, globals, locals, fromlist, level)
     except ModuleNotFoundError as error:
-        found = None if level else python2.module(name)
-        if found is not None:
-            return found
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
             return missing.import_missing(name, fromlist, error.name)
         raise

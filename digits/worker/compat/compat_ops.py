@@ -84,11 +84,6 @@ def reverse(tensor: Any, axis: Any = None, name: Any = None, dims: Any = None) -
     return tf.reverse(tensor, axis, name)
 
 
-def batch_matmul(x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: Any = None) -> Any:
-    """Implement ``tf.batch_matmul``, the ``tf.matmul`` of versions before 1.0."""
-    return tf.matmul(x, y, adjoint_a=adj_x, adjoint_b=adj_y, name=name)
-
-
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: int = 100, dtype: Any = tf.int32, name: Any = None
 ) -> Any:
@@ -162,7 +157,7 @@ class ExponentialMovingAverage:
         self,
         decay: Any,
         num_updates: Any = None,
-        zero_debias: bool = False,
+        *,
         name: str = "ExponentialMovingAverage",
     ) -> None:
         self._decay, self._updates, self._name = decay, num_updates, name
@@ -205,9 +200,6 @@ class ExponentialMovingAverage:
 
     def average_name(self, var: Any) -> str:
         return f"{var.op.name}/{self._name}"
-
-    def variables_to_restore(self, moving_avg_variables: Any = None) -> dict[str, Any]:
-        return {variable.op.name: variable for variable in v1.global_variables()}
 
 
 def _initial_value(var: Any) -> Any:
@@ -301,7 +293,6 @@ def old_summaries() -> dict[str, Any]:
         "scalar_summary": _summary("scalar"),
         "histogram_summary": _summary("histogram"),
         "image_summary": _summary("image"),
-        "audio_summary": _summary("audio"),
         "merge_summary": _summary("merge"),
         "merge_all_summaries": _do_nothing,
     }
@@ -316,14 +307,6 @@ def top() -> dict[str, Any]:
         "sub": tf.subtract,
         "neg": tf.negative,
         "select": v1.where,
-        "inv": v1.reciprocal,
-        "batch_matmul": batch_matmul,
-        "complex_abs": tf.abs,
-        "listdiff": v1.setdiff1d,
-        "batch_matrix_transpose": v1.matrix_transpose,
-        "batch_matrix_inverse": v1.matrix_inverse,
-        "batch_matrix_diag": v1.matrix_diag,
-        "batch_cholesky": v1.cholesky,
     }
     switches = (
         "disable_v2_behavior enable_v2_behavior disable_eager_execution enable_eager_execution "
@@ -392,7 +375,6 @@ def train() -> dict[str, Any]:
 def image() -> dict[str, Any]:
     """Return the names in ``tf.image`` that replace TensorFlow's."""
     return {
-        "per_image_whitening": tf.image.per_image_standardization,
         "resize_image_with_crop_or_pad": tf.image.resize_with_crop_or_pad,
         "resize_images": resize_images,
         "resize": resize,

@@ -83,7 +83,19 @@ _INSTEAD = {
     "models": "Copy the model's code into the network.",
     "Session": _LOOP,
     "slim": "Import it as tensorflow.contrib.slim.",
+    "summary": "Append tf.summary.scalar, histogram, image or text to self.summaries.",
     "train": _LOOP,
+    # Before 1.0.
+    "audio_summary": "Append tf.summary.scalar, histogram, image or text to self.summaries.",
+    "batch_cholesky": "Use tf.linalg.cholesky.",
+    "batch_matmul": "Use tf.matmul.",
+    "batch_matrix_diag": "Use tf.linalg.diag.",
+    "batch_matrix_inverse": "Use tf.linalg.inv.",
+    "batch_matrix_transpose": "Use tf.linalg.matrix_transpose.",
+    "complex_abs": "Use tf.abs.",
+    "image.per_image_whitening": "Use tf.image.per_image_standardization.",
+    "inv": "Use tf.math.reciprocal.",
+    "listdiff": "Use tf.setdiff1d.",
 }
 
 _READERS = (

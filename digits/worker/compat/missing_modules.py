@@ -1,10 +1,9 @@
 """Stand-ins for packages that a network imports but that are not installed, and for removed TensorFlow
 modules.
 
-Importing one does not fail, because many networks import packages they never use. Neither does configuring one: a
-call in a module-level statement whose result is not used, such as ``matplotlib.use('Agg')``. Any other use raises
-the import error. The import itself fails inside ``try``, where the network handles the error, and for ``import *``,
-which needs the names.
+Importing one does not fail, because many networks import packages they never use. Using it raises the import error.
+The import itself fails inside ``try``, where the network handles the error, and for ``import *``, which needs the
+names.
 """
 
 from __future__ import annotations
@@ -77,8 +76,6 @@ class MissingModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        if isinstance(self._error, MissingPackage) and _is_configuration_call():
-            return _IgnoredCall()
         return self._raise()
 
     def _raise(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -87,26 +84,11 @@ class MissingModule(types.ModuleType):
     __call__ = __getitem__ = __iter__ = __mro_entries__ = _raise
 
 
-class _IgnoredCall:
-    """A configuration function of a missing package; calling it does nothing."""
-
-    def __getattr__(self, name: str) -> _IgnoredCall:
-        return self
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        pass
-
-
-def _frame() -> types.FrameType | None:
-    """Return the innermost frame of the network."""
+def _line() -> int | None:
+    """Return the line of the innermost frame of the network."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
         frame = frame.f_back
-    return frame
-
-
-def _line() -> int | None:
-    frame = _frame()
     return frame.f_lineno if frame else None
 
 
@@ -119,13 +101,3 @@ def _is_in_try(line: int) -> bool:
         if isinstance(node, ast.Try) and node.handlers
         for part in node.body
     )
-
-
-def _is_configuration_call() -> bool:
-    """Return whether the network is at a module-level call whose result is not used."""
-    frame = _frame()
-    if frame is None or frame.f_code.co_name != "<module>":
-        return False
-    body = tree.body if (tree := user_text.tree()) else []
-    found = [node for node in body if node.lineno <= frame.f_lineno <= (node.end_lineno or 0)]
-    return any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in found)

@@ -20,8 +20,8 @@ import tensorflow as tf
 from keras import KerasTensor, ops
 
 from digits.worker import patching
-from digits.worker.compat import keras1
-from digits.worker.compat.keras1 import TensorFlowOperation
+from digits.worker.compat import functional_models
+from digits.worker.compat.functional_models import TensorFlowOperation
 from digits.worker.exporting.exported import NotExportable
 
 HINT = (
@@ -36,7 +36,7 @@ Sizes = Sequence[Any]
 def enabled() -> Iterator[None]:
     """Translate TensorFlow functions of symbolic Keras tensors inside the block, and let them meet lists and arrays."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patching.replace(keras1, "call_on_symbols", translate))
+        stack.enter_context(patching.replace(functional_models, "call_on_symbols", translate))
         # NumPy's operators would otherwise compute with the elements of the array one by one.
         stack.enter_context(patching.replace(KerasTensor, "__array_ufunc__", None))
         for name in _OPERATORS:

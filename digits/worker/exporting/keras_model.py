@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from digits.worker.compat.keras1 import TensorFlowOperation
+from digits.worker.compat.functional_models import TensorFlowOperation
 from digits.worker.exporting import keras_functions
 from digits.worker.exporting.exported import NotExportable, input_name
 from digits.worker.failure import NETWORK_FILE, UserFault

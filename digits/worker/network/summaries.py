@@ -54,11 +54,6 @@ class SummaryFunctions:
     def text(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
         return _record(TEXT, name, tensor, kwargs)
 
-    def audio(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-    tensor_summary = audio
-
     class FileWriter:
         """Does nothing: DIGITS writes the event files itself."""
 

@@ -102,7 +102,6 @@ OLD_CALLS = [
     "digits.nchw_to_nhwc(digits.nhwc_to_nchw(x))",
     "digits.classification_accuracy_top_n(slim.flatten(x), self.y if self.y is not None else [0], 2)",
     "tf.get_collection(tf.GraphKeys.UPDATE_OPS) and x",
-    "tf.batch_matmul(x, x, adj_y=True)",
 ]
 
 

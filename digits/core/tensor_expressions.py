@@ -1,8 +1,7 @@
-"""Rewrite expressions that fail or behave differently in Python 3, in the syntax tree to preserve lines and columns.
+"""Rewrite expressions of TensorFlow 1 that fail now, in the syntax tree to preserve lines and columns.
 
 - ``shape[1].value``: dimensions of a shape were objects, now they are integers or None;
-- ``tensor in tensors``: tested identity, now it would compare values;
-- ``d.iteritems()``, ``itervalues()``, ``iterkeys()``, ``has_key(k)``, ``d.keys()[0]``, ``range(3) + [5]``.
+- ``tensor in tensors``: tested identity, now it would compare values.
 
 The rewritten expressions call the functions named below, which the caller must provide as builtins.
 """
@@ -12,11 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-VALUE, IS_IN, OLD_METHOD = "__digits_value__", "__digits_is_in__", "__digits_old_method__"
-AS_LIST = "__digits_listed__"
-OLD_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys", "has_key": "__contains__"}
-
-_VIEWS = ("keys", "values", "items")
+VALUE, IS_IN = "__digits_value__", "__digits_is_in__"
 
 
 def rewrite(tree: ast.Module) -> None:
@@ -66,24 +61,6 @@ def _attribute(node: ast.Attribute) -> ast.expr:
     return _call(VALUE, [node.value], node)
 
 
-def _method_call(node: ast.Call) -> ast.expr:
-    if isinstance(node.func, ast.Attribute) and node.func.attr in OLD_METHODS:
-        name = ast.copy_location(ast.Constant(node.func.attr), node)
-        node.func = _call(OLD_METHOD, [node.func.value, name], node)
-    return node
-
-
-def _subscript(node: ast.Subscript) -> ast.expr:
-    node.value = _list(node.value)
-    return node
-
-
-def _binary(node: ast.BinOp) -> ast.expr:
-    if isinstance(node.op, ast.Add):
-        node.left, node.right = _list(node.left), _list(node.right)
-    return node
-
-
 def _compare(node: ast.Compare) -> ast.expr:
     if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
         return node
@@ -95,23 +72,8 @@ def _compare(node: ast.Compare) -> ast.expr:
 
 _REWRITERS: dict[type[ast.AST], Callable[..., ast.expr]] = {
     ast.Attribute: _attribute,
-    ast.Call: _method_call,
-    ast.Subscript: _subscript,
-    ast.BinOp: _binary,
     ast.Compare: _compare,
 }
-
-
-def _list(node: ast.expr) -> ast.expr:
-    """Convert the result of ``range(…)``, ``d.keys()`` or similar, which was a list in Python 2."""
-    if not isinstance(node, ast.Call):
-        return node
-    if isinstance(node.func, ast.Name):
-        returned_list = node.func.id in ("range", "xrange")
-    else:
-        is_view = isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS
-        returned_list = is_view and not node.args
-    return _call(AS_LIST, [node], node) if returned_list else node
 
 
 def _call(function: str, arguments: list[ast.expr], where: ast.expr) -> ast.Call:
