@@ -6,7 +6,9 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,17 +19,23 @@ from digits.kinds.classification.recipe import (
     CreateClassification,
     DatasetFolder,
     FolderSplit,
+    LabeledRecords,
     ListedSplit,
     Tables,
     TextFiles,
 )
-from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.detection.recipe import BoxRecords, CreateDetection
+from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.multilabel.recipe import CreateMultilabel
+from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
+from digits.kinds.pair_records import PairRecords
 from digits.kinds.pair_source import PairFolders
+from digits.kinds.pair_tables import PairTable
 from digits.kinds.pairs.recipe import CreatePairs
-from digits.kinds.regression.recipe import CreateRegression
+from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.text.recipe import CreateText
+from tests.tfrecord_files import example, write_records
 
 COUNT = 8
 WIDTH, HEIGHT = 12, 8
@@ -236,3 +244,94 @@ LISTED: dict[str, Make] = {
     "listed pairs": _listed_pairs,
 }
 ALL = SCANNED | LISTED
+
+
+def _records(images: Path) -> str:
+    """Write a record for each image with targets of all kinds, and return the path of the file."""
+    mask = io.BytesIO()
+    Image.fromarray(np.arange(96, dtype=np.uint8).reshape(8, 12) % 2).save(mask, "PNG")
+    box = {
+        "image__object__bbox__xmin": [0.1, 0.2],
+        "image__object__bbox__ymin": [0.1, 0.2],
+        "image__object__bbox__xmax": [0.5, 0.9],
+        "image__object__bbox__ymax": [0.5, 0.9],
+    }
+    payloads = [
+        example(
+            image__encoded=encoded(number),
+            image__class__label=number % 3,
+            labels=[number % 4, 4],
+            size=number + 0.5,
+            mask=mask.getvalue(),
+            image__object__class__text=[b"cat", f"dog {number % 5}".encode()],
+            **box,
+        )
+        for number in range(len(names()))
+    ]
+    return str(write_records(images.parent / "a.tfrecord", payloads))
+
+
+def _texts(images: Path) -> str:
+    path = images.parent / "texts.csv"
+    path.write_text("".join(f"{name[0]},text {name}\n" for name in names()))
+    return str(path)
+
+
+def _target_images(images: Path) -> PairTable:
+    path = images.parent / "pairs.csv"
+    path.write_text("image,target\n" + "".join(f"{name},{name}\n" for name in names()))
+    return PairTable(table=str(path), folder=str(images))
+
+
+def _generic(images: Path) -> CreateDataset:
+    shape: dict[str, Any] = {"shape": [8, 12, 3], "input_feature": "image/encoded", "target_feature": "size"}
+    return CreateGeneric(train=_records(images), **shape, **SETTINGS)
+
+
+EVERY: dict[str, Make] = ALL | {
+    "labeled records": lambda images: CreateClassification(
+        files=LabeledRecords(train=_records(images), label_feature="image/class/label"), **SETTINGS
+    ),
+    "records of labels": lambda images: CreateMultilabel(
+        records=LabelRecords(train=_records(images), label_features=["labels"]), **SETTINGS
+    ),
+    "records of numbers": lambda images: CreateRegression(
+        records=NumberRecords(train=_records(images), target_features=["size"]), **SETTINGS
+    ),
+    "records of boxes": lambda images: CreateDetection(
+        records=BoxRecords(
+            train=_records(images), class_feature="image/object/class/text", box_units="relative"
+        ),
+        **SETTINGS,
+    ),
+    "records of masks": lambda images: CreateSegmentation(
+        records=PairRecords(train=_records(images), image_feature="image/encoded", target_feature="mask"),
+        **SETTINGS,
+    ),
+    "table of targets": lambda images: CreateImageToImage(table=_target_images(images), **SETTINGS),
+    "generic": _generic,
+    "texts": lambda images: CreateText(table=_texts(images), **SETTINGS | {"height": 1, "channels": 1}),
+}
+
+
+def with_validation(recipe: CreateDataset) -> bool:
+    """Use the training source for validation too; return whether the recipe can have another one."""
+    if isinstance(recipe, CreateMultilabel | CreateRegression) and recipe.table:
+        recipe.val_table, recipe.val_folder = recipe.table, recipe.folder
+    elif isinstance(recipe, CreateText):
+        recipe.val_table = recipe.table
+    elif isinstance(recipe, CreateDetection) and recipe.labels:
+        recipe.val_labels = recipe.labels
+    elif isinstance(recipe, CreatePairs):
+        recipe.val_source, recipe.val_folder = recipe.source, recipe.folder
+    elif isinstance(recipe, CreateGeneric):
+        recipe.val = recipe.train
+    elif getattr(recipe, "train", None):
+        recipe.val = recipe.train  # type: ignore[attr-defined]
+    elif getattr(recipe, "records", None):
+        recipe.records = msgspec.structs.replace(recipe.records, val=recipe.records.train)  # type: ignore[attr-defined]
+    elif isinstance(recipe, CreateClassification) and hasattr(recipe.files, "val"):
+        recipe.files = msgspec.structs.replace(recipe.files, val=recipe.files.train)  # type: ignore[union-attr,arg-type,type-var]
+    else:
+        return False
+    return True

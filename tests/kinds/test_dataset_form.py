@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from werkzeug.datastructures import MultiDict
 from digits.data.data_roots import Roots
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm
+from tests.kinds import small_sources
 from tests.tfrecord_files import example, write_records
 
 GRADIENTS = {"train_image_count": "4"}
@@ -125,3 +127,55 @@ def test_invalid_sizes_of_objects_name_the_field(
     """A side alone is invalid, too."""
     form = form_of("image-object-detection", tmp_path, **boxes, **{side: value})
     assert not form.validate() and list(form.errors) == [side]
+
+
+# Settings of recipes besides those of `small_sources`. Paths are relative to the folder of the test.
+OPTIONS: dict[str, dict[str, Any]] = {
+    # Text files are not divided.
+    "text files": {"pct_val": 0, "pct_test": 0},
+    "class folders": {"encoding": "jpg", "resize_mode": "half_crop"},
+    "multi-label": {"label_columns": ["labels"], "layout": "list", "separator": "bar"},
+    "regression": {"target_columns": ["size"], "delimiter": ",", "header": "yes", "image_column": "image"},
+    "boxes": {"classes": ["cat", "dog"], "format": "csv", "val_min_box_size": 3, "padding": (96, 48)},
+    "masks": {"colormap_file": "map.txt", "channels": 1},
+    "random pairs": {"pairs": 77},
+    "texts": {
+        "alphabet": "abc é",
+        "width": 77,
+        "delimiter": ",",
+        "header": "no",
+        "labels_file": "labels.txt",
+    },
+}
+
+
+def submitted(form: ImageDatasetForm[Any]) -> MultiDict[str, str]:
+    """What a browser sends for a form that it shows."""
+    texts = {field.name: "y" if field.data is True else str(field.data) for field in form if field.data}
+    return MultiDict(
+        texts | {field.name: "0" for field in form if field.data == 0 and field.data is not False}
+    )
+
+
+@pytest.mark.parametrize("source", small_sources.EVERY)
+def test_a_clone_is_filled_from_the_recipe(tmp_path: Path, source: str) -> None:
+    recipe: Any = small_sources.EVERY[source](small_sources.write_images(tmp_path / "images"))
+    (tmp_path / "map.txt").write_text("0 0 0\n255 255 255\n")
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    options = {"pct_val": 30.0, "pct_test": 20.0, "seed": 7, "max_unusable_percent": 2.5, "processes": None}
+    for name, value in (options | OPTIONS.get(source, {})).items():
+        setattr(recipe, name, str(tmp_path / value) if str(value).endswith(".txt") else value)
+    kind = kind_named(recipe.kind)
+    meta = {"data_roots": Roots([tmp_path]), "job_folder": Path}
+    for has_own in (False, small_sources.with_validation(deepcopy(recipe))):
+        if has_own:
+            small_sources.with_validation(recipe)
+            recipe.pct_val = 0
+        shown = kind.load("form").DatasetForm(None, meta=meta)
+        shown.fill_recipe(recipe)
+        shown.dataset_name.data = "clone"
+        if recipe.pct_val:
+            assert [shown[name].data for name in ("pct_val", "folder_pct_val") if name in shown] == [30]
+        form = kind.load("form").DatasetForm(submitted(shown), meta=meta)
+        assert form.validate(), form.errors
+        assert form.recipe() == recipe

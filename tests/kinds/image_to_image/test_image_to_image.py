@@ -176,22 +176,3 @@ def test_the_same_folder_means_images_that_are_their_own_targets(site: Site, roo
         )
         assert np.array_equal(image, target)
     assert str(root) in site.get(f"/datasets/images/processing/new?clone={dataset}").text
-
-
-def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
-    from digits.kinds.image_to_image.form import DatasetForm
-
-    data = {"dataset_name": "squares", "feature_folder": str(root), "folder_pct_val": "20"}
-    with site.app.test_request_context(method="POST", data=data):
-        from flask import request
-
-        meta = {"data_roots": site.services.roots}
-        form = DatasetForm(request.form, meta=meta)
-        assert form.validate(), form.errors
-        recipe = form.recipe()
-        assert recipe.train.targets == str(root / "targets") and recipe.pct_val == 20
-        again = DatasetForm(None, meta=meta)
-        again.fill_recipe(recipe)
-        filled = again.recipe()
-        filled.seed = recipe.seed
-        assert filled == recipe

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from tests.site import Site
@@ -146,36 +144,3 @@ def test_an_invalid_value_fails_the_task_and_names_the_line(site: Site, table: P
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Error"
     assert "line 4: “perhaps” is not 0 or 1 (b)" in site.json(f"/datasets/{dataset}.json")["error"]
-
-
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    pct_val=st.integers(1, 40),
-    layout=st.sampled_from(["auto", "list"]),
-    separator=st.sampled_from(["auto", "space", "comma", "semicolon", "bar"]),
-    columns=st.sampled_from(["", "shapes"]),
-)
-def test_a_clone_is_filled_from_the_recipe(
-    site: Site, table: Path, pct_val: int, layout: str, separator: str, columns: str
-) -> None:
-    from digits.kinds.multilabel.form import DatasetForm
-
-    data = {
-        "dataset_name": "shapes",
-        "table_train": str(table),
-        "label_columns": columns,
-        "layout": layout,
-        "separator": separator,
-        "pct_val": str(pct_val),
-    }
-    with site.app.test_request_context(method="POST", data=data):
-        from flask import request
-
-        meta = {"data_roots": site.services.roots}
-        form = DatasetForm(request.form, meta=meta)
-        assert form.validate(), form.errors
-        recipe = form.recipe()
-        again = DatasetForm(None, meta=meta)
-        again.fill_recipe(recipe)
-        filled = again.recipe()
-        assert filled == recipe

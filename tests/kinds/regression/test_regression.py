@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from tests.site import Site
@@ -133,34 +131,3 @@ def test_an_invalid_number_fails_the_task_and_names_the_line(site: Site, table: 
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Error"
     assert "line 9" in site.json(f"/datasets/{dataset}.json")["error"]
-
-
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    pct_val=st.integers(1, 40),
-    pct_test=st.integers(0, 40),
-    columns=st.lists(st.sampled_from(["brightness", "darkness"]), unique=True),
-)
-def test_a_clone_is_filled_from_the_recipe(
-    site: Site, table: Path, pct_val: int, pct_test: int, columns: list[str]
-) -> None:
-    from digits.kinds.regression.form import DatasetForm
-
-    data = {
-        "dataset_name": "levels",
-        "table_train": str(table),
-        "target_columns": ", ".join(columns),
-        "pct_val": str(pct_val),
-        "pct_test": str(pct_test),
-    }
-    with site.app.test_request_context(method="POST", data=data):
-        from flask import request
-
-        meta = {"data_roots": site.services.roots}
-        form = DatasetForm(request.form, meta=meta)
-        assert form.validate(), form.errors
-        recipe = form.recipe()
-        again = DatasetForm(None, meta=meta)
-        again.fill_recipe(recipe)
-        filled = again.recipe()
-        assert filled == recipe

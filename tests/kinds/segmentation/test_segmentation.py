@@ -197,35 +197,6 @@ def test_the_source_is_summarized(site: Site, root: Path) -> None:
     assert "Enter the folder of label images" in alone
 
 
-def test_a_clone_is_filled_from_the_recipe(site: Site, root: Path) -> None:
-    from digits.kinds.segmentation.form import DatasetForm
-
-    (root / "map.txt").write_text("0 0 0\n255 255 255\n")
-    data = {
-        "dataset_name": "squares",
-        "feature_folder": str(root),
-        "has_val_folder": "y",
-        "validation_feature_folder": str(root / "images"),
-        "validation_label_folder": str(root / "masks"),
-        "folder_pct_test": "5",
-        "channel_conversion": "L",
-        "colormap_text_file": str(root / "map.txt"),
-    }
-    with site.app.test_request_context(method="POST", data=data):
-        from flask import request
-
-        meta = {"data_roots": site.services.roots}
-        form = DatasetForm(request.form, meta=meta)
-        assert form.validate(), form.errors
-        recipe = form.recipe()
-        assert recipe.train == recipe.val and recipe.channels == 1 and recipe.pct_val == 0
-        again = DatasetForm(None, meta=meta)
-        again.fill_recipe(recipe)
-        filled = again.recipe()
-        filled.seed = recipe.seed
-        assert filled == recipe
-
-
 def test_a_coco_file_beside_the_images_becomes_a_dataset(site: Site) -> None:
     folder = site.data / "export"
     (folder / "images").mkdir(parents=True)

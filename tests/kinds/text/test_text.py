@@ -123,38 +123,6 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) 
     assert refused.status_code == 400 and "Enter a text." in refused.get_json()["error"]["message"]
 
 
-def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
-    from flask import request
-
-    from digits.kinds.text.form import DatasetForm
-
-    labels = site.data / "labels.txt"
-    labels.write_text("\n".join(WORDS))
-    data = {
-        "dataset_name": "topics",
-        "train_data_file": str(table),
-        "val_data_file": str(table),
-        "class_labels_file": str(labels),
-        "alphabet": "abc é",
-        "max_chars_per_sample": "77",
-        "pct_test": "7",
-        "delimiter": ",",
-        "header": "no",
-        "encoding": "none",
-    }
-    with site.app.test_request_context(method="POST", data=data):
-        meta = {"data_roots": site.services.roots}
-        form = DatasetForm(request.form, meta=meta)
-        assert form.validate(), form.errors
-        recipe = form.recipe()
-        assert (recipe.width, recipe.height, recipe.channels) == (77, 1, 1)
-        again = DatasetForm(None, meta=meta)
-        again.fill_recipe(recipe)
-        filled = again.recipe()
-        filled.seed = recipe.seed
-        assert filled == recipe
-
-
 def test_invalid_fields_are_refused_with_reasons(site: Site, table: Path) -> None:
     one = site.data / "one.txt"
     one.write_text("only\n")
