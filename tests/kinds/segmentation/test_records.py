@@ -104,7 +104,7 @@ def test_records_without_masks_are_named(
 
 
 @pytest.mark.integration
-def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
+def test_records_become_a_dataset(site: Site) -> None:
     path = write_records(
         site.data / "a.tfrecord", [*scenes(), example(photo=picture(), mask=mask(1, (2, 2)))]
     )
@@ -120,12 +120,10 @@ def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
 
     dataset = site.post(f"{ROUTE}.json", **fields, record_train=str(path)).get_json()["id"]
     assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    twin = site.post(f"{ROUTE}.json", clone=dataset).get_json()["id"]
-    assert site.wait_for_end(twin) == "Done"
-    body = site.json(f"/datasets/{twin}.json")
+    body = site.json(f"/datasets/{dataset}.json")
     assert body["labels"] == ["background", "class 1"]
-    assert site.get(f"/datasets/{twin}/records/train/0/target").status_code == 200
-    assert str(path) in site.get(f"/clone/{twin}", follow_redirects=True).text
+    assert site.get(f"/datasets/{dataset}/records/train/0/target").status_code == 200
+    assert str(path) in site.get(f"/clone/{dataset}", follow_redirects=True).text
     assert site.get("/datasets/images/processing/new").status_code == 200
 
 
