@@ -16,7 +16,7 @@ from digits.data.images import ENCODINGS, RESIZE_MODES
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
 from digits.kinds.kind import MODULES, TEMPLATES
-from digits.web import live_messages, services
+from digits.web import background, live_messages
 from digits.web.model_form import SOLVERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +84,7 @@ def test_networks_in_the_documentation_are_python(block):
 def test_every_message_is_described():
     source = Path(live_messages.__file__).read_text()
     updates = set(re.findall(r'"update": "(\w+)"', source))
-    updates |= set(re.findall(r'_background\("(\w+)"', Path(services.__file__).read_text()))
+    updates |= set(background.KINDS)
     assert {"status", "prediction"} < updates
     rows = "".join(line.split("|")[1] for line in text("live.md").splitlines() if line.startswith("| `"))
     assert [update for update in sorted(updates) if f"`{update}`" not in rows] == []
@@ -92,7 +92,7 @@ def test_every_message_is_described():
 
 def test_every_message_has_a_consumer():
     """A page that requests itself again and again may do so because nobody listens to the message."""
-    updates = set(re.findall(r'_background\("(\w+)"', Path(services.__file__).read_text()))
+    updates = set(background.KINDS)
     scripts = "".join(path.read_text() for path in (ROOT / "static" / "js").glob("*.js"))
     unused = [name for name in sorted(updates) if not re.search(rf"'{name}'|\b{name}\(message\)", scripts)]
     assert unused == []

@@ -25,7 +25,8 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import Views
 from digits.web import serializers
-from digits.web.evaluation_panel import other_datasets, state_of_task, title_of
+from digits.web.background import state_of
+from digits.web.evaluation_panel import other_datasets, title_of
 from digits.web.evaluation_views import chosen_records
 from digits.web.explore_views import GalleryItem, gallery_items
 from digits.web.job_views import check_owner
@@ -60,11 +61,11 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     dataset, split = chosen_records(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
     recipe = _recipe(job, snapshot, dataset, split)
-    if services().embeddings.state(job.id):
+    if services().background["embedding"].state(job.id):
         raise NotReady(
             f"A map of “{job.name}” is being computed.", "Try again when the computation has finished."
         )
-    services().embeddings.start(job, recipe)
+    services().background["embedding"].start(job, recipe)
     if wants_json():
         return jsonify({**_state(job), "name": recipe.name}), 202
     return redirect(url_for("embeddings.show", job_id=job.id))
@@ -180,7 +181,7 @@ def _load_items(
 
 
 def _state(job: ModelJob) -> dict[str, Any]:
-    return state_of_task(services().embeddings, job.id, (job.folder / maps.FOLDER).is_dir())
+    return state_of(services().background["embedding"], job.id, (job.folder / maps.FOLDER).is_dir())
 
 
 def _title(result: EmbeddingMap, job: ModelJob) -> str:

@@ -20,8 +20,9 @@ from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind, kind_named
 from digits.kinds.jobs import DatasetJob
-from digits.runtime.background_tasks import BackgroundTask, BackgroundTasks
+from digits.runtime.background_tasks import BackgroundTask
 from digits.web import serializers
+from digits.web.background import state_of
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
@@ -128,23 +129,9 @@ def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
 def panel_state(job: ModelJob) -> dict[str, Any]:
     """Return the state of the running evaluation, and the ``tasks``: this one and the waiting ones."""
     has_result = (job.folder / evaluations.FOLDER).is_dir()
-    tasks = [_describe_task(job, task) for task in services().evaluations.tasks(job.id)]
-    return {**state_of_task(services().evaluations, job.id, has_result), "tasks": tasks}
-
-
-def state_of_task(tasks: BackgroundTasks, job_id: str, has_result: bool) -> dict[str, Any]:
-    """Return ``state``: none, running, failed or done, with the progress in percent, or the error.
-
-    If the job has several background tasks, it is the state of the first one.
-    """
-    running, failure = tasks.state(job_id), tasks.failure(job_id)
-    return {
-        "state": "running" if running else "failed" if failure else "done" if has_result else "none",
-        "progress": round(100 * running.fraction, 1) if running else 0.0,
-        "eta_seconds": running.seconds_left if running else None,
-        "doing": running.doing if running else "",
-        "error": {"message": failure.message, "hint": failure.hint} if failure and not running else None,
-    }
+    running = services().background["evaluation"]
+    tasks = [_describe_task(job, task) for task in running.tasks(job.id)]
+    return {**state_of(running, job.id, has_result), "tasks": tasks}
 
 
 def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:

@@ -59,13 +59,13 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     check_fits(job, dataset, split)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
     recipe = evaluation_recipe(job, snapshot, dataset, split)
-    task = services().evaluations.task(job.id, recipe.name)
+    task = services().background["evaluation"].task(job.id, recipe.name)
     if task is not None and not task.is_stopping:
         raise NotReady(
             f"An evaluation of this snapshot of “{job.name}” on these records is already running or waiting.",
             "Try again when the evaluation has finished.",
         )
-    services().evaluations.start(job, recipe, key=recipe.name)
+    services().background["evaluation"].start(job, recipe, key=recipe.name)
     if request.form.get("back") == "results" and not wants_json():
         return redirect(url_for("results.show", job_id=dataset.id, split=split))
     return _started_or_stopped(job)
@@ -78,7 +78,7 @@ def stop(job_id: str) -> AnyResponse | tuple[Response, int]:
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     name = request.form.get("name", "")
-    tasks = services().evaluations
+    tasks = services().background["evaluation"]
     if not (tasks.task(job.id, name) if name else tasks.tasks(job.id)):
         raise NotReady(f"No such evaluation of “{job.name}” is running.", "It may have finished.")
     tasks.stop(job.id, name or None)

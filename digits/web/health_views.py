@@ -13,11 +13,13 @@ from digits.core.files import MissingFile, UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.core.recipe import CheckLabels
 from digits.core.status import Status
+from digits.core.task import Failure
 from digits.data import health, label_check
 from digits.data.health import Finding, Health, Histogram
 from digits.data.label_check import LabelCheck
 from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
+from digits.web.background import state_of
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import health_check, views_of
 from digits.web.model_views import snapshot_of
@@ -46,8 +48,8 @@ def start(job_id: str) -> tuple[Response, int]:
     check_owner(job)
     if job.status is not Status.DONE:
         raise BadRequest(f"“{job.name}” cannot be checked: it is {job.status.title}, not Done.")
-    services().health_checks.start(job, health_check(job))
-    return jsonify(state_of(job)), 202
+    services().background["health"].start(job, health_check(job))
+    return jsonify(_state(job)), 202
 
 
 @blueprint.post("/datasets/<job_id>/label-check")
@@ -66,7 +68,7 @@ def check_labels(job_id: str) -> tuple[Response, int]:
     if model.dataset_id != job.id:
         raise BadRequest(f"“{model.name}” was not trained on “{job.name}”.", "Choose one of its models.")
     snapshot = snapshot_of(model, request.form.get("epoch"))
-    if services().health_checks.state(job.id):
+    if services().background["health"].state(job.id):
         raise NotReady(f"“{job.name}” is being checked.", "Try again when the check has finished.")
     recipe = CheckLabels(
         dataset=str(job.folder),
@@ -75,8 +77,8 @@ def check_labels(job_id: str) -> tuple[Response, int]:
         model_id=model.id,
         model_name=model.name,
     )
-    services().health_checks.start(job, recipe)
-    return jsonify(state_of(job)), 202
+    services().background["health"].start(job, recipe)
+    return jsonify(_state(job)), 202
 
 
 @blueprint.get("/datasets/<job_id>/health.json")
@@ -85,7 +87,7 @@ def show(job_id: str) -> Response:
     job = services().store.get(job_id, DatasetJob)
     manifest = job.manifest() if job.status is Status.DONE else None
     result, problem = _load(job, manifest)
-    body = state_of(job, result, problem)
+    body = _state(job, result, problem)
     labels = _load_label_check(job, manifest)
     return jsonify(
         {
@@ -102,11 +104,11 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     Starts the check if there is no result, unless another site opened the page.
     """
     result, problem = _load(job, manifest)
-    checks = services().health_checks
+    checks = services().background["health"]
     is_new = result is None and not problem and checks.failure(job.id) is None
     if is_new and services().settings.health_checks and not is_opened_by_another_site():
         checks.start(job, health_check(job))
-    body = state_of(job, result, problem)
+    body = _state(job, result, problem)
     labels = _load_label_check(job, manifest)
     body["findings"] = [_finding(job, labels.finding)] if labels and labels.finding.count else []
     body["labels"] = _label_panel(job, labels)
@@ -119,24 +121,10 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     return body
 
 
-def state_of(job: DatasetJob, result: Health | None = None, problem: str = "") -> dict[str, Any]:
-    """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
-    running = services().health_checks.state(job.id)
-    failure = services().health_checks.failure(job.id)
-    error = {"message": failure.message, "hint": failure.hint} if failure else None
-    if problem and not error:
-        error = {
-            "message": f"The result of the check is damaged: {problem}.",
-            "hint": "Check the dataset again.",
-        }
-    state = "running" if running else "failed" if error else "done" if result else "none"
-    return {
-        "state": state,
-        "progress": round(100 * running.fraction, 1) if running else 0.0,
-        "eta_seconds": running.seconds_left if running else None,
-        "doing": running.doing if running else "",
-        "error": None if running else error,
-    }
+def _state(job: DatasetJob, result: Health | None = None, problem: str = "") -> dict[str, Any]:
+    message = f"The result of the check is damaged: {problem}."
+    damage = Failure(message, "Check the dataset again.") if problem else None
+    return state_of(services().background["health"], job.id, result is not None, damage)
 
 
 def _load(job: DatasetJob, manifest: Manifest | None) -> tuple[Health | None, str]:

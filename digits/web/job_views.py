@@ -238,11 +238,8 @@ def _delete(job: Job) -> None:
             else "Promote other models to these names, or remove them under Production models.",
         )
     services().inference.stop(job.id)
-    services().health_checks.stop(job.id)
-    services().evaluations.stop(job.id)
-    services().exports.stop(job.id)
-    services().embeddings.stop(job.id)
-    services().predictions.stop(job.id)
+    for tasks in services().background.values():
+        tasks.stop(job.id)
     services().tensorboards.stop(job.id)
     services().scheduler.remove(job)
 

@@ -10,10 +10,10 @@ from flask import url_for
 
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.task import Failure
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, ModelExport, Refusal
 from digits.web import standard_networks
+from digits.web.background import state_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 
@@ -24,23 +24,16 @@ def panel(job: ModelJob) -> dict[str, Any]:
     """Return the panel on the page of a model: the state, the formats and the finished exports."""
     found = finished(job)
     return {
-        **state_of(job),
+        **state(job),
         "formats": formats(job),
         "results": [_row(job, item) for item in found],
         "serving": next((_serving(item) for item in found if item.format == "savedmodel"), None),
     }
 
 
-def state_of(job: ModelJob) -> dict[str, Any]:
-    """Return ``state``: none, running, failed or done, with the progress in percent, or the error."""
-    running, failure = services().exports.state(job.id), services().exports.failure(job.id)
-    has_result = (job.folder / exports.FOLDER).is_dir()
-    return {
-        "state": "running" if running else "failed" if failure else "done" if has_result else "none",
-        "progress": round(100 * running.fraction, 1) if running else 0.0,
-        "doing": running.doing if running else "",
-        "error": _error(failure) if failure and not running else None,
-    }
+def state(job: ModelJob) -> dict[str, Any]:
+    """Return the state of the current export, see `digits.web.background.state_of`."""
+    return state_of(services().background["export"], job.id, (job.folder / exports.FOLDER).is_dir())
 
 
 def formats(job: ModelJob) -> list[dict[str, Any]]:
@@ -74,10 +67,6 @@ def _refusals(job: ModelJob) -> dict[str, Refusal]:
         **({"litert-int8": exports.IMPORTED_IN_INT8} if job.is_imported else {}),
         **exports.refusals(job.folder),
     }
-
-
-def _error(failure: Failure) -> dict[str, Any]:
-    return {"message": failure.message, "hint": failure.hint, "line": failure.line}
 
 
 def finished(job: ModelJob) -> list[ModelExport]:

@@ -17,7 +17,7 @@ from digits.data import model_export as exports
 from digits.data.archive import MEDIA_TYPES, Entry, stream
 from digits.data.model_export import FORMATS, ModelExport
 from digits.web.job_views import check_owner
-from digits.web.model_export_panel import finished, formats, refusals, state_of, url_of
+from digits.web.model_export_panel import finished, formats, refusals, state, url_of
 from digits.web.model_views import check_ending, check_has_dataset, snapshot_of
 from digits.web.negotiation import wants_json
 from digits.web.offload import each_in_thread, in_thread
@@ -45,9 +45,9 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch") or request.form.get("epoch"))
     is_made = in_thread(exports.find, job.folder, snapshot.name, format_) is not None
     if not is_made:
-        if services().exports.state(job.id):
+        if services().background["export"].state(job.id):
             raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
-        services().exports.start(job, _recipe(job, snapshot, format_))
+        services().background["export"].start(job, _recipe(job, snapshot, format_))
     if wants_json():
         return jsonify(_as_json(job)), 200 if is_made else 202
     return redirect(url_for("models.show", job_id=job.id, _anchor="export"))
@@ -81,7 +81,7 @@ def download(job_id: str, format_: str, ending: str) -> Response:
 
 def _as_json(job: ModelJob) -> dict[str, Any]:
     found = [{**msgspec.to_builtins(item), "url": url_of(job, item)} for item in finished(job)]
-    return {**state_of(job), "exports": found, "formats": formats(job)}
+    return {**state(job), "exports": found, "formats": formats(job)}
 
 
 def _format(name: str) -> ExportFormat:

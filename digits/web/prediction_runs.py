@@ -70,7 +70,7 @@ def start(
     Raises BadRequest if there are no usable images, NotReady if too many batch predictions are waiting, and NotAllowed
     if this one would replace an older one and the user is not the owner of the model.
     """
-    if len(services().predictions.tasks(job.id)) >= KEPT:
+    if len(services().background["prediction"].tasks(job.id)) >= KEPT:
         raise NotReady(
             f"{KEPT} batch predictions of “{job.name}” are waiting.", "Try again when some have finished."
         )
@@ -106,9 +106,9 @@ def start(
     finally:
         services().store.discard(unfinished)
     for old in in_thread(predictions.load_all, job.folder)[KEPT:]:
-        if not services().predictions.task(job.id, old.id):
+        if not services().background["prediction"].task(job.id, old.id):
             services().store.discard(parent / old.id)
-    services().predictions.start(
+    services().background["prediction"].start(
         job,
         Predict(
             model=str(job.folder),

@@ -19,6 +19,7 @@ from digits.kinds.decoding import SmallArray, SmallImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
 from digits.web import record_inputs, serializers
+from digits.web.background import error_of
 from digits.web.job_query import Page, page_of
 from digits.web.job_views import check_owner
 from digits.web.kind_routes import views_of
@@ -192,9 +193,9 @@ def stop(job_id: str, prediction_id: str) -> AnyResponse | tuple[Response, int]:
     """Stop a batch prediction; the results so far are kept."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
-    if not services().predictions.task(job.id, about.id):
+    if not services().background["prediction"].task(job.id, about.id):
         raise NotReady("These predictions are not running.", "They may have finished.")
-    services().predictions.stop(job.id, about.id)
+    services().background["prediction"].stop(job.id, about.id)
     if wants_json():
         return jsonify(id=about.id, **_state(job, about, results_of(job, about))), 202
     return redirect(url_for("predictions.show", job_id=job.id, prediction_id=about.id))
@@ -205,7 +206,7 @@ def delete(job_id: str, prediction_id: str) -> Response:
     """Delete the results of a batch prediction, and stop it if it is waiting or running."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
-    services().predictions.stop(job.id, about.id)
+    services().background["prediction"].stop(job.id, about.id)
     services().store.discard(predictions.folder_of(job.folder, about.id))
     return jsonify(deleted=about.id)
 
@@ -288,9 +289,9 @@ def run_to_completion(
     job = requested_job(ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
     about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)
-    while services().predictions.task(job.id, about.id):
+    while services().background["prediction"].task(job.id, about.id):
         gevent.sleep(POLL_SECONDS)
-    failure = services().predictions.failure(job.id, about.id)
+    failure = services().background["prediction"].failure(job.id, about.id)
     if failure:
         raise BadRequest(failure.message, failure.hint)
     results = results_of(job, about)
@@ -347,8 +348,8 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str,
 
     Also returns what the task is ``doing``, and any ``error``.
     """
-    task = services().predictions.task(job.id, about.id)
-    failure = services().predictions.failure(job.id, about.id)
+    task = services().background["prediction"].task(job.id, about.id)
+    failure = services().background["prediction"].failure(job.id, about.id)
     done = len(results)
     if task is not None:
         state = "waiting" if task.is_waiting else "running"
@@ -361,9 +362,7 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str,
         "doing": task.state.doing if task else "",
         "progress": round(100 * done / max(1, about.total), 1),
         "done": done,
-        "error": {"message": failure.message, "hint": failure.hint}
-        if failure and state == "failed"
-        else None,
+        "error": error_of(failure if state == "failed" else None),
     }
 
 

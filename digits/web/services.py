@@ -38,7 +38,7 @@ from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
-from digits.web import live_messages
+from digits.web import background, live_messages
 from digits.web.evaluation_runs import first_evaluation
 from digits.web.folder_sizes import FolderSizes
 from digits.web.gate import SAFE_METHODS, comes_from_another_site
@@ -58,11 +58,6 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 SERVER_FOLDER = ".server"
 # Uploaded files while a request needs them.
 UPLOADS_FOLDER = "uploads"
-HEALTH_POOL = "health"
-EVALUATION_POOL = "evaluation"
-EXPORT_POOL = "export"
-EMBEDDING_POOL = "embedding"
-PREDICTION_POOL = "prediction"
 # About 100 MB.
 CACHED_RECORDS = 3_000_000
 # On disk; a thumbnail of a photo has about 8 kB.
@@ -105,11 +100,7 @@ class Services:
         self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
         self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
         self.folder_sizes = FolderSizes(lambda job: self.live.publish(*live_messages.size_measured(job)))
-        self.health_checks = self._background("health", HEALTH_POOL, "check", "check")
-        self.evaluations = self._background("evaluation", EVALUATION_POOL, "evaluate", "evaluation")
-        self.embeddings = self._background("embedding", EMBEDDING_POOL, "map-embeddings", "embedding map")
-        self.exports = self._background("export", EXPORT_POOL, "export", "export")
-        self.predictions = self._background("prediction", PREDICTION_POOL, "predict", "prediction")
+        self.background = {name: self._background(name) for name in background.KINDS}
         self.tensorboards = TensorBoards(settings.url_prefix)
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
@@ -168,7 +159,7 @@ class Services:
             self.credentials.discard(change.job.id)
         is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
         if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
-            self.health_checks.start(change.job, health_check(change.job))
+            self.background["health"].start(change.job, health_check(change.job))
 
         if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
             self._evaluate(change.job)
@@ -201,19 +192,20 @@ class Services:
         """Evaluate the best snapshot of a finished training on the validation split, if it has one."""
         recipe = first_evaluation(job, self.store)
         if recipe is not None and self.tensorflow.available:
-            self.evaluations.start(job, recipe, key=recipe.name)
+            self.background["evaluation"].start(job, recipe, key=recipe.name)
 
-    def _background(self, update: str, pool: str, task_folder: str, noun: str) -> BackgroundTasks:
+    def _background(self, name: background.Name) -> BackgroundTasks:
         """Return background tasks that browsers receive messages about."""
 
         def report(job: Job, key: str) -> None:
             task, failure = tasks.task(job.id, key), tasks.failure(job.id, key)
-            if task is None and tasks is self.embeddings:
+            if task is None and name == "embedding":
                 self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
             state = task.state if task else None
-            self.live.publish(*live_messages.background(update, job, key, state, failure))
+            self.live.publish(*live_messages.background(name, job, key, state, failure))
 
-        tasks = BackgroundTasks(self.runner, pool, task_folder, noun, report)
+        kind = background.KINDS[name]
+        tasks = BackgroundTasks(self.runner, name, kind.folder, kind.noun, report)
         return tasks
 
     def _gpus(self) -> list[str]:
@@ -259,11 +251,7 @@ def _limits() -> dict[str, int]:
         "create": 1,
         # A training on the CPU uses about four cores efficiently.
         "cpu": max(1, cores // 4),
-        HEALTH_POOL: 1,
-        EVALUATION_POOL: 1,
-        PREDICTION_POOL: 1,
-        EXPORT_POOL: 1,
-        EMBEDDING_POOL: 1,
+        **dict.fromkeys(background.KINDS, 1),
         short_tasks.POOL: max(2, cores // 4),
         inference_servers.POOL: inference_servers.MAX_SERVERS,
     }

@@ -14,7 +14,6 @@ import pytest
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
-from digits.web.services import EVALUATION_POOL
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
 
@@ -152,7 +151,7 @@ def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, 
     model = train(site, dataset)
     wait_for_evaluation(site, model)
     address = f"/models/{model}/evaluation"
-    slot = site.services.ledger.reserve_slot(EVALUATION_POOL)
+    slot = site.services.ledger.reserve_slot("evaluation")
     assert slot is not None
     try:
         assert site.post(f"{address}.json", split="train").status_code == 202

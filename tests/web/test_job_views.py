@@ -287,7 +287,7 @@ def test_only_its_owner_checks_a_dataset(site: Site) -> None:
     site.post("/login", username="grace")
     assert site.post(f"/datasets/{dataset}/health").status_code == 403
     assert site.post(f"/datasets/{dataset}/label-check", model="any").status_code == 403
-    assert site.services.health_checks.tasks(dataset) == []
+    assert site.services.background["health"].tasks(dataset) == []
 
 
 def test_only_the_owner_of_a_model_replaces_its_batch_predictions(site: Site) -> None:

@@ -15,7 +15,6 @@ import pytest
 from PIL import Image, ImageFile
 
 from digits.data import jpeg, png, predictions
-from digits.web.services import PREDICTION_POOL
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
 from tests.web.test_evaluation_views import LINEAR, WHOLE_BATCHES, train
@@ -268,7 +267,7 @@ def test_batch_predictions_wait_for_each_other_and_are_stopped_one_by_one(site: 
     address, fields = f"/models/{model}/predictions", {"image_folder": str(site.data / "new" / "left")}
     old = site.post(f"{address}.json", **fields).get_json()["url"]
     assert predicted(site, old)["state"] == "done"
-    slot = site.services.ledger.reserve_slot(PREDICTION_POOL)
+    slot = site.services.ledger.reserve_slot("prediction")
     assert slot is not None
     try:
         first, second, third = (site.post(f"{address}.json", **fields).get_json()["url"] for _ in range(3))
@@ -280,7 +279,9 @@ def test_batch_predictions_wait_for_each_other_and_are_stopped_one_by_one(site: 
         stopped = site.post(f"{third}/stop.json")
         assert (stopped.status_code, stopped.get_json()["state"]) == (202, "incomplete")
         assert site.post(f"{third}/stop").status_code == 409
-        assert [task.key for task in site.services.predictions.tasks(model)] == [first.split("/")[-1]]
+        assert [task.key for task in site.services.background["prediction"].tasks(model)] == [
+            first.split("/")[-1]
+        ]
     finally:
         site.services.ledger.release(slot)
     assert predicted(site, first)["state"] == "done"
@@ -345,7 +346,7 @@ def test_requests_without_usable_images_are_rejected(
     assert answer.status_code == status, answer.get_json()
     error = answer.get_json()["error"]
     assert message in error["message"] + error.get("hint", "")
-    assert not site.services.predictions.state(model)
+    assert not site.services.background["prediction"].state(model)
 
 
 def test_a_list_of_unreadable_images_is_rejected(site: Site, model: str):
