@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from msgspec import Meta, Struct, field, structs
 
@@ -43,19 +43,9 @@ MAX_SNAPSHOTS = 5000
 TaskName = Annotated[str, Meta(pattern=r"^[a-z][a-z_]{0,31}\Z")]
 Step = tuple[Status, UnixTime]
 History = list[Step]
+# Identifies a run across restarts of the server. Only the executor that made it reads its contents.
+Handle = JsonObject
 E = TypeVar("E", bound=events.Event)
-
-
-class Handle(TypedDict):
-    """Identifies the supervisor of a task's run across restarts of the server: see `digits.runtime.executor`.
-
-    ``boot`` is the boot id, ``began`` the start time in clock ticks since boot, and ``run`` the number of the run.
-    """
-
-    boot: str
-    pid: Annotated[int, Meta(ge=0, le=2**31)]
-    began: Count | None
-    run: NotRequired[Count]
 
 
 class Failure(Struct):
@@ -72,7 +62,7 @@ class Failure(Struct):
 
 
 class Task(Struct, dict=True):
-    """One task of a job. ``handle`` identifies its process across restarts of the server.
+    """One task of a job. ``handle`` identifies its run across restarts of the server.
 
     ``seconds`` is the total time of the runs that have ended, by a monotonic clock.
     ``log_start`` is the cursor in the event log at which the current run begins.

@@ -41,8 +41,9 @@ class Exit:
 class Executor(Protocol):
     """Runs tasks, each described by the recipe in its folder.
 
-    A handle identifies a run across restarts of the server and is saved in ``job.json``. Its fields ``boot``,
-    ``pid`` and ``began`` belong to the executor; ``run`` is the number of the run.
+    A handle identifies a run across restarts of the server: a JSON object, saved in ``job.json``, with contents
+    that only the executor reads. It may have been made by another version or another executor, or be damaged;
+    a handle that an executor cannot read is that of a run that is not active.
 
     The task appends its events to ``events.jsonl`` in its folder and saves its products in the folder above.
     An executor whose tasks run elsewhere copies both: after `poll`, the folder contains everything that

@@ -159,7 +159,17 @@ def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
 
 
-@pytest.mark.parametrize("change", [{"began": 1}, {"boot": "another"}, {"pid": 2**22 + 1}, {"began": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"began": 1},
+        {"boot": "another"},
+        {"pid": 2**22 + 1},
+        {"began": None},
+        {"pid": -1},
+        {"boot": ["a list"]},
+    ],
+)
 def test_an_unrelated_process_with_the_same_pid_is_left_alone(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
@@ -174,6 +184,18 @@ def test_an_unrelated_process_with_the_same_pid_is_left_alone(
     run.stop(handle)
     wait_for_end(run, tmp_path, handle)
     wait(lambda: not run.is_alive(handle))
+
+
+def test_handles_of_other_versions_and_executors_are_accepted(tmp_path: Path) -> None:
+    run = running(HANGS)
+    handle = run.start(tmp_path, ["cpu"])
+    older = {name: handle[name] for name in ("boot", "pid", "began")}
+    assert run.is_alive(older) and run.poll(tmp_path, older) is None
+    elsewhere = {"job": 7, "cluster": "physics"}
+    run.stop(elsewhere)
+    assert not run.is_alive(elsewhere) and run.poll(tmp_path / "nowhere", elsewhere) == Exit(lost=True)
+    run.stop(older)
+    assert wait_for_end(run, tmp_path, older).stopped
 
 
 def test_an_old_exit_record_does_not_end_a_new_run(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +25,7 @@ from digits.runtime import supervisor, task_output
 from digits.runtime.executor import OUTPUT_LIMIT, Exit
 from digits.runtime.executors import processes
 from digits.runtime.executors.fork_server import FORK_SECONDS, ForkServer
+from digits.runtime.executors.processes import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -89,40 +90,42 @@ class LocalExecutor:
         pid = self._fork_server.fork(folder, environment) if self._fork_server else None
         if pid is None:
             pid = self._start_fresh(folder, environment)
-        return processes.handle_of(pid, run)
+        return Supervisor.of_process(pid, run).handle
 
     def find(self, folder: Path, run: int) -> Handle | None:
         pid = processes.supervisor_of(folder)
-        if pid is not None:
-            return processes.handle_of(pid, run)
         # Only the supervisor's record identifies a run that has ended.
-        return processes.handle_of(0, run) if _read_exit(folder, run) else None
+        if pid is None and not _read_exit(folder, run):
+            return None
+        return Supervisor.of_process(pid or 0, run).handle
 
     def is_alive(self, handle: Handle) -> bool:
-        return processes.is_alive(handle)
+        return Supervisor.of_handle(handle).is_alive
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
         self._reap()
+        known = Supervisor.of_handle(handle)
         try:
             # A task can forge its exit record, so do not read it while any of its processes runs.
-            if handle and processes.is_alive(handle):
+            if known.is_alive or not self._clear(folder, [known]):
                 return None
-            if not self.clear(folder, [handle] if handle else ()):
-                return None
-            ended = _read_exit(folder, handle.get("run", 1) if handle else 1)
-            return ended or Exit(lost=True, at=_last_change(folder))
+            return _read_exit(folder, known.run) or Exit(lost=True, at=_last_change(folder))
         except OSError as error:
             log.warning("could not determine whether the task in %s is running: %s", folder, error)
             return None
 
     def stop(self, handle: Handle) -> None:
-        if processes.is_alive(handle):
+        known = Supervisor.of_handle(handle)
+        if known.is_alive:
             for number in (signal.SIGTERM, signal.SIGCONT):  # the task may have stopped its supervisor
                 with contextlib.suppress(OSError):
-                    os.kill(handle["pid"], number)
+                    os.kill(known.pid, number)
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
-        left = list(processes.processes_in(folder, handles))
+        return self._clear(folder, map(Supervisor.of_handle, handles))
+
+    def _clear(self, folder: Path, supervisors: Iterable[Supervisor]) -> bool:
+        left = list(processes.processes_in(folder, supervisors))
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)

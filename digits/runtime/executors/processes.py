@@ -6,9 +6,15 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta, Struct
+
+from digits.core import schema
+from digits.core.schema import Count
 from digits.core.task import Handle
 from digits.runtime import supervisor
 
@@ -18,22 +24,55 @@ TASK_VARIABLE = "DIGITS_TASK"
 _DEAD = (b"Z", b"X")
 
 
-def handle_of(pid: int, run: int) -> Handle:
-    """Return the handle of the ``run`` whose supervisor is process ``pid``; 0 if it has ended."""
-    return {"boot": _boot_id(), "pid": pid, "began": start_ticks(pid), "run": run}
+class Supervisor(Struct, frozen=True):
+    """The supervisor of a run, as saved in its `Handle`.
 
-
-def is_alive(handle: Handle) -> bool:
-    """Return whether the process of the handle is running, as opposed to another one that reuses its id.
-
-    Raises OSError if that cannot be determined, for example with too many open files.
+    ``boot`` is the boot id, ``pid`` is 0 if the run has ended, ``began`` is the start time in clock ticks since
+    boot, and ``run`` is the number of the run.
     """
-    return (
-        handle["pid"] > 1
-        and handle["began"] is not None
-        and handle["boot"] == _boot_id()
-        and handle["began"] == start_ticks(handle["pid"])
-    )
+
+    boot: str = ""
+    pid: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    began: Count | None = None
+    run: Count = 1
+
+    @classmethod
+    def of_process(cls, pid: int, run: int) -> Supervisor:
+        return cls(_boot_id(), pid, start_ticks(pid), run)
+
+    @classmethod
+    def of_handle(cls, handle: Handle | None) -> Supervisor:
+        """Return the supervisor that ``handle`` identifies, or one that has ended."""
+        try:
+            return schema.convert(handle or {}, cls)
+        except schema.Malformed:
+            return cls()
+
+    @property
+    def handle(self) -> Handle:
+        known: Handle = msgspec.to_builtins(self)
+        return known
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is running, as opposed to another one that reuses its id.
+
+        Raises OSError if that cannot be determined, for example with too many open files.
+        """
+        return self._is_of_this_boot and self.began == start_ticks(self.pid)
+
+    @property
+    def may_have_session(self) -> bool:
+        """Whether the session with the id of the process must be the one it led."""
+        if not self._is_of_this_boot:
+            return False
+        stat = _stat(self.pid)
+        # A process id is not reused while its session has members.
+        return stat is None or int(stat[19]) == self.began
+
+    @property
+    def _is_of_this_boot(self) -> bool:
+        return self.pid > 1 and self.began is not None and self.boot == _boot_id()
 
 
 def start_ticks(pid: int) -> int | None:
@@ -69,13 +108,13 @@ def wait_until_identifiable(pid: int, seconds: float = 5.0) -> None:
         time.sleep(0.001)
 
 
-def processes_in(folder: Path, handles: Sequence[Handle] = ()) -> Iterator[int]:
+def processes_in(folder: Path, supervisors: Iterable[Supervisor] = ()) -> Iterator[int]:
     """Return the running processes of the tasks in or below ``folder``.
 
     Their initial environment names the task, or, if they were forked by the fork server, they
-    belong to the session of their supervisor, whose environment does, or of a handle.
+    belong to the session of their supervisor, whose environment does, or of one of ``supervisors``.
     """
-    sessions = {handle["pid"] for handle in handles if _may_have_session(handle)}
+    sessions = {known.pid for known in supervisors if known.may_have_session}
     mark = os.fsencode(f"{TASK_VARIABLE}={folder}")
     found: list[tuple[int, int]] = []
     marked: set[int] = set()
@@ -90,15 +129,6 @@ def processes_in(folder: Path, handles: Sequence[Handle] = ()) -> Iterator[int]:
             if pid == session:
                 sessions.add(pid)
     return (pid for pid, session in found if pid in marked or session in sessions)
-
-
-def _may_have_session(handle: Handle) -> bool:
-    """Return whether the session with the id of the handle's process must be the one it led."""
-    if handle["pid"] <= 1 or handle["boot"] != _boot_id() or handle["began"] is None:
-        return False
-    stat = _stat(handle["pid"])
-    # A process id is not reused while its session has members.
-    return stat is None or int(stat[19]) == handle["began"]
 
 
 def _stat(pid: int) -> list[bytes] | None:
