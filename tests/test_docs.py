@@ -18,6 +18,7 @@ from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, 
 from digits.kinds.kind import MODULES, TEMPLATES
 from digits.web import background, live_messages
 from digits.web.model_form import SOLVERS
+from digits.worker.compat.guaranteed import names_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -34,6 +35,10 @@ def text(name: str) -> str:
 
 def test_the_table_of_settings_is_current():
     assert text("settings.md") == settings_page(), "python -m digits.core.settings > docs/settings.md"
+
+
+def test_the_table_of_guaranteed_names_is_current():
+    assert names_table() in text("networks.md"), "python -m digits.worker.compat.guaranteed"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

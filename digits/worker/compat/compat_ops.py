@@ -277,24 +277,25 @@ def _initializer(*args: Any, **kwargs: Any) -> Any:
     return tf.no_op(name="init")
 
 
-def _summary(summary_type: str) -> Callable[..., Any]:
-    functions = summaries.SummaryFunctions()
-
-    def record(tag: Any = None, *args: Any, **kwargs: Any) -> Any:
-        tag = kwargs.pop("tags", kwargs.pop("name", None)) if tag is None else tag
-        return getattr(functions, summary_type)(tag, *args, **kwargs)
-
-    return record
-
-
 def old_summaries() -> dict[str, Any]:
     """Return the summary functions of versions before 1.0."""
+    functions = summaries.SummaryFunctions()
+
+    def scalar_summary(tags: Any, values: Any, collections: Any = None) -> Any:
+        return functions.scalar(tags, values, collections)
+
+    def histogram_summary(tag: Any, values: Any, collections: Any = None) -> Any:
+        return functions.histogram(tag, values, collections)
+
+    def image_summary(tag: Any, tensor: Any, max_images: int = 3, collections: Any = None) -> Any:
+        return functions.image(tag, tensor, max_images, collections)
+
     return {
-        "scalar_summary": _summary("scalar"),
-        "histogram_summary": _summary("histogram"),
-        "image_summary": _summary("image"),
-        "merge_summary": _summary("merge"),
-        "merge_all_summaries": _do_nothing,
+        "scalar_summary": scalar_summary,
+        "histogram_summary": histogram_summary,
+        "image_summary": image_summary,
+        "merge_summary": functions.merge,
+        "merge_all_summaries": functions.merge_all,
     }
 
 

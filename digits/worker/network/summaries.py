@@ -34,25 +34,36 @@ class Recorded:
 class SummaryFunctions:
     """Stands in for the module ``tf.summary``."""
 
-    def scalar(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _record(SCALAR, name, tensor, kwargs)
+    def scalar(
+        self, name: str, tensor: Any = None, collections: Any = None, family: Any = None, *, data: Any = None
+    ) -> Recorded:
+        return _record(SCALAR, name, data if tensor is None else tensor, collections, family)
 
-    def histogram(self, name: str, values: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _record(HISTOGRAM, name, values, kwargs)
+    def histogram(
+        self, name: str, values: Any = None, collections: Any = None, family: Any = None, *, data: Any = None
+    ) -> Recorded:
+        return _record(HISTOGRAM, name, data if values is None else values, collections, family)
 
     def image(
-        self, name: str, tensor: Any = None, max_outputs: int = 3, *args: Any, **kwargs: Any
+        self,
+        name: str,
+        tensor: Any = None,
+        max_outputs: int = 3,
+        collections: Any = None,
+        family: Any = None,
+        *,
+        data: Any = None,
     ) -> Recorded:
-        return _record(IMAGE, name, tensor, kwargs, int(kwargs.get("max_images", max_outputs)))
+        return _record(IMAGE, name, data if tensor is None else tensor, collections, family, int(max_outputs))
 
-    def merge(self, inputs: Any, *args: Any, **kwargs: Any) -> list[Recorded]:
+    def text(self, name: str, tensor: Any = None, collections: Any = None, *, data: Any = None) -> Recorded:
+        return _record(TEXT, name, data if tensor is None else tensor, collections)
+
+    def merge(self, inputs: Any) -> list[Recorded]:
         return list(inputs)
 
-    def merge_all(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-    def text(self, name: str, tensor: Any = None, *args: Any, **kwargs: Any) -> Recorded:
-        return _record(TEXT, name, tensor, kwargs)
+    def merge_all(self) -> None:
+        """Return None, as TensorFlow does if no summary is in its collection."""
 
     class FileWriter:
         """Does nothing: DIGITS writes the event files itself."""
@@ -66,9 +77,11 @@ class SummaryFunctions:
     SummaryWriter = FileWriter
 
 
-def _record(type: str, name: Any, tensor: Any, kwargs: dict[str, Any], max_images: int = 3) -> Recorded:
-    recorded = Recorded(type, str(name), kwargs.get("data") if tensor is None else tensor, max_images)
-    for collection in kwargs.get("collections") or ():
+def _record(
+    type: str, name: Any, tensor: Any, collections: Any, family: Any = None, max_images: int = 3
+) -> Recorded:
+    recorded = Recorded(type, f"{family}/{name}" if family else str(name), tensor, max_images)
+    for collection in collections or ():
         tf.compat.v1.add_to_collection(collection, recorded)
     return recorded
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from digits.worker.compat.guaranteed import GUARANTEED
 from tests.worker import networks
 
 pytestmark = pytest.mark.tensorflow
@@ -82,6 +83,24 @@ def _error(text: str) -> str:
     except (ImportError, AttributeError) as error:
         return str(error)
     return ""
+
+
+def test_guaranteed_names_exist(in_child: Any) -> None:
+    names = [f"{module}.{name}" for module, names in GUARANTEED.items() for name in names.split()]
+    assert in_child(_missing_names, names) == []
+
+
+def _missing_names(names: list[str]) -> list[str]:
+    from digits.worker.compat import compat_module
+
+    known = compat_module.namespace()
+    missing = []
+    for name in names:
+        try:
+            eval(name, known)
+        except AttributeError:
+            missing.append(name)
+    return missing
 
 
 # Old argument names and calls of TensorFlow 1, one per line.
