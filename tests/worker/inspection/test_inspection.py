@@ -101,13 +101,18 @@ def test_layers_and_heat_maps_match_their_definitions(trained: Any, in_child: An
         assert found["attributed"] == pytest.approx(found["difference"], rel=0.1, abs=1e-3)
 
 
+def answer(service: Any, request: dict[str, Any]) -> Any:
+    """Return the message that answers a request without attachments."""
+    return service.answer(request, [])[0]
+
+
 def linear(job: Path, image: Path) -> Any:
     from digits.worker.tasks.serve_inference import Service
 
     service = Service(job)
     asked = {"snapshot": "snapshot_4.ckpt", "image": str(image), "call": "explain"}
-    found = service.answer(asked | {"method": "integrated_gradients"})["heat_map"]
-    return service.answer(asked | {"call": "layers"}), found, service.answer(asked)
+    found = answer(service, asked | {"method": "integrated_gradients"})["heat_map"]
+    return answer(service, asked | {"call": "layers"}), found, answer(service, asked)
 
 
 def test_a_network_without_maps_has_integrated_gradients_only(
@@ -131,7 +136,7 @@ def refusals_and_filters(job: Path, image: Path) -> Any:
     service = Service(job)
     base = {"snapshot": "snapshot_1.ckpt", "image": str(image)}
     refused = [
-        service.answer(base | more)
+        answer(service, base | more)
         for more in (
             {"call": "inspect", "layers": ["conv", "nonesuch"]},
             {"call": "explain", "layer": "nonesuch"},
