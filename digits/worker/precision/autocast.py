@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.core.framework import types_pb2
-from tensorflow.python.autograph.operators import control_flow
 from tensorflow.python.framework import kernels, op_def_library, op_def_registry
 from tensorflow.python.framework.tensor import Tensor
 from tensorflow.python.ops import (
@@ -34,7 +33,6 @@ from tensorflow.python.ops import (
     tensor_array_ops,
     while_v2,
 )
-from tensorflow.python.ops.linalg import linear_operator, linear_operator_util
 
 from digits.worker import build_context
 from digits.worker.patching import replace
@@ -217,11 +215,6 @@ def _assignment(assign: Callable[..., Any], variable: Any, value: Any, *args: An
     )
 
 
-def _argument(bind: Callable[..., Any], spec: tf.TensorSpec, value: Any, context: Any) -> Any:
-    """Bind an argument of a ``tf.function`` that has a signature."""
-    return bind(spec, _as(value, spec.dtype) if spec.dtype in FLOATS else value, context)
-
-
 def _match_dtypes(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call ``function`` with tensors of the same dtype."""
     flat = tf.nest.flatten((args, kwargs))
@@ -279,19 +272,6 @@ def _cast_output(graph: Any, number: int, dtype: tf.DType | None) -> None:
         )
 
 
-def _loop_in_python(
-    check: Callable[..., None],
-    name: str,
-    check_shape: bool,
-    initial: Any,
-    entered: Any,
-    left: Any,
-    shape: Any,
-) -> None:
-    left = _as(left, entered.dtype) if _dtype(entered) in FLOATS else left
-    check(name, check_shape, initial, entered, left, shape)
-
-
 def _skip_check(check: Callable[..., Any], *args: Any) -> Any:
     """Skip a comparison of dtypes: the operations that follow cast."""
     types = {getattr(item, "dtype", item) for item in tf.nest.flatten(args) if _is_typed(item)}
@@ -315,7 +295,6 @@ _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
         (resource_variable_ops.ResourceVariable, name, _assignment)
         for name in ("assign", "assign_add", "assign_sub")
     ),
-    (tf.TensorSpec, "cast", _argument),
     (math_ops, "_truediv_python3", _match_dtypes),
     (math_ops, "_div_python2", _match_dtypes),
     (
@@ -329,9 +308,5 @@ _REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
     (cond_v2, "_check_same_outputs", _branches),
     (while_v2, "_check_inputs_outputs_types_match", _loop),
     (check_ops, "_assert_same_base_type", _skip_check),
-    (linear_operator.LinearOperator, "_check_input_dtype", _skip_check),
-    (linear_operator_util, "check_dtype", _skip_check),
-    (control_flow, "_verify_single_loop_var", _loop_in_python),
-    (control_flow, "verify_single_cond_var", _skip_check),
     (rnn, "_infer_state_dtype", _state_type),
 ]

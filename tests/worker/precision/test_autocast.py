@@ -82,31 +82,40 @@ array = tf.TensorArray(tf.float32, size=1).write(0, x).stack()[0]
 scanned = tf.scan(lambda h, row: h + row, tf.transpose(rows, [1, 0, 2]), initializer=zeros[:, :12])[-1]
 mapped = tf.map_fn(lambda row: row - tf.reduce_mean(row), x, fn_output_signature=tf.float32)
 outputs, state = tf.nn.dynamic_rnn(tf.nn.rnn_cell.LSTMCell(8), rows, dtype=tf.float32)
-shown += [looped, array, scanned, mapped, outputs, state.h, signed(x), compiled_by_autograph(x)]
-x = tf.concat([x, *shown[:5], shown[5], shown[6], state.h, signed(x), shown[10]], 1)
-""",
-    """
-@tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32)])
-def signed(x):
-    return x * tf.constant(0.1)
-
-@tf.function
-def compiled_by_autograph(x):
-    total, bias = tf.zeros([144]), 1.0
-    for i in tf.range(3):
-        total = total + tf.reduce_mean(x, 0)
-        if tf.reduce_sum(total) > 0.0:
-            bias = tf.constant(2.0)
-        else:
-            bias = tf.reduce_mean(x)
-    return x + total * bias
-""",
+shown += [looped, array, scanned, mapped, outputs, state.h]
+x = tf.concat([x, *shown[:7], state.h], 1)
+"""
 )
 
 
 def test_control_flow_preserves_dtypes(train: Any) -> None:
-    expected = ["bfloat16"] * 3 + ["float32"] * 7 + ["bfloat16"]
+    expected = ["bfloat16"] * 3 + ["float32"] * 6
     assert types(train(CONTROL_FLOW, precision="mixed_bfloat16", epochs=1)) == expected
+
+
+UNAVAILABLE = {
+    "a function with a signature": """
+@tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32)])
+def changed(x):
+    return x * tf.constant(0.1)
+""",
+    "a loop of AutoGraph": """
+@tf.function
+def changed(x):
+    total = tf.zeros([144])
+    for i in tf.range(3):
+        total = tf.reduce_mean(x, 0)
+    return x + total
+""",
+}
+
+
+@pytest.mark.parametrize("function", UNAVAILABLE)
+def test_a_function_without_half_precision_is_reported(preflight: Any, function: str) -> None:
+    network = classifier("x = changed(tf.reshape(self.x / 100.0, [-1, 144]))", UNAVAILABLE[function])
+    assert preflight(network).code == 0
+    failure = preflight(network, precision="mixed_bfloat16").failure
+    assert "or train in float32" in failure.hint and failure.line
 
 
 EXPLICIT = classifier(
