@@ -144,7 +144,9 @@ def test_a_job_in_use_is_not_deleted(server: Server) -> None:
     server.scheduler.remove(model)
     server.scheduler.remove(dataset)
     assert not dataset.folder.exists()
-    server.wait(lambda: [path.name for path in server.store.folder.iterdir()] == [".lock"])  # in the background
+    server.wait(
+        lambda: [path.name for path in server.store.folder.iterdir()] == [".lock"]
+    )  # in the background
 
 
 def test_training_continues_while_the_server_is_down(tmp_path: Path) -> None:
