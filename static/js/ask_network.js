@@ -11,7 +11,7 @@ const turns = new WeakMap();
 /**
   * On click, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
  * `watch.stage = () => words` can report the current stage.
-  * Errors are shown and passed to `failed(fault)`; `refused(region, error)` may handle one by returning true.
+  * Errors are shown and passed to `failed(error)`; `refused(region, error)` may handle one by returning true.
   * Returns a function that does the same without a click once the region is idle, and resolves to {answer} or {error}.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
@@ -25,11 +25,10 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
       show(region, answer);
       return { answer };
     } catch (error) {
-      const fault = error.body?.error?.message ? error.body.error : error;
       if (refused(region, error)) shown = null;
       else {
-        region.replaceChildren(errorBox(fault));
-        await failed(fault);
+        region.replaceChildren(errorBox(error));
+        await failed(error);
       }
       return { error };
     } finally {

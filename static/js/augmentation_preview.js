@@ -1,7 +1,8 @@
 // Previews the form's augmentation on images of the selected dataset. A server task prepares them as for training.
 
 import { settled } from './form_parts.js';
-import { request } from './http.js';
+import { wordsOf } from './http.js';
+import { fragment, swapping } from './swap.js';
 
 const WAIT_MILLISECONDS = 400;
 const IS_SETTING = /^(aug_|use_mean$|crop_size$|dataset$)/;
@@ -15,33 +16,27 @@ export function startAugmentationPreview(form, box) {
   const name = [...crypto.getRandomValues(new Uint32Array(4))].join('');
   let seed = 0;
   let shown = '';
-  let pending = null;
+  const swap = swapping(pictures, (error) => {
+    pictures.replaceChildren();
+    status.textContent = wordsOf(error);
+    shown = ''; // a retry may succeed
+  });
 
-  async function update() {
+  function update() {
     if (!section.open || box.closest('[hidden]') || !form.elements.dataset.value) return;
     const fields = settingsOf(form, seed);
     const settings = new URLSearchParams(fields).toString();
     if (settings === shown) return;
     shown = settings;
-    pending?.abort();
-    const current = (pending = new AbortController());
     fields.set('form', name);
-    pictures.setAttribute('aria-busy', 'true');
     status.textContent = 'Augmenting images…';
-    try {
-      const response = await request(box.dataset.url, { method: 'POST', body: fields, signal: current.signal, headers: { Accept: 'text/html, application/json' } });
-      const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-      if (current !== pending) return;
-      pictures.replaceChildren(...page.body.children);
-      status.textContent = seed ? `Random variants ${seed + 1}.` : 'Random variants with a fixed seed.';
-    } catch (error) {
-      if (current !== pending) return;
-      pictures.replaceChildren();
-      status.textContent = [error.message, error.hint].filter(Boolean).join(' ');
-      shown = ''; // a retry may succeed
-    } finally {
-      if (current === pending) pictures.removeAttribute('aria-busy');
-    }
+    swap(
+      (signal) => fragment(box.dataset.url, { method: 'POST', body: fields, signal, headers: { Accept: 'text/html, application/json' } }),
+      (fresh) => {
+        pictures.replaceChildren(fresh);
+        status.textContent = seed ? `Random variants ${seed + 1}.` : 'Random variants with a fixed seed.';
+      },
+    );
   }
 
   const updateSoon = settled(update, WAIT_MILLISECONDS);

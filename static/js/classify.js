@@ -3,8 +3,9 @@
 
 import { startCamera } from './camera.js';
 import { droppedFiles } from './dropped_files.js';
-import { postForm, request } from './http.js';
+import { postForm } from './http.js';
 import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
+import { fragment, swapping } from './swap.js';
 import { errorBox } from './trace.js';
 import { applyViewSettings } from './view_settings.js';
 
@@ -22,40 +23,34 @@ export function startClassifying(panel) {
   const own = panel.querySelector('.own-input');
   // A view of the last prediction can be shown without predicting again.
   let recent = '';
-  let asked = 0;
   let chosen = null;
 
   const isChoice = view?.tagName === 'SELECT';
   const optionFields = [...panel.querySelectorAll('[data-view-options]')];
 
-  const classify = (given) => draw(() => request(panel.dataset.url, { method: 'POST', body: fields(given), headers: { 'X-Fragment': 'prediction' } }));
-  const switchView = () => draw(() => request(`${recent}?${new URLSearchParams(viewFields())}`, { headers: { 'X-Fragment': 'prediction' } }));
+  const swap = swapping(result, (error) => {
+    time.textContent = '';
+    result.replaceChildren(errorBox(error));
+  });
 
-  async function draw(ask) {
-    const number = (asked += 1);
-    result.setAttribute('aria-busy', 'true');
+  // The server draws the prediction, because that depends on the kind of the model.
+  const classify = (given) => draw(panel.dataset.url, { method: 'POST', body: fields(given) });
+  const switchView = () => draw(`${recent}?${new URLSearchParams(viewFields())}`);
+
+  function draw(url, options) {
     time.textContent = 'Running…';
-    try {
-      // The server draws the prediction, because that depends on the kind of the model.
-      const answer = await ask();
-      const drawn = document.createElement('template');
-      drawn.innerHTML = await answer.text();
-      if (number !== asked) return;
-      const note = drawn.content.querySelector('[data-note]');
-      note.remove();
-      recent = note.dataset.recent ?? '';
-      if (isChoice && note.dataset.views !== undefined) offerViews(note.dataset.views.split(' '));
-      for (const control of drawn.content.querySelectorAll('[data-opacity]')) control.hidden = false;
-      result.replaceChildren(drawn.content);
-      applyViewSettings(result);
-      time.textContent = note.textContent;
-    } catch (error) {
-      if (number !== asked) return;
-      time.textContent = '';
-      result.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
-    } finally {
-      if (number === asked) result.removeAttribute('aria-busy');
-    }
+    swap((signal) => fragment(url, { ...options, signal, headers: { 'X-Fragment': 'prediction' } }), show);
+  }
+
+  function show(drawn) {
+    const note = drawn.querySelector('[data-note]');
+    note.remove();
+    recent = note.dataset.recent ?? '';
+    if (isChoice && note.dataset.views !== undefined) offerViews(note.dataset.views.split(' '));
+    for (const control of drawn.querySelectorAll('[data-opacity]')) control.hidden = false;
+    result.replaceChildren(drawn);
+    applyViewSettings(result);
+    time.textContent = note.textContent;
   }
 
   /** Only the views that can show the last prediction can be chosen. */
@@ -106,23 +101,15 @@ export function startClassifying(panel) {
     else if (files.length) take(files[0]);
   }
 
-  async function predictMany(files) {
-    const number = (asked += 1);
+  function predictMany(files) {
     const data = new FormData();
     if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
     for (const given of files) data.append('image_files', given);
-    result.setAttribute('aria-busy', 'true');
     time.textContent = `Uploading ${files.length} images…`;
-    try {
-      const { url } = await postForm(panel.dataset.manyUrl, data);
-      if (number === asked) window.location.assign(url);
-    } catch (error) {
-      if (number !== asked) return;
-      time.textContent = '';
-      result.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
-    } finally {
-      if (number === asked) result.removeAttribute('aria-busy');
-    }
+    swap(
+      (signal) => postForm(panel.dataset.manyUrl, data, { signal }),
+      ({ url }) => window.location.assign(url),
+    );
   }
 
   function showImage(given) {

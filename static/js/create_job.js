@@ -41,7 +41,7 @@ export function startCreatingJob(form, { memory, focus = {}, doing = 'Creatingâ€
       location.assign(created.jobs ? `${urlPrefix}/` : `${urlPrefix}/jobs/${created.id}`);
     } catch (error) {
       isSent = false;
-      const errors = error.body?.errors;
+      const { errors } = error;
       free(errors ? '' : `${error.message} ${error.hint || 'Your input has been kept.'}`, 'danger');
       if (errors) showFormErrors(form, errors, focus);
     }

@@ -23,7 +23,7 @@ export function startCreating(form, region, check, job) {
     clearTimeout(offer);
     if (answer && answer.result.verdict_level !== 'bad') return send(answer.id);
     if (CANNOT_CHECK.includes(error?.status)) return send();
-    unchecked.hidden = Boolean(error?.body?.errors); // invalid fields would be rejected anyway
+    unchecked.hidden = Boolean(error?.errors); // invalid fields would be rejected anyway
     job.free();
   });
   unchecked.addEventListener('click', () => form.reportValidity() && send());

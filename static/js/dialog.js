@@ -1,5 +1,6 @@
 // The confirmation dialog and the notifications in the corner. Both isolate the direction of names in “quotes”.
 
+import { wordsOf } from './http.js';
 import { isolateQuoted } from './names.js';
 
 /**
@@ -28,7 +29,7 @@ export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
         dialog.close();
       } catch (error) {
         refusal.hidden = false;
-        refusal.querySelector('p').replaceChildren(isolateQuoted([error.message, error.hint].filter(Boolean).join(' ')));
+        refusal.querySelector('p').replaceChildren(isolateQuoted(wordsOf(error)));
         button.disabled = false;
       } finally {
         button.removeAttribute('aria-busy');

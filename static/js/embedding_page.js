@@ -1,12 +1,13 @@
 // The page of an embedding map: a scatter plot to zoom and move, and the neighbors of a point.
 
 import { toast } from './dialog.js';
-import { getJson, postForm, request } from './http.js';
+import { getJson, postForm } from './http.js';
 import { startViewer } from './image_viewer.js';
 import { join } from './live.js';
 import { morph } from './morph.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
+import { fragment, swapping } from './swap.js';
 
 const PARTIAL_RESULTS = 5000; // milliseconds between them
 const MARGIN = 0.05;
@@ -400,27 +401,23 @@ function square(coordinates) {
   return [left, top, side];
 }
 
-let asked = 0;
+const neighbors = document.getElementById('neighbors');
+const swapNeighbors = swapping(neighbors, (error) => toast(error.message, 'danger'));
 
 /** Lists the neighbors of a record; `opens` its image in the dialog. */
-async function openNeighbors(record, opens = false) {
-  const number = (asked += 1);
-  const section = document.getElementById('neighbors');
-  try {
-    const response = await request(`${panel.dataset.page}&record=${record}`, { headers: { Accept: 'text/html' } });
-    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById('neighbors');
-    if (number !== asked) return;
-    morph(section, fresh);
-    section.querySelector('[name="record"]').value = record;
-    const first = section.querySelector('[data-enlarge]');
-    if (opens && first) first.click();
-    else document.getElementById('neighbors-title').focus();
-  } catch (error) {
-    if (number === asked) toast(error.message, 'danger');
-  }
+function openNeighbors(record, opens = false) {
+  swapNeighbors(
+    (signal) => fragment(`${panel.dataset.page}&record=${record}`, { signal }),
+    (page) => {
+      morph(neighbors, page.getElementById('neighbors'));
+      neighbors.querySelector('[name="record"]').value = record;
+      const first = neighbors.querySelector('[data-enlarge]');
+      if (opens && first) first.click();
+      else document.getElementById('neighbors-title').focus();
+    },
+  );
 }
 
-const neighbors = document.getElementById('neighbors');
 if (neighbors) {
   startViewer(document.getElementById('viewer'), neighbors);
   neighbors.addEventListener('submit', (event) => {

@@ -1,39 +1,30 @@
 // The predictions for the same images in each epoch: computed when their panel is opened, and after new snapshots.
 
 import { startEpochSlider } from './epoch_slider.js';
-import { request } from './http.js';
-import { errorBox } from './trace.js';
+import { fragment, swapping } from './swap.js';
 
 export function startEpochPredictions(panel) {
   if (!panel) return; // an imported model
   const area = panel.querySelector('.panel-body');
   let url = panel.dataset.url;
   let shown = null; // the snapshots that are shown
-  let asked = 0;
+  const swap = swapping(area);
 
   const snapshots = () => [...document.querySelectorAll('#snapshots [data-epoch]')].map(({ dataset }) => dataset.epoch).join();
 
-  async function load() {
-    const number = (asked += 1);
+  function load() {
     const known = snapshots();
-    area.setAttribute('aria-busy', 'true');
     if (!area.childElementCount) area.textContent = 'Computing…';
-    try {
-      const answer = await request(url, { headers: { 'X-Fragment': 'epochs', Accept: 'text/html' } });
-      const text = await answer.text();
-      if (number !== asked) return;
-      const old = area.querySelector('input[type="range"]');
-      const kept = old && old.value !== old.max ? area.querySelector('output').textContent : '';
-      const template = document.createElement('template');
-      template.innerHTML = text;
-      area.replaceChildren(template.content);
-      startEpochSlider(area, kept);
-      shown = known;
-    } catch (error) {
-      if (number === asked) area.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
-    } finally {
-      if (number === asked) area.removeAttribute('aria-busy');
-    }
+    swap(
+      (signal) => fragment(url, { signal, headers: { 'X-Fragment': 'epochs', Accept: 'text/html' } }),
+      (fresh) => {
+        const old = area.querySelector('input[type="range"]');
+        const kept = old && old.value !== old.max ? area.querySelector('output').textContent : '';
+        area.replaceChildren(fresh);
+        startEpochSlider(area, kept);
+        shown = known;
+      },
+    );
   }
 
   function follow() {

@@ -2,38 +2,33 @@
 
 import { toast } from './dialog.js';
 import { startViewer } from './image_viewer.js';
-import { request } from './http.js';
 import { startEditing } from './label_editor.js';
 import { morph } from './morph.js';
+import { fragment, swapping } from './swap.js';
 
 const TYPING_MILLISECONDS = 300;
 const SEARCH = 'explore-q';
 
 const box = document.getElementById('explore');
-let asked = 0;
+const swap = swapping(box, (error) => toast(error.message, 'danger'));
 
 /** Shows the page `url` in place; `isPast` if it is an entry of the history. */
-async function show(url, isPast = false) {
-  const number = (asked += 1);
-  box.setAttribute('aria-busy', 'true');
-  try {
-    const response = await request(url, { headers: { Accept: 'text/html' } });
-    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').getElementById('explore');
-    if (number !== asked) return;
-    const { activeElement: focused } = document;
-    const wasInPager = Boolean(focused.closest('.pager'));
-    const controls = [...fresh.querySelectorAll('#explore-form [name][id]')].map(({ id, value, checked }) => ({ id, value, checked }));
-    morph(box, fresh);
-    fill(controls, isPast);
-    hideSubmit();
-    drawEdits();
-    // The last page has no link to a next one, and a removed filter none to remove it.
-    if (!focused.isConnected) box.querySelector(wasInPager ? '.pager [aria-current]' : `#${SEARCH}`)?.focus({ preventScroll: true });
-  } catch (error) {
-    if (number === asked) toast(error.message, 'danger');
-  } finally {
-    if (number === asked) box.removeAttribute('aria-busy');
-  }
+function show(url, isPast = false) {
+  return swap(
+    (signal) => fragment(url, { signal }),
+    (page) => {
+      const fresh = page.getElementById('explore');
+      const { activeElement: focused } = document;
+      const wasInPager = Boolean(focused.closest('.pager'));
+      const controls = [...fresh.querySelectorAll('#explore-form [name][id]')].map(({ id, value, checked }) => ({ id, value, checked }));
+      morph(box, fresh);
+      fill(controls, isPast);
+      hideSubmit();
+      drawEdits();
+      // The last page has no link to a next one, and a removed filter none to remove it.
+      if (!focused.isConnected) box.querySelector(wasInPager ? '.pager [aria-current]' : `#${SEARCH}`)?.focus({ preventScroll: true });
+    },
+  );
 }
 
 /** Sets controls explicitly: values changed by the user ignore new default values. A text being typed is kept. */

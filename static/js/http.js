@@ -13,15 +13,19 @@ export function advanceLiveCursor(fresh) {
   element('live-cursor').content = element('live-cursor', fresh).content;
 }
 
-/** A response that is not 2xx. `message` is for users; `body` is its JSON, if any. */
+/**
+ * A response that is not 2xx. `message` and `hint` are for users; `trace`, `detail` and `line` describe an error in the
+ * user's network; `errors` are those of the fields of a form.
+ */
 export class RequestError extends Error {
-  constructor(message, { status = 0, hint = '', body = null } = {}) {
+  constructor(message, { status = 0, hint = '', trace = [], detail = '', line = null, errors = null } = {}) {
     super(message);
-    this.status = status;
-    this.hint = hint;
-    this.body = body;
+    Object.assign(this, { status, hint, trace, detail, line, errors });
   }
 }
+
+/** The message and the hint of an error. */
+export const wordsOf = ({ message, hint }) => [message, hint].filter(Boolean).join(' ');
 
 /** Like fetch, but throws RequestError for responses that are not 2xx and if the server is unreachable. */
 export async function request(url, { method = 'GET', headers = {}, ...rest } = {}) {
@@ -73,5 +77,6 @@ async function errorOf(response) {
     (typeof error === 'string' ? error : error?.message) ??
     (body?.errors ? Object.values(body.errors).flat().join(' ') : null) ??
     (body === null && text && text.length < 300 && !text.includes('<') ? text : `The server answered ${response.status} ${response.statusText}.`);
-  return new RequestError(message, { status: response.status, hint: error?.hint ?? '', body });
+  const { hint, trace, detail, line } = Object(error);
+  return new RequestError(message, { status: response.status, hint, trace, detail, line, errors: body?.errors });
 }

@@ -1,8 +1,8 @@
 // The page of a model's layers: choose an input, layers and an output, and show activations, weights and heat maps.
 
 import { startEpochSlider } from './epoch_slider.js';
-import { request } from './http.js';
 import { startImageChoice } from './image_choice.js';
+import { fragment, swapping } from './swap.js';
 import { errorBox } from './trace.js';
 
 const form = document.getElementById('inside');
@@ -11,49 +11,48 @@ const snapshot = document.getElementById('inside-snapshot');
 const record = document.getElementById('inside-record');
 const random = document.getElementById('random-record');
 const images = form.querySelector('[data-image-choice]');
-const [heatMap, layers] = [
-  { url: form.dataset.heatMapUrl, area: document.getElementById('heat-map'), status: document.getElementById('heat-map-status'), asked: 0 },
-  { url: form.action, area: document.getElementById('layer-results'), status: document.getElementById('layers-status'), asked: 0 },
-];
+const [heatMap, layers] = [partOf(form.dataset.heatMapUrl, 'heat-map', 'heat-map-status'), partOf(form.action, 'layer-results', 'layers-status')];
+const swapChoice = swapping(choice);
+
+/** The part of the page that shows in the element `id` what `url` answers. */
+function partOf(url, id, statusId) {
+  const [area, status] = [document.getElementById(id), document.getElementById(statusId)];
+  const fail = (error) => {
+    status.textContent = '';
+    area.replaceChildren(errorBox(error));
+  };
+  return { url, area, status, swap: swapping(area, fail) };
+}
 
 /** Posts the form to the part's URL, and shows the answer in its area. */
 const show = (part) => draw(part, { method: 'POST', body: new FormData(form) });
 
-async function draw(part, options) {
-  const number = (part.asked += 1);
-  part.area.setAttribute('aria-busy', 'true');
-  part.status.textContent = 'Computing…';
-  try {
-    const answer = await request(part.url, { ...options, headers: { 'X-Fragment': 'layers' } });
-    const drawn = document.createElement('template');
-    drawn.innerHTML = await answer.text();
-    if (number !== part.asked) return;
-    const note = drawn.content.querySelector('[data-note]');
-    note.remove();
-    for (const control of drawn.content.querySelectorAll('[data-opacity]')) control.hidden = false;
-    part.area.replaceChildren(drawn.content);
-    part.status.textContent = note.textContent;
-  } catch (error) {
-    if (number !== part.asked) return;
-    part.status.textContent = '';
-    part.area.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
-  } finally {
-    if (number === part.asked) part.area.removeAttribute('aria-busy');
-  }
+function draw({ url, area, status, swap }, options) {
+  status.textContent = 'Computing…';
+  return swap(
+    (signal) => fragment(url, { ...options, signal, headers: { 'X-Fragment': 'layers' } }),
+    (drawn) => {
+      const note = drawn.querySelector('[data-note]');
+      note.remove();
+      for (const control of drawn.querySelectorAll('[data-opacity]')) control.hidden = false;
+      area.replaceChildren(drawn);
+      status.textContent = note.textContent;
+    },
+  );
 }
 
 /** Shows the layers and outputs that can be chosen, and the heat map of the first input. */
-async function load() {
+function load() {
   if (!snapshot.value) return;
-  try {
-    const answer = await request(`${form.dataset.layersUrl}?${new URLSearchParams({ snapshot_epoch: snapshot.value })}`, { headers: { Accept: 'text/html' } });
-    choice.innerHTML = await answer.text();
-  } catch (error) {
-    choice.replaceChildren(errorBox(error.body?.error?.message ? error.body.error : error));
-    return;
-  }
-  followMethod();
-  if (record?.value) showAll();
+  const url = `${form.dataset.layersUrl}?${new URLSearchParams({ snapshot_epoch: snapshot.value })}`;
+  swapChoice(
+    (signal) => fragment(url, { signal }),
+    (drawn) => {
+      choice.replaceChildren(drawn);
+      followMethod();
+      if (record?.value) showAll();
+    },
+  );
 }
 
 function showAll() {
@@ -115,7 +114,7 @@ function forgetImage() {
 }
 
 // The filters of the first convolution, one snapshot at a time.
-const filters = { url: document.getElementById('filters-panel').dataset.url, area: document.getElementById('filters'), status: document.getElementById('filters-status'), asked: 0 };
+const filters = partOf(document.getElementById('filters-panel').dataset.url, 'filters', 'filters-status');
 document.getElementById('show-filters').addEventListener('click', async () => {
   await draw(filters, {});
   const area = filters.area.querySelector('[data-filters]');

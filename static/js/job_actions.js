@@ -1,7 +1,7 @@
 // Buttons that abort, resume or delete a job: data-action, data-url, data-name and, for the page after deletion, data-then.
 
 import { confirmed, toast } from './dialog.js';
-import { request } from './http.js';
+import { request, wordsOf } from './http.js';
 
 const ACTIONS = {
   abort: {
@@ -51,7 +51,7 @@ async function sent({ send }, button) {
     await send(button.dataset.url);
     return true;
   } catch (error) {
-    toast([error.message, error.hint].filter(Boolean).join(' '), 'danger');
+    toast(wordsOf(error), 'danger');
     return false;
   } finally {
     button.disabled = false;

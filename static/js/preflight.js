@@ -12,7 +12,7 @@ const STEP_BY_STEP = 'eager';
 const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', STEP_BY_STEP];
 
 /**
-  * `failed(fault)` receives an error in the network; `focus` contains functions that focus special fields, by name.
+  * `failed(error)` receives an error in the network; `focus` contains functions that focus special fields, by name.
   * Returns a function that resolves to {answer} or {error} for the current form: without a click, after any pending check,
   * and without another check if the latest one had the same settings.
  */
@@ -43,7 +43,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
     failed,
     refused(place, error) {
       latest = null;
-      const errors = error.body?.errors;
+      const errors = error.errors;
       if (!errors) return false;
       place.replaceChildren(mistakes(form, errors));
       showFieldErrors(form, errors, focus);

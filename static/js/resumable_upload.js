@@ -1,7 +1,7 @@
 // Uploads a Blob over the tus protocol: in chunks with checksums, resumed after interruptions and reloads.
 
 import { Upload } from '../vendor/tus.js';
-import { urlPrefix } from './http.js';
+import { urlPrefix, wordsOf } from './http.js';
 
 const CHUNK_BYTES = 8 * 1024 * 1024;
 const RETRY_MILLISECONDS = [500, 1000, 3000, 5000, 10000, ...Array(60).fill(20000)];
@@ -68,8 +68,7 @@ async function prepare(request, source) {
 function messageOf(error) {
   const response = error.originalResponse;
   try {
-    const { message, hint } = JSON.parse(response.getBody()).error;
-    return [message, hint].filter(Boolean).join(' ');
+    return wordsOf(JSON.parse(response.getBody()).error);
   } catch {
     if (response) return `The server answered ${response.getStatus()}. Try again.`;
     return 'The files cannot be read, or the server does not respond. Check that they still exist, and try again.';

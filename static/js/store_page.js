@@ -1,7 +1,7 @@
 // The models of model stores: loads each store separately, filters the models, and imports one without leaving the
 // page until its job exists.
 
-import { request, urlPrefix } from './http.js';
+import { request, urlPrefix, wordsOf } from './http.js';
 import { join } from './live.js';
 import { morph } from './morph.js';
 import { setProgress } from './progress.js';
@@ -59,8 +59,6 @@ function showProblem(panel, failure) {
   problem.querySelector('p').textContent = wordsOf(failure);
   problem.hidden = false;
 }
-
-const wordsOf = (failure) => [failure.message, failure.hint].filter(Boolean).join(' ');
 
 stores.addEventListener('click', (event) => {
   const retry = event.target.closest('[data-retry]');

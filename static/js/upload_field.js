@@ -4,7 +4,7 @@ import { confirmed } from './dialog.js';
 import { chosenFiles, droppedFiles } from './dropped_files.js';
 import { element } from './element.js';
 import { bytes, duration } from './format.js';
-import { getJson, request } from './http.js';
+import { getJson, request, wordsOf } from './http.js';
 import { resumableUpload } from './resumable_upload.js';
 import { forget, store, stored } from './storage.js';
 import { tarBlob } from './tar_blob.js';
@@ -114,7 +114,7 @@ function uploadField(box, path) {
         await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
       }
     } catch (error) {
-      if (number === run) fail(error.status ? [error.message, error.hint].filter(Boolean).join(' ') : 'The server does not respond. Reload the page to continue.', !error.status);
+      if (number === run) fail(error.status ? wordsOf(error) : 'The server does not respond. Reload the page to continue.', !error.status);
     }
   }
 
