@@ -32,6 +32,7 @@ def table(server: ServerProcess) -> Path:
     return path
 
 
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_from_a_table_to_predicted_numbers(
     page: Page, page_faults: object, check_accessibility: Callable[[Page], None], table: Path

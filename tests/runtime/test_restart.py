@@ -99,7 +99,7 @@ def previews(folder: Path) -> list[Path]:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("end", [RealServer.kill, RealServer.stop])
+@pytest.mark.parametrize("end", [RealServer.kill, pytest.param(RealServer.stop, marks=pytest.mark.nightly)])
 def test_no_preflight_outlives_its_server(folder: Path, end: Callable[[RealServer], None]) -> None:
     first = RealServer(folder)
     dataset = create_dataset(first)

@@ -252,9 +252,24 @@ def test_a_job_status_is_corrected_to_match_its_tasks(tmp_path: Path) -> None:
         again.stop()
 
 
-@pytest.mark.parametrize("program", ["finishes", "fails", "slow"])
 @pytest.mark.parametrize(
-    "shift", [-86400.0, -3600.0, 86400.0], ids=["a day back", "an hour back", "a day on"]
+    ("program", "shift"),
+    [
+        ("finishes", -86400.0),
+        ("fails", 86400.0),
+        ("slow", -3600.0),
+        *(
+            pytest.param(program, shift, marks=pytest.mark.nightly)
+            for program, shift in [
+                ("finishes", -3600.0),
+                ("finishes", 86400.0),
+                ("fails", -86400.0),
+                ("fails", -3600.0),
+                ("slow", -86400.0),
+                ("slow", 86400.0),
+            ]
+        ),
+    ],
 )
 def test_a_clock_change_does_not_affect_the_final_status(
     server: Server, monkeypatch: pytest.MonkeyPatch, program: str, shift: float

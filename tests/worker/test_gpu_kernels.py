@@ -49,7 +49,14 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(WAYS["plain"], marks=pytest.mark.nightly),
+        *(WAYS[way] for way in ("turned", "shifted", "all")),
+    ],
+    ids=WAYS.keys(),
+)
 def test_gpus_support_all_operations_of_steps_and_validation(
     model: Any, in_child: Any, tmp_path: Path, settings: dict[str, Any]
 ) -> None:

@@ -52,7 +52,13 @@ def test_a_model_shared_by_stages_keeps_their_losses_separate(train: Any) -> Non
         assert loss == pytest.approx(data + own, rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", ["data + own", "data + sum(net.losses[:1]) + sum(net.losses[1:])"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "data + own",
+        pytest.param("data + sum(net.losses[:1]) + sum(net.losses[1:])", marks=pytest.mark.nightly),
+    ],
+)
 def test_losses_added_by_the_network_count_once(train: Any, in_child: Any, loss: str) -> None:
     left, added = (
         train(HELD_BACK.replace("return data", f"return {text}"), name=name, epochs=1, solver=SGD)
@@ -114,7 +120,7 @@ return tf.layers.dense(tf.matmul(x, w), self.nclasses, kernel_constraint=keras.c
 )
 
 
-@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", pytest.param("float32", marks=pytest.mark.nightly)])
 def test_constraints_are_applied(train: Any, in_child: Any, precision: str) -> None:
     outcome = train(CONSTRAINED, epochs=1, solver=SGD, precision=precision)
     assert outcome.code == 0, outcome.output

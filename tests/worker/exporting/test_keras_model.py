@@ -15,7 +15,16 @@ from tests.worker.exporting.test_standard_exports import build
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.mark.parametrize(("crop", "whitening"), [(25, False), (37, False), (None, True), (25, True)], ids=str)
+@pytest.mark.parametrize(
+    ("crop", "whitening"),
+    [
+        pytest.param(25, False, marks=pytest.mark.nightly),
+        (37, False),
+        pytest.param(None, True, marks=pytest.mark.nightly),
+        (25, True),
+    ],
+    ids=str,
+)
 def test_the_preprocessing_is_part_of_the_model(
     in_child: Any, tmp_path: Path, crop: int | None, whitening: bool
 ) -> None:

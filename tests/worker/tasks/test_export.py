@@ -108,7 +108,11 @@ def expected(job_folder: Path, count: int = 2) -> Any:
 
 @pytest.mark.parametrize(
     "network",
-    [networks.BATCH_NORM.replace("{arguments}", ""), networks.KERAS_LENET, networks.RAW],
+    [
+        networks.BATCH_NORM.replace("{arguments}", ""),
+        networks.KERAS_LENET,
+        pytest.param(networks.RAW, marks=pytest.mark.nightly),
+    ],
     ids=["slim", "keras", "raw"],
 )
 def test_an_exported_network_gives_the_same_outputs(
@@ -206,7 +210,9 @@ return {outputs}
 @pytest.mark.parametrize(
     ("outputs", "pick", "names"),
     [
-        ("[logits, x]", "lambda outputs: outputs[0]", {"output_0", "output_1"}),
+        pytest.param(
+            "[logits, x]", "lambda outputs: outputs[0]", {"output_0", "output_1"}, marks=pytest.mark.nightly
+        ),
         ("(logits, (x, x))", "lambda outputs: outputs[0]", {"output_0", "output_1_0", "output_1_1"}),
         ("{'logits': logits, 'a/b': x}", "lambda outputs: outputs['logits']", {"logits", "a_b"}),
     ],
@@ -308,7 +314,16 @@ def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
     )
 
 
-@pytest.mark.parametrize("format", ["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"])
+@pytest.mark.parametrize(
+    "format",
+    [
+        "savedmodel",
+        "keras",
+        "litert-int8",
+        "onnx",
+        *(pytest.param(format, marks=pytest.mark.nightly) for format in ("litert", "litert-float16")),
+    ],
+)
 def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
     trained: Any, export: Any, in_child: Any, tmp_path: Path, gradients: Path, format: str
 ) -> None:

@@ -261,7 +261,14 @@ def test_other_losses_have_no_chance_level(preflight: Any) -> None:
     assert found["validation_input"] is None
 
 
-@pytest.mark.parametrize("mean", ["image", "pixel", "none"])
+@pytest.mark.parametrize(
+    "mean",
+    [
+        "image",
+        pytest.param("pixel", marks=pytest.mark.nightly),
+        pytest.param("none", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_image_shows_the_first_batch(preflight: Any, gradients: Path, mean: str) -> None:
     from digits.data import manifest, records
 
@@ -285,7 +292,7 @@ def test_the_image_shows_augmentations(preflight: Any) -> None:
     assert 0 < first["share"] < 1
 
 
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("xla", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_the_image_shows_the_batch_of_the_step(preflight: Any, train: Any, xla: bool) -> None:
     # The metric is the mean of the first batch, which identifies the batch that the image shows.
     network = networks.LINEAR.replace(
@@ -343,7 +350,7 @@ def test_gradient_accumulation_is_checked(preflight: Any) -> None:
     assert (found["batches_per_step"], found["steps"], found["steps_per_epoch"]) == (2, 12, 4)
 
 
-@pytest.mark.parametrize("val_interval", [0, 1])
+@pytest.mark.parametrize("val_interval", [pytest.param(0, marks=pytest.mark.nightly), 1])
 def test_the_operation_that_produces_nan_is_named(preflight: Any, val_interval: int) -> None:
     network = networks.LINEAR.replace(
         "return slim", "model = tf.log(model * 0.0, name='unsound')\n        return slim", 1

@@ -45,7 +45,7 @@ def histograms(folder: Path) -> dict[str, list[tuple[int, Any]]]:
             ["conv2d", "batch_normalization", "max_pooling2d", "dense", "dense_1"],
             "dense",
         ),
-        (networks.TF_LAYERS, ["first", "norm", "last"], "first"),
+        pytest.param(networks.TF_LAYERS, ["first", "norm", "last"], "first", marks=pytest.mark.nightly),
         (networks.RAW, ["conv", "MaxPool", "MatMul"], "conv"),
     ],
     ids=["slim", "keras", "tf.layers", "raw"],

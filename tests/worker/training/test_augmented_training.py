@@ -68,7 +68,11 @@ def test_augmentations_do_not_depend_on_the_batches_of_a_step(train: Any, in_chi
         assert np.allclose(values, weights[1][name], rtol=1e-3, atol=1e-5), name
 
 
-@pytest.mark.parametrize("settings", [{"xla": True}, {"precision": "mixed_bfloat16"}], ids=["xla", "half"])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({"xla": True}, marks=pytest.mark.nightly), {"precision": "mixed_bfloat16"}],
+    ids=["xla", "half"],
+)
 def test_all_augmentations_work_with_other_device_settings(train: Any, settings: dict[str, Any]) -> None:
     augment = {**EVERYTHING, "whitening": True}
     outcome = train(networks.LINEAR, augment=augment, balance="class_weights", crop_size=10, **settings)
@@ -192,7 +196,10 @@ def _nine_to_one(number: int) -> int:
     return int(number % 10 == 0)
 
 
-@pytest.mark.parametrize(("balance", "share"), [("none", 0.1), ("class_weights", 0.5), ("sampling", 0.5)])
+@pytest.mark.parametrize(
+    ("balance", "share"),
+    [pytest.param("none", 0.1, marks=pytest.mark.nightly), ("class_weights", 0.5), ("sampling", 0.5)],
+)
 def test_a_rare_class_is_learned_as_well_as_a_common_one(
     train: Any, uneven: Path, balance: str, share: float
 ) -> None:

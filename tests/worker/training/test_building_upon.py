@@ -130,7 +130,7 @@ class UserModel(Tower):
 @pytest.mark.parametrize(
     ("outputs", "logits"),
     [
-        ("[features, logits]", "self.inference[1]"),
+        pytest.param("[features, logits]", "self.inference[1]", marks=pytest.mark.nightly),
         ("(logits, (features, logits * 2))", "self.inference[0]"),
         ("{'features': features, 'logits': logits, 'other': -logits}", "self.inference['logits']"),
         ("tf.reshape(logits, [-1, 1, 1, self.nclasses])", "tf.squeeze(self.inference, [1, 2])"),
@@ -397,7 +397,9 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='out')
 )
 
 
-@pytest.mark.parametrize("way", LOADING)
+@pytest.mark.parametrize(
+    "way", ["a saver", *(pytest.param(way, marks=pytest.mark.nightly) for way in ("initial values", "slim"))]
+)
 def test_networks_can_load_checkpoints_themselves(
     train: Any, in_child: Any, tmp_path: Path, way: str
 ) -> None:
