@@ -67,6 +67,8 @@ def _labels_first(function: Callable[..., Any], labels_type: str) -> Callable[..
             logits = given.pop(0)
         if labels is None and given:
             labels = given.pop(0)
+        if given:
+            raise TypeError("after logits and labels, arguments are passed by keyword")
         if labels_type == "sparse" and not tf.convert_to_tensor(labels).dtype.is_integer:
             labels, logits = (
                 (logits, labels) if tf.convert_to_tensor(logits).dtype.is_integer else (labels, logits)

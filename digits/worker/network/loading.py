@@ -39,11 +39,16 @@ class Saver:
         return str(save_path)
 
 
-def load_values(path: Any, variables: Any) -> None:
-    """Assign values of the checkpoint ``path``, once, to a list of variables or a dict of them by checkpoint name."""
+def load_values(path: Any, variables: Any, ignore_missing: bool = False) -> None:
+    """Assign values of the checkpoint ``path``, once, to a list of variables or a dict of them by checkpoint name.
+
+    Variables that are not in the checkpoint raise an error, or keep their values with ``ignore_missing``.
+    """
     named = variables if isinstance(variables, dict) else {item.op.name: item for item in variables}
     reader = tf.train.load_checkpoint(str(path))
     for name, given in named.items():
+        if ignore_missing and not reader.has_tensor(name.removesuffix(":0")):
+            continue
         variable: Any = getattr(given, "master", given)
         with set_once(variable) as is_first:
             if is_first:
@@ -85,14 +90,14 @@ def _add_scope(name: str) -> str:
     return f"{scope}/{name}" if scope else name
 
 
-def assign_from_checkpoint_fn(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
+def assign_from_checkpoint_fn(model_path: Any, var_list: Any, ignore_missing_vars: bool = False) -> Any:
     """Implement ``slim.assign_from_checkpoint_fn``: return a function of a session that restores the variables."""
-    return lambda session=None: load_values(model_path, var_list)
+    return lambda session=None: load_values(model_path, var_list, ignore_missing_vars)
 
 
-def assign_from_checkpoint(model_path: Any, var_list: Any, *args: Any, **kwargs: Any) -> Any:
+def assign_from_checkpoint(model_path: Any, var_list: Any, ignore_missing_vars: bool = False) -> Any:
     """Implement ``slim.assign_from_checkpoint``: restore immediately; the returned operation does nothing."""
-    load_values(model_path, var_list)
+    load_values(model_path, var_list, ignore_missing_vars)
     return tf.no_op(), {}
 
 

@@ -266,6 +266,11 @@ UNSUPPORTED = {
     "from keras.layers.core import Dense\nd = Dense(3)\n": ("keras.layers.core", "keras.layers", 2),
     "x = tf.keras.layers.CuDNNLSTM(3)\n": ("CuDNNLSTM", "keras.layers.LSTM", 1),
     "from keras import backend as K\nK.learning_phase()\n": ("learning_phase", "self.is_training", 2),
+    "x = 1\ntf.nn.softmax_cross_entropy_with_logits([[1.0]], [[1.0]], -1)\n": (
+        "by keyword",
+        "Check line 2",
+        2,
+    ),
     "x = 1\ntf.summary.scalar('a', 1.0, step=3)\n": ("step", "Check line 2", 2),
     "tf.summary.audio('a', [1.0], 8000)\n": ("audio", "tf.summary.scalar", 1),
     "print 'hello'\nx = = 3\n": ("Syntax error", "Correct the marked line", 2),

@@ -382,7 +382,7 @@ def test_networks_can_use_the_global_step(train: Any) -> None:
 LOADING = {
     "a saver": "tf.train.Saver({{'old/weights': w, 'old/biases': b}}).restore(tf.Session(), {path!r})",
     "initial values": "tf.train.init_from_checkpoint({path!r}, {{'old/': 'old/'}})",
-    "slim": "slim.assign_from_checkpoint_fn({path!r}, {{'old/weights': w, 'old/biases': b}})(None)",
+    "slim": "slim.assign_from_checkpoint_fn({path!r}, {{'old/weights': w, 'old/biases': b, 'new': b}}, ignore_missing_vars=True)(None)",
 }
 
 LOADED = networks.classifier(
