@@ -370,6 +370,7 @@ def bare(work: Work, job: Path) -> float:
     import numpy as np
     import tensorflow as tf
 
+    from digits.worker.input.feeds import Chunk
     from digits.worker.training import device_config, pace
     from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
@@ -384,7 +385,7 @@ def bare(work: Work, job: Path) -> float:
     images, labels = _arrays(work.dataset, "train", work.batch)
     calls = min(pace.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
     positions = np.tile(np.arange(work.batch), (calls, 1))
-    chunk = tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
+    chunk = Chunk(tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64))
     rates = [0.0001] * calls
     setup.training.steps(chunk, rates, 0)
     setup.evaluation(chunk)
@@ -396,7 +397,7 @@ def bare(work: Work, job: Path) -> float:
             steps += calls
         for first in range(0, validated, calls):
             count = min(calls, validated - first)
-            setup.evaluation((chunk[0], chunk[1], chunk[2][:count]))
+            setup.evaluation(chunk._replace(positions=chunk.positions[:count]))
     return steps * work.batch / (time.monotonic() - began)
 
 
@@ -407,6 +408,7 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     import numpy as np
     import tensorflow as tf
 
+    from digits.worker.input.feeds import Chunk
     from digits.worker.training import device_config
     from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
@@ -424,7 +426,7 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
 
     def chunk(count: int) -> Any:
         positions = np.tile(np.arange(work.batch), (count, 1))
-        return tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64)
+        return Chunk(tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64))
 
     def plain() -> None:
         training.steps(chunk(MAX_INTERVAL), [rate] * MAX_INTERVAL, 0)

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import psutil
@@ -31,7 +31,7 @@ from digits.core.splits import Split
 from digits.data import manifest as manifests
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
-from digits.data.target import Spatial
+from digits.data.target import Spatial, TargetSpec
 from digits.worker.failure import UserFault
 from digits.worker.input import augment, memory_claims, spatial, targets
 from digits.worker.input.augment import Draws
@@ -51,7 +51,31 @@ _DECODE_BYTES = 8 * 1024 * 1024
 _AHEAD_BYTES = 64 * 1024 * 1024
 
 Order = Iterator[NDArray[np.int64]]
-Chunk = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+class Chunk(NamedTuple):
+    """Batches for one call: the ``positions``, int64 [batches, size], of their records in the other tensors.
+
+    ``images`` are decoded, uint8 or another type of the dataset [M, H, W, C]; ``targets`` are theirs, [M, …].
+    """
+
+    images: tf.Tensor
+    targets: tf.Tensor
+    positions: tf.Tensor
+
+    def batch(self, index: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        """The images [size, H, W, C] and targets [size, …] of the batch with this index, an integer scalar."""
+        positions = self.positions[index]
+        return gather_records(self.images, positions), gather_records(self.targets, positions)
+
+
+def chunk_signature(prepare: Preparation, target: TargetSpec) -> list[tf.TensorSpec]:
+    """Return the types of the tensors of a `Chunk` that ``prepare`` accepts."""
+    return [
+        tf.TensorSpec((None, *prepare.image_shape), prepare.image_dtype, name="images"),
+        tf.TensorSpec([None, *target.shape], target.decoded_dtype, name="targets"),
+        tf.TensorSpec([None, None], tf.int64, name="positions"),
+    ]
 
 
 def training_order(
@@ -608,7 +632,7 @@ class _ResidentFeed:
 
     def take(self, batches: int) -> Chunk:
         positions = np.stack(list(itertools.islice(self._order, batches)))
-        return self._images, self._targets, tf.constant(positions, tf.int64)
+        return Chunk(self._images, self._targets, tf.constant(positions, tf.int64))
 
     def close(self) -> None:
         pass
@@ -641,7 +665,7 @@ class _StreamedFeed:
             images = tf.concat([part[0] for part in parts], 0) if batches > 1 else parts[0][0]
         targets = tf.concat([part[1] for part in parts], 0)
         positions = np.arange(len(targets)).reshape(batches, -1)
-        return images, targets, tf.constant(positions, tf.int64)
+        return Chunk(images, targets, tf.constant(positions, tf.int64))
 
     def close(self) -> None:
         self._closed.set()

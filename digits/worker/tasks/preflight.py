@@ -28,10 +28,10 @@ from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import display, feeds
-from digits.worker.training import device_config, numerics, step_debugger
+from digits.worker.training import device_config, numerics, step_debugger, step_function
 from digits.worker.training.setup import Setup
-from digits.worker.training.steps import CROSS_ENTROPY
 from digits.worker.training.tensorboard_log import TensorBoardLog
+from digits.worker.training.training_step import CROSS_ENTROPY, Traced
 
 # The maximum number of images in the picture of the batch, and their size in pixels.
 MAX_IMAGES = 64
@@ -76,7 +76,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     events.append(Progressed(0.0, doing="Building the network"))
     with TensorBoardLog(task_folder.parent / "tb") as board:
         setup.build(board)
-        setup.load_weights()
+        setup.load_weights(setup.training.traced)
     events.append(Progressed(0.5, doing="Running one step"))
     return preflight.result()
 
@@ -199,17 +199,18 @@ class _Preflight:
         """Run a training step and a validation batch; return the result of the task."""
         chunk, seconds_reading = self._read()
         validation, seconds_validating = self._validate()
-        notes = self._write_picture(chunk)
+        notes = self._write_picture(chunk, self._setup.training.is_compiled)
         first, first_seconds = self._step(chunk, 0)
         seconds = self._measure(chunk)
         self._extended_step(chunk)
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
-            **self._assess(first, durations["seconds_total"]),
+            **self._assess(self._setup.training.traced, first, durations["seconds_total"]),
             "metrics": {"train": _curves(first), "val": validation},
             **durations,
             **self._memory(),
             **self._facts(),
+            "xla": self._setup.training.is_compiled,
             "batch": notes,
         }
         return for_browser(result)
@@ -219,21 +220,21 @@ class _Preflight:
         setup = self._setup
         setup.build_lazily()
         chunks = self._read_each(min(EAGER_STEPS, setup.timeline.total_steps))
-        notes = self._write_picture(chunks[0])
+        notes = self._write_picture(chunks[0], is_compiled=False)
         if self._recipe.weights:
-            step_debugger.make_variables(setup.training, chunks[0])
-            setup.load_weights()
+            setup.load_weights(step_debugger.make_variables(setup.step, chunks[0]))
         steps = [
-            step_debugger.take(setup.training, setup.store, chunk, setup.learning_rate.at(number), number)
+            step_debugger.take(setup.step, setup.store, chunk, setup.learning_rate.at(number), number)
             for number, chunk in enumerate(chunks)
         ]
         setup.warn_of_freeze_patterns()
-        setup.warn_of_labels()
+        setup.warn_of_labels(steps[0].traced)
         result = {
-            **self._assess(steps[0].metrics, None),
+            **self._assess(steps[0].traced, steps[0].metrics, None),
             "metrics": {"train": _curves(steps[0].metrics), "val": None},
             **self._memory(),
             **self._facts(),
+            "xla": False,
             "batch": notes,
             "losses": [step.metrics["loss"] for step in steps],
             "layers": steps[-1].layers,
@@ -243,7 +244,7 @@ class _Preflight:
         }
         return for_browser(result)
 
-    def _assess(self, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
+    def _assess(self, traced: Traced, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
         """The loss of the ``first`` training step, and its assessment.
 
         The validation loss is unsuitable: before a training, batch normalization has no meaningful averages.
@@ -253,9 +254,9 @@ class _Preflight:
             first.get(CROSS_ENTROPY),
             len(self._data.manifest.target.labels),
             bool(self._recipe.weights),
-            self._setup.training.label_flow.has_normalization,
+            traced.label_flow.has_normalization,
         )
-        cost = self._cost(seconds_total)
+        cost = self._cost(traced, seconds_total)
         judged = verdict(start, cost)
         return {
             "loss": start.loss,
@@ -266,11 +267,11 @@ class _Preflight:
             "verdict_level": judged.level,
         }
 
-    def _cost(self, seconds_total: float | None) -> Cost:
+    def _cost(self, traced: Traced, seconds_total: float | None) -> Cost:
         sizes = {
             name: item.shape.num_elements()
             for name, item in self._setup.store.variables.items()
-            if name in self._setup.training.trained
+            if name in traced.trained
         }
         largest = max(sizes.items(), key=lambda item: item[1], default=("", 0))
         return Cost(seconds_total, len(self._data.train), sum(sizes.values()), largest)
@@ -323,7 +324,6 @@ class _Preflight:
             "batches_per_step": setup.config.batches,
             "devices": list(setup.config.devices),
             "precision": setup.config.precision,
-            "xla": setup.training.is_compiled,
             "seed": setup.seed,
             "picture": PICTURE_FILE,
         }
@@ -393,8 +393,7 @@ class _Preflight:
                 evaluation(chunk)
                 seconds = time.perf_counter() - began
             if last := len(records) % count:  # some networks reject a smaller batch
-                pixels, labels, positions = chunk
-                evaluation((pixels, labels, positions[:, :last]))
+                evaluation(chunk._replace(positions=chunk.positions[:, :last]))
         if not records.is_resident:
             seconds = max(seconds, reading)
         return evaluation.summarize(row[0].tolist(), values), seconds * len(records) / count
@@ -410,9 +409,9 @@ class _Preflight:
 
     # The picture
 
-    def _write_picture(self, chunk: feeds.Chunk) -> list[dict[str, Any]]:
+    def _write_picture(self, chunk: feeds.Chunk, is_compiled: bool) -> list[dict[str, Any]]:
         """Write the picture of a batch; return the description of each image."""
-        x, targets = self._setup.training.seen(chunk, 0)
+        x, targets = step_function.seen(self._setup.step, chunk, is_compiled)
         pixels = display.as_pixels(x[:MAX_IMAGES], self._data.preparation)
         picture = images.encode(contact_sheet(pixels), "png")
         (self._setup.job_folder / PICTURE_FILE).write_bytes(picture)

@@ -20,8 +20,9 @@ from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.optimizers import Optimizer
-from digits.worker.training.steps import Training
+from digits.worker.training.step_function import StepFunction
 from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
+from digits.worker.training.training_step import Phase, StepOptions, TrainingStep
 
 
 def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -38,7 +39,8 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     net = network_loader.load_for(manifest, dataset, scratch / recipe.network, prepare.shape)
     store = VariableStore(empty=True)
     shown, _ = inference.trace_for_display(net, store)
-    Training(net, store, prepare, Optimizer(recipes.Solver()), 0, Randomness(0)).trace()
+    options = StepOptions(Phase(Optimizer(recipes.Solver())), seed=0)
+    StepFunction(TrainingStep(net, store, prepare, Randomness(0), options))
     with TensorBoardLog(scratch / "tb") as board:
         board.graph(readable_graph(shown.function))
     events.append(Built(layers=shown.layers, parameters=store.parameters))

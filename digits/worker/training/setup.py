@@ -40,9 +40,11 @@ from digits.worker.training.device_config import DeviceConfig
 from digits.worker.training.initial_weights import InitialWeights
 from digits.worker.training.optimizers import STATE_SCOPE, Optimizer
 from digits.worker.training.side_effects import SideEffects
-from digits.worker.training.steps import Evaluation, Phase, Training
+from digits.worker.training.step_function import StepFunction
 from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.training.timeline import Timeline
+from digits.worker.training.training_step import Phase, StepOptions, Traced, TrainingStep
+from digits.worker.training.validation import Evaluation
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +52,9 @@ log = logging.getLogger(__name__)
 class Setup:
     """A training before its first step, as ``recipe`` describes it.
 
-    The constructor opens the dataset. `build` or `build_lazily` then builds the network and sets ``training``,
+    The constructor opens the dataset. `build` then builds the network and sets ``step``, ``training``,
     ``evaluation`` (None without validation), ``activations`` (None unless their histograms are wanted) and
-    ``generates_images`` (from latent vectors).
+    ``generates_images`` (from latent vectors); `build_lazily` sets ``step`` only.
 
     For fine-tuning, ``head_training`` is that of the first ``head_steps`` steps, and ``trunk`` lists the pretrained
     variables, which a resumed training already knows.
@@ -62,11 +64,12 @@ class Setup:
     dataset or recipe.
     """
 
-    training: Training
+    step: TrainingStep
+    training: StepFunction
     evaluation: Evaluation | None = None
     activations: Activations | None = None
     generates_images = False
-    head_training: Training | None = None
+    head_training: StepFunction | None = None
     head_steps = 0
     _shown: inference.Inference | None = None
 
@@ -106,7 +109,7 @@ class Setup:
     def writes_pictures(self) -> bool:
         """Whether the step after each validation computes the network's histograms, images and texts."""
         is_validated = self.evaluation is not None and self.data.val is not None
-        return is_validated and bool(self.training.pictures) and not self.recipe.numerics_checks
+        return is_validated and bool(self.training.traced.pictures) and not self.recipe.numerics_checks
 
     @property
     def max_steps_per_call(self) -> int:
@@ -143,25 +146,23 @@ class Setup:
             self.config = dataclasses.replace(self.config, compiled=False)
             device_config.report_no_xla(self.recipe, self.events, "it skips the checks for NaN and Inf")
         phase = self._fine_tuning_phase()
-        self.training = self._training(net, self.optimizer, phase)
+        self.step = self._training_step(net, phase)
         with self._checked_numerics():
-            self.training.trace()
+            self.training = StepFunction(self.step, self._warn_of_xla)
             if self.head_steps:
-                head = Phase(0, phase.trunk, trunk_factor=0.0)
-                self.head_training = self._training(net, self._head_optimizer, head)
-                self.head_training.trace()
-        self.warn_of_labels()
+                head = Phase(self._head_optimizer, 0, phase.trunk, trunk_factor=0.0)
+                self.head_training = StepFunction(self._training_step(net, head), self._warn_of_xla)
+        self.warn_of_labels(self.training.traced)
         if fault:
             reason = in_a_sentence(describe(fault))
             self.events.append(Warned(f"The network cannot predict from images. {reason}"))
         self.store.lock("in validation but not in training")
         self.warn_of_freeze_patterns()
         if self.data.val:
-            self.evaluation = Evaluation(
-                net, self.store, self.data.preparation, Randomness(self.seed), self.config
-            )
             with self._checked_numerics():
-                self.evaluation.trace()
+                self.evaluation = Evaluation(
+                    net, self.store, self.data.preparation, Randomness(self.seed), self.config.devices
+                )
         self.randomness.begin()
         if self.recipe.histograms:
             self.activations = self._activations(shown)
@@ -174,13 +175,13 @@ class Setup:
         board.graph(readable_graph(shown.function))
 
     def build_lazily(self) -> None:
-        """Prepare steps that are built when they run, for `digits.worker.training.step_debugger`."""
+        """Prepare steps that `digits.worker.training.step_debugger` builds when it runs them."""
         self.config = dataclasses.replace(self.config, devices=self.config.devices[:1], compiled=False)
-        self.training = self._training(self._network(), self.optimizer, Phase())
+        self.step = self._training_step(self._network(), Phase(self.optimizer))
 
-    def load_weights(self) -> None:
+    def load_weights(self, traced: Traced) -> None:
         """Load the weights that the recipe names, if any, and report them. Raises UserFault."""
-        self._weights.load(self.store, self._frozen, self.training.trained)
+        self._weights.load(self.store, self._frozen, traced.trained)
 
     def count_flops(self) -> int | None:
         """Return the floating-point operations for one image, None if unknown. Builds the network again."""
@@ -208,7 +209,7 @@ class Setup:
         """
         fine_tune = self.recipe.fine_tune
         if fine_tune is None:
-            return Phase()
+            return Phase(self.optimizer)
         variables = self.store.variables
         self.trunk = self.trunk or self._weights.trunk(self.store)
         self.store.trunk = trunk = frozenset(self.trunk)
@@ -219,27 +220,16 @@ class Setup:
             self.head_steps = min(steps, total) if trained & trunk else total
             if not trained & trunk:
                 self.warn_of_frozen_trunk()
-        return Phase(self.head_steps, trunk, fine_tune.trunk_factor)
+        return Phase(self.optimizer, self.head_steps, trunk, fine_tune.trunk_factor)
 
     def _network(self) -> Network:
         file = self.job_folder / self.recipe.network
         dataset = Path(self.recipe.dataset)
         return network_loader.load_for(self.data.manifest, dataset, file, self.data.preparation.shape)
 
-    def _training(self, net: Network, optimizer: Optimizer, phase: Phase) -> Training:
-        return Training(
-            net,
-            self.store,
-            self.data.preparation,
-            optimizer,
-            self.seed,
-            self.randomness,
-            self.config,
-            self._measures_labels,
-            phase,
-            self.measures_updates,
-            self._warn_of_xla,
-        )
+    def _training_step(self, net: Network, phase: Phase) -> TrainingStep:
+        options = StepOptions(phase, self.seed, self.config, self._measures_labels, self.measures_updates)
+        return TrainingStep(net, self.store, self.data.preparation, self.randomness, options)
 
     def _activations(self, shown: inference.Inference) -> Activations:
         """Histograms of the activations for the first validation batch, or training batch without validation.
@@ -250,8 +240,8 @@ class Setup:
         def build(x: tf.Tensor) -> Built:
             return shown.build(tf.random.normal([tf.shape(x)[0], 1, 1, shown.latent]) if shown.latent else x)
 
-        images, _, _ = self.data.read_first(self.data.val or self.data.train)
-        return Activations(build, self.store, self.data.preparation, Randomness(self.seed), images)
+        first = self.data.read_first(self.data.val or self.data.train)
+        return Activations(build, self.store, self.data.preparation, Randomness(self.seed), first.images)
 
     def _checked_numerics(self) -> contextlib.AbstractContextManager[None]:
         return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()
@@ -274,9 +264,9 @@ class Setup:
             )
         )
 
-    def warn_of_labels(self) -> None:
+    def warn_of_labels(self, traced: Traced) -> None:
         """Warn about labels that the loss misinterprets."""
-        self.events.append(*map(Warned, self.training.label_flow.warnings))
+        self.events.append(*map(Warned, traced.label_flow.warnings))
 
     def warn_of_freeze_patterns(self) -> None:
         """Warn about freeze patterns that match no variable."""

@@ -28,9 +28,8 @@ from digits.worker.failure import UserFault
 from digits.worker.input.feeds import Chunk
 from digits.worker.network import layer_table
 from digits.worker.network.variables import VariableStore
-from digits.worker.training import numerics
-from digits.worker.training.replication import ReplicaResult
-from digits.worker.training.steps import Training
+from digits.worker.training import numerics, step_function
+from digits.worker.training.training_step import BuiltStep, Traced, TrainingStep
 
 MAX_CHARACTERS = 20_000
 # Larger tensors show their first and last values.
@@ -45,42 +44,44 @@ class Step:
     standard deviation ``std``, and ``zero_fraction``.
     """
 
+    traced: Traced
     metrics: dict[str, float]
     layers: list[dict[str, Any]]
     printed: str
 
 
-def take(training: Training, store: VariableStore, chunk: Chunk, rate: float, step: int) -> Step:
-    """Run one training step on a ``chunk`` of one batch; the weights are updated as usual.
+def take(step: TrainingStep, store: VariableStore, chunk: Chunk, rate: float, number: int) -> Step:
+    """Run ``step`` after ``number`` steps on a ``chunk`` of one batch; the weights are updated as usual.
 
     Raises UserFault if the loss or a weight is NaN or infinite afterwards, or whatever the network raises.
     """
     with _heard() as heard:
-        part, values = _executed_step(training, chunk, rate, step)
-    row = values.of(part.row).numpy().tolist()
+        built, values = _executed_step(step, chunk, rate, number)
+    row = values.of(built.row).numpy().tolist()
     # NaN is harmless behind `tf.where` or in a chart.
     if values.fault and not _are_numbers([row[0], *store.variables.values()]):
         raise values.fault
-    outputs = layer_table.activations(values.graph, part.built, store.variables.values())
+    outputs = layer_table.activations(values.graph, built.network, store.variables.values())
     layers = [_numbers(name, values.of(output).numpy()) for name, output in outputs.items()]
-    return Step(training.summarize(row), layers, heard.text)
+    metrics = step.network.summarize(dict(zip(built.traced.names, row, strict=True)))
+    return Step(built.traced, metrics, layers, heard.text)
 
 
-def make_variables(training: Training, chunk: Chunk) -> None:
+def make_variables(step: TrainingStep, chunk: Chunk) -> Traced:
     """Make the network create all of its variables, as the first training step would."""
-    _executed_step(training, chunk, 0.0, 0, changes_weights=False)
+    return _executed_step(step, chunk, 0.0, 0, changes_weights=False)[0].traced
 
 
 def _executed_step(
-    training: Training, chunk: Chunk, rate: float, step: int, changes_weights: bool = True
-) -> tuple[ReplicaResult, Values]:
-    values = Values(func_graph.FuncGraph("step"), step + 1, rate)
-    arguments = (*chunk, tf.constant([rate], tf.float32), tf.constant(step, tf.int64))
+    step: TrainingStep, chunk: Chunk, rate: float, number: int, changes_weights: bool = True
+) -> tuple[BuiltStep, Values]:
+    values = Values(func_graph.FuncGraph("step"), number + 1, rate)
+    arguments = (*chunk, tf.constant([rate], tf.float32), tf.constant(number, tf.int64))
     with values.graph.as_default(), values.computed():
-        images, labels, positions, rates, first_step = map(values.given, training.signature, arguments)
-        result = training.build_step(images, labels, positions, rates, first_step, changes_weights)
+        given = map(values.given, step_function.signature(step), arguments)
+        built = step_function.build_extended(step, *given, changes_weights=changes_weights)
         values.compute_the_rest()
-    return result, values
+    return built, values
 
 
 class Values:

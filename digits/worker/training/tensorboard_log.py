@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,10 @@ class TensorBoardLog:
             events.append(v1.Event(wall_time=now, step=step, summary=v1.Summary(value=values)))
         self._write(*events)
 
-    def pictures(self, step: int, recorded: list[Recorded], values: list[Any]) -> None:
-        """Write the histograms, images and texts of a network, with their ``values`` in ``step``."""
+    def pictures(self, step: int, pictures: Sequence[tuple[Recorded, Any]]) -> None:
+        """Write the histograms, images and texts of a network, with their values in ``step``."""
         found: list[Any] = []
-        for item, value in zip(recorded, values, strict=True):
+        for item, value in pictures:
             if item.type == HISTOGRAM:
                 found.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
             elif item.type == TEXT:

@@ -25,7 +25,7 @@ from digits.worker.training.pace import Pace
 from digits.worker.training.profiler import Profiler
 from digits.worker.training.reporting import Reports
 from digits.worker.training.setup import Setup
-from digits.worker.training.steps import Rows, Training
+from digits.worker.training.step_function import Rows, StepFunction
 from digits.worker.training.timeline import Milestone
 from digits.worker.training.update_statistics import measuring_interval, next_measured
 from digits.worker.training.validation import Validation
@@ -70,7 +70,7 @@ def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
         if point:
             trainer.resume(point)
         else:
-            setup.load_weights()
+            setup.load_weights(setup.training.traced)
             trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
         ended_early = trainer.train()
     result = {
@@ -127,9 +127,9 @@ class Trainer:
                 "Start a new training.",
             )
         self._checkpoints.restore(point, self._setup.variables)
-        self._rows.restore(point.step, self._training.names, point.curve)
+        self._rows.restore(point.step, self._training.traced.names, point.curve)
         self._validated = point.validated
-        self._wants_pictures = point.wants_pictures and bool(self._training.pictures)
+        self._wants_pictures = point.wants_pictures and bool(self._training.traced.pictures)
         self._setup.generators.restore(point.random)
 
     def train(self) -> str:
@@ -145,7 +145,7 @@ class Trainer:
     def _loop(self) -> str:
         validations = self._upcoming(self._setup.recipe.val_interval, self._validated)
         snapshots = self._upcoming(self._setup.recipe.snapshot_interval, self._checkpoints.saved_step)
-        if self._phase.is_compiled:
+        if self._next_function.is_compiled:
             self._progress("Compiling a step", now=True)  # a minute or more for a large network
         self._reports.start_clock()
         ended_early = self._reason_at_resume()
@@ -187,8 +187,8 @@ class Trainer:
     # Steps
 
     @property
-    def _phase(self) -> Training:
-        """The training function of the next step."""
+    def _next_function(self) -> StepFunction:
+        """The function of the next step."""
         head = self._setup.head_training
         return head if head and self.step < self._setup.head_steps else self._training
 
@@ -234,17 +234,17 @@ class Trainer:
     def _steps(self, count: int) -> Rows:
         rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
         with numerics.explained(self.step + 1, rates[0]):
-            metrics = self._phase.steps(self._feed.take(count), rates, self.step)
+            metrics = self._next_function.steps(self._feed.take(count), rates, self.step)
         numerics.check_losses(metrics[:, 0], self.step, rates, self._checkpoints.has_snapshots)
         return metrics
 
     def _extended_step(self) -> Rows:
         """One step that also computes the network's histograms, images and texts, or statistics of the updates."""
         rate = self._learning_rate.at(self.step)
-        metrics, values, statistics = self._phase.extended_step(self._feed.take(1), rate, self.step)
+        metrics, pictures, statistics = self._next_function.extended_step(self._feed.take(1), rate, self.step)
         numerics.check_losses(metrics[:, 0], self.step, [rate], self._checkpoints.has_snapshots)
         if self._wants_pictures:
-            self._reports.train_board.pictures(self.step + 1, self._phase.pictures, values)
+            self._reports.train_board.pictures(self.step + 1, pictures)
         self._wants_pictures, self._has_extended = False, True
         self._statistics = self.step + 1, statistics
         return metrics
@@ -330,7 +330,7 @@ class Trainer:
             wants_pictures=self._wants_pictures,
             watched=self._checkpoints.state(),
             random=self._setup.generators.state(),
-            curve=self._rows.state(self._training.names),
+            curve=self._rows.state(self._training.traced.names),
             trunk=self._setup.trunk,
         )
 

@@ -469,7 +469,8 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     from digits.worker.randomness.streams import Randomness
     from digits.worker.training.device_config import DeviceConfig
     from digits.worker.training.optimizers import Optimizer
-    from digits.worker.training.steps import Training
+    from digits.worker.training.step_function import StepFunction
+    from digits.worker.training.training_step import Phase, StepOptions, TrainingStep
 
     (processor,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -478,13 +479,14 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
     net = network_loader.load(path, shape, class_index(list("abcd")))
     # XLA cannot use variables created in the same trace, so create them in a separate one.
-    Training(net, store, prepare, Optimizer(Solver()), 1, Randomness(1)).trace()
-    warnings = list[str]()
-    training = Training(
-        net, store, prepare, Optimizer(Solver()), 1, Randomness(1), config, warn=warnings.append
-    )
-    training.trace()
-    assert not training.is_compiled
+    for options in (
+        StepOptions(Phase(Optimizer(Solver())), 1),
+        StepOptions(Phase(Optimizer(Solver())), 1, config),
+    ):
+        warnings = list[str]()
+        step = TrainingStep(net, store, prepare, Randomness(1), options)
+        training = StepFunction(step, warnings.append)
+        assert not training.is_compiled
     (warning,) = warnings
     return warning
 

@@ -476,17 +476,18 @@ def test_patience_is_checked_only_at_validations(
 
 def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     """Make trainings fail at ``step``."""
-    from digits.worker.training import checkpoints, steps
+    from digits.worker.training import checkpoints
+    from digits.worker.training.step_function import StepFunction
 
     patched.setattr(checkpoints, "MAX_TIME_FRACTION", math.inf)  # the resume point is the previous step
-    take = steps.Training.steps
+    take = StepFunction.steps
 
     def fail(self: Any, chunk: Any, rates: list[float], first_step: int) -> Any:
         if first_step + len(rates) > step:
             raise RuntimeError("broken")
         return take(self, chunk, rates, first_step)
 
-    patched.setattr(steps.Training, "steps", fail)
+    patched.setattr(StepFunction, "steps", fail)
 
 
 @pytest.mark.nightly
@@ -494,7 +495,7 @@ def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
     model: Any, train: Any, start: Any, resume: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The repeated batches draw the same numbers from NumPy's generator."""
-    from digits.worker.training.steps import Evaluation
+    from digits.worker.training.validation import Evaluation
 
     settings = {**SETTINGS, "epochs": 3, "best_metric": None}
     uninterrupted = train(RANDOM, name="uninterrupted", **settings)
