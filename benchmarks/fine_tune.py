@@ -201,11 +201,8 @@ def linear_probe(dataset: Path, weights: Path) -> float:
         parts = []
         feed = records.feed(feeds.evaluation_order(len(records), 25))
         for _ in feeds.evaluation_sizes(len(records), 25):
-            pixels, labels, positions = feed.take(1)
-            batch = positions[0]
-            parts.append(
-                (features(feeds.gather_records(pixels, batch)).numpy(), tf.gather(labels, batch).numpy())
-            )
+            pixels, labels = feed.take(1).batch(0)
+            parts.append((features(pixels).numpy(), labels.numpy()))
         feed.close()
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 

@@ -370,7 +370,7 @@ def bare(work: Work, job: Path) -> float:
     import numpy as np
     import tensorflow as tf
 
-    from digits.worker.input.feeds import Chunk
+    from digits.worker.input.preparation import Chunk
     from digits.worker.training import device_config, pace
     from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog
@@ -408,7 +408,7 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     import numpy as np
     import tensorflow as tf
 
-    from digits.worker.input.feeds import Chunk
+    from digits.worker.input.preparation import Chunk
     from digits.worker.training import device_config
     from digits.worker.training.setup import Setup
     from digits.worker.training.tensorboard_log import TensorBoardLog

@@ -6,7 +6,7 @@ Augmentations are applied in this order:
 operations of RandAugment, combined into one map from output to input positions.
 2. `augment_colors`, to pixels of 0 to 255, because colors are undefined after mean subtraction: RandAugment, hue,
 saturation, value, contrast and noise; the result is clipped to 0 to 255.
-3. Mean subtraction, zero padding outside of the image, and random crops (all in `digits.worker.input.feeds`).
+3. Mean subtraction, zero padding outside of the image, and random crops (all in `digits.worker.input.preparation`).
 4. `standardize`, also for validation and inference.
 5. `blend`: Cutout, MixUp and CutMix.
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from digits.data import images
 from digits.data.target import TargetSpec
-from digits.worker.input import feeds
+from digits.worker.input.preparation import Preparation
 
 
-def as_pixels(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.uint8]:
+def as_pixels(x: NDArray[np.float32], prepare: Preparation) -> NDArray[np.uint8]:
     """Convert the batch ``x`` [N, H, W, C] of the network's input back to pixels, adding the mean.
 
     Standardized images are shown with a medium brightness and contrast, and arrays with the range of the batch.
@@ -26,7 +26,7 @@ def as_pixels(x: NDArray[np.float32], prepare: feeds.Preparation) -> NDArray[np.
     return pixels.clip(0, 255).round().astype(np.uint8)
 
 
-def _mean_of_windows(prepare: feeds.Preparation) -> NDArray[np.float32]:
+def _mean_of_windows(prepare: Preparation) -> NDArray[np.float32]:
     """Return the mean at the crop's position; the mean pixel for random crops."""
     if prepare.mean.ndim == 3 and prepare.crop:
         return prepare.mean.mean((0, 1))
@@ -34,7 +34,7 @@ def _mean_of_windows(prepare: feeds.Preparation) -> NDArray[np.float32]:
 
 
 def describe(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
-    """Describe the targets of one image of `feeds.Preparation.for_training`.
+    """Describe the targets of one image of `Preparation.for_training`.
 
     A blended image also has the ``other`` label, and the ``share`` of its own.
     """

@@ -28,6 +28,7 @@ from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import display, feeds
+from digits.worker.input.preparation import Chunk
 from digits.worker.training import device_config, numerics, step_debugger, step_function
 from digits.worker.training.setup import Setup
 from digits.worker.training.tensorboard_log import TensorBoardLog
@@ -330,18 +331,18 @@ class _Preflight:
 
     # Steps
 
-    def _read(self) -> tuple[feeds.Chunk, float]:
+    def _read(self) -> tuple[Chunk, float]:
         """The first batch, and the seconds that reading a batch takes."""
         chunk = self._read_batches(1)
         began = time.perf_counter()
         self._read_batches(BATCHES_READ)
         return chunk, (time.perf_counter() - began) / BATCHES_READ
 
-    def _read_batches(self, batches: int) -> feeds.Chunk:
+    def _read_batches(self, batches: int) -> Chunk:
         with self._streamed(batches) as feed:
             return feed.take(batches)
 
-    def _read_each(self, batches: int) -> list[feeds.Chunk]:
+    def _read_each(self, batches: int) -> list[Chunk]:
         with self._streamed(batches) as feed:
             return [feed.take(1) for _ in range(batches)]
 
@@ -350,7 +351,7 @@ class _Preflight:
         order = itertools.islice(self._data.order(self._setup.seed), batches)
         return contextlib.closing(self._data.train.stream(order))
 
-    def _step(self, chunk: feeds.Chunk, step: int) -> tuple[dict[str, float], float]:
+    def _step(self, chunk: Chunk, step: int) -> tuple[dict[str, float], float]:
         """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""
         began = time.perf_counter()
         rate = self._setup.learning_rate.at(step)
@@ -359,7 +360,7 @@ class _Preflight:
         seconds = time.perf_counter() - began
         return self._setup.training.summarize(row[0].tolist()), seconds
 
-    def _extended_step(self, chunk: feeds.Chunk) -> None:
+    def _extended_step(self, chunk: Chunk) -> None:
         """Run a step that computes pictures or statistics, if the training has such steps.
 
         They are never compiled, so they may need more memory than the others.
@@ -368,7 +369,7 @@ class _Preflight:
         if setup.writes_pictures or setup.measures_updates:
             setup.training.extended_step(chunk, setup.learning_rate.at(0), 0)
 
-    def _measure(self, chunk: feeds.Chunk) -> float:
+    def _measure(self, chunk: Chunk) -> float:
         """The median duration of a few steps, in seconds."""
         taken: list[float] = []
         while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
@@ -409,7 +410,7 @@ class _Preflight:
 
     # The picture
 
-    def _write_picture(self, chunk: feeds.Chunk, is_compiled: bool) -> list[dict[str, Any]]:
+    def _write_picture(self, chunk: Chunk, is_compiled: bool) -> list[dict[str, Any]]:
         """Write the picture of a batch; return the description of each image."""
         x, targets = step_function.seen(self._setup.step, chunk, is_compiled)
         pixels = display.as_pixels(x[:MAX_IMAGES], self._data.preparation)

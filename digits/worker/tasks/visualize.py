@@ -15,7 +15,8 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core.events import Built, EventLog
 from digits.worker import network_loader
-from digits.worker.input.feeds import Preparation, load_manifest
+from digits.worker.input.feeds import load_manifest
+from digits.worker.input.preparation import Preparation
 from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.streams import Randomness

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker.input.feeds import Preparation
+from digits.worker.input.preparation import Preparation
 from digits.worker.network import layer_table
 from digits.worker.network.network import Built
 from digits.worker.network.variables import VariableStore

@@ -25,7 +25,7 @@ from tensorflow.python.framework import func_graph, op_callbacks, ops
 from tensorflow.python.framework.tensor import Tensor
 
 from digits.worker.failure import UserFault
-from digits.worker.input.feeds import Chunk
+from digits.worker.input.preparation import Chunk
 from digits.worker.network import layer_table
 from digits.worker.network.variables import VariableStore
 from digits.worker.training import numerics, step_function

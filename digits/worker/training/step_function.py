@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.worker.input.feeds import Chunk, chunk_signature
+from digits.worker.input.preparation import Chunk, chunk_signature
 from digits.worker.network.summaries import Recorded
 from digits.worker.training import xla
 from digits.worker.training.tracing import stack_rows, trace

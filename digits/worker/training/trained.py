@@ -15,6 +15,7 @@ from digits.kinds.targets import Targets
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
+from digits.worker.input.preparation import Preparation
 from digits.worker.network import inference, network, tower
 from digits.worker.network.variables import VariableStore
 from digits.worker.training import device_config, label_flow, restore, snapshots
@@ -34,7 +35,7 @@ class Trained:
     network: network.Network
     batch_size: int
     manifest: Manifest
-    prepare: feeds.Preparation
+    prepare: Preparation
     store: VariableStore
     traced: inference.Inference
 

@@ -15,6 +15,7 @@ from digits.core.splits import Split
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
+from digits.worker.input.preparation import Chunk, Preparation
 from digits.worker.training.device_config import DeviceConfig
 
 
@@ -29,7 +30,7 @@ class TrainingData:
     manifest: Manifest
     train: feeds.Records
     val: feeds.Records | None
-    preparation: feeds.Preparation
+    preparation: Preparation
     batch_size: int
     step_records: int
     shuffle: bool = True
@@ -61,7 +62,7 @@ class TrainingData:
         for records in filter(None, (self.train, self.val)):
             records.end_claim()
 
-    def read_first(self, records: feeds.Records) -> feeds.Chunk:
+    def read_first(self, records: feeds.Records) -> Chunk:
         """Decode the first batch of ``records``, which may be smaller than `batch_size`."""
         batches: Iterator[NDArray[np.int64]] = iter([np.arange(min(self.batch_size, len(records)))])
         feed = records.stream(batches)

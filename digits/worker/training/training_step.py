@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
-from digits.worker.input.feeds import Preparation
+from digits.worker.input.preparation import Preparation
 from digits.worker.input.targets import Targets
 from digits.worker.network import tower
 from digits.worker.network.network import Built, Network, Objective

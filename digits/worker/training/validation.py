@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.worker.input import feeds
-from digits.worker.input.feeds import Chunk, Preparation, chunk_signature
+from digits.worker.input.preparation import Chunk, Preparation, chunk_signature
 from digits.worker.network import tower
 from digits.worker.network.network import Network
 from digits.worker.network.variables import VariableStore, make_state

@@ -34,7 +34,7 @@ def scene() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _prepared(target: Spatial, y: np.ndarray, settings: dict[str, Any], crop: int | None = None) -> Any:
     import tensorflow as tf
 
-    from digits.worker.input.feeds import Preparation
+    from digits.worker.input.preparation import Preparation
 
     images, *_ = scene()
     preparation = Preparation(

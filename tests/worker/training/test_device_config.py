@@ -464,7 +464,7 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     import tensorflow as tf
 
     from digits.worker import network_loader
-    from digits.worker.input.feeds import Preparation
+    from digits.worker.input.preparation import Preparation
     from digits.worker.network.variables import VariableStore
     from digits.worker.randomness.streams import Randomness
     from digits.worker.training.device_config import DeviceConfig
