@@ -33,8 +33,8 @@ TARGET = 1.3
 ALONE = """
 import sys, time
 from pathlib import Path
-from digits.worker.training import trained
-from digits.worker.training.batch_prediction import BatchPredictor
+from digits.worker.training.models import trained
+from digits.worker.training.models.batch_prediction import BatchPredictor
 from digits.worker.input import feeds
 model, dataset = map(Path, sys.argv[1:])
 began = time.monotonic()

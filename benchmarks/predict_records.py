@@ -29,8 +29,8 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from digits.worker.training import trained
-from digits.worker.training.batch_prediction import BatchPredictor
+from digits.worker.training.models import trained
+from digits.worker.training.models.batch_prediction import BatchPredictor
 from digits.worker.input import feeds
 
 model, dataset, turns, size = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])

@@ -371,9 +371,10 @@ def bare(work: Work, job: Path) -> float:
     import tensorflow as tf
 
     from digits.worker.input.preparation import Chunk
-    from digits.worker.training import device_config, pace
-    from digits.worker.training.setup import Setup
-    from digits.worker.training.tensorboard_log import TensorBoardLog
+    from digits.worker.training.loop import pace
+    from digits.worker.training.loop.setup import Setup
+    from digits.worker.training.loop.tensorboard_log import TensorBoardLog
+    from digits.worker.training.step import device_config
 
     task = work.task(job)
     _silence(task)
@@ -409,10 +410,10 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     import tensorflow as tf
 
     from digits.worker.input.preparation import Chunk
-    from digits.worker.training import device_config
-    from digits.worker.training.setup import Setup
-    from digits.worker.training.tensorboard_log import TensorBoardLog
-    from digits.worker.training.update_statistics import MAX_INTERVAL
+    from digits.worker.training.loop.metric_rows import MAX_INTERVAL
+    from digits.worker.training.loop.setup import Setup
+    from digits.worker.training.loop.tensorboard_log import TensorBoardLog
+    from digits.worker.training.step import device_config
 
     task = work.task(job)
     _silence(task)

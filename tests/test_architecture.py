@@ -53,7 +53,7 @@ def test_the_worker_has_all_optimizers(in_child) -> None:
 
 
 def _optimizers() -> set[str]:
-    from digits.worker.training.optimizers import KINDS
+    from digits.worker.training.step.optimizers import KINDS
 
     return set(KINDS)
 

@@ -370,7 +370,7 @@ def _animation(generated: Mapping[str, Any]) -> str:
 
 
 def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the `digits.worker.training.generator.Grid` that ``fields`` describe; raises BadRequest."""
+    """Return the `digits.worker.training.models.generator.Grid` that ``fields`` describe; raises BadRequest."""
     grid: dict[str, Any] = {
         "rows": whole(fields, "rows", 5, 1, MAX_GRID_SIDE),
         "columns": whole(fields, "columns", 10, 1, MAX_GRID_SIDE),

@@ -31,7 +31,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.tasks.create_dataset"),
     "check-dataset": (recipes.CheckDataset, "digits.worker.tasks.check_dataset"),
     "check-labels": (recipes.CheckLabels, "digits.worker.tasks.check_labels"),
-    "train": (recipes.Train, "digits.worker.training.trainer"),
+    "train": (recipes.Train, "digits.worker.training.loop.trainer"),
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
     "preview-augmentation": (recipes.PreviewAugmentation, "digits.worker.tasks.preview_augmentation"),

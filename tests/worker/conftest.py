@@ -203,7 +203,8 @@ def trained(
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
     """Train in short calls that save a resume point whenever possible."""
-    from digits.worker.training import checkpoints, metric_rows, pace
+    from digits.worker.training.loop import metric_rows, pace
+    from digits.worker.training.weights import checkpoints
 
     monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)

@@ -101,9 +101,9 @@ def _lacking(task: Path) -> list[str]:
     """Return operations of a task's steps and validations that GPUs lack."""
     import tensorflow as tf
 
-    from digits.worker.training import device_config
-    from digits.worker.training.setup import Setup
-    from digits.worker.training.tensorboard_log import TensorBoardLog
+    from digits.worker.training.loop.setup import Setup
+    from digits.worker.training.loop.tensorboard_log import TensorBoardLog
+    from digits.worker.training.step import device_config
 
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
@@ -120,7 +120,7 @@ def _lacking(task: Path) -> list[str]:
 def _lacking_in_optimizers() -> dict[str, list[str]]:
     import tensorflow as tf
 
-    from digits.worker.training.optimizers import KINDS, Optimizer
+    from digits.worker.training.step.optimizers import KINDS, Optimizer
 
     found = {}
     variable = tf.Variable([1.0, 2.0], name="model/w")

@@ -21,7 +21,7 @@ def test_a_stopping_training_has_the_time_of_its_saves(
     often: None, model: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from digits.worker import stopping
-    from digits.worker.training import snapshots
+    from digits.worker.training.weights import snapshots
 
     save = snapshots.save
 

@@ -16,7 +16,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from digits.worker.exporting.exported import Exported, ServedModel, input_name, refuse_operations
 from digits.worker.failure import UserFault
-from digits.worker.training.trained import Trained
+from digits.worker.training.models.trained import Trained
 
 OPSET = 17
 _LITERT_OPERATION = re.compile(r"'tf\.(\w+)' op is neither a custom op nor a flex op")

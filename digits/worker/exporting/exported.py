@@ -13,8 +13,8 @@ from digits.data.model_export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
 from digits.worker.network import layer_table
 from digits.worker.network.variables import MODEL_SCOPE
-from digits.worker.training import numerics
-from digits.worker.training.trained import Trained
+from digits.worker.training.models.trained import Trained
+from digits.worker.training.step import numerics
 
 SIGNATURE = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _OF_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")

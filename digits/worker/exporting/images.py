@@ -12,7 +12,7 @@ from digits.core.splits import Split
 from digits.data.model_export import IMPORTED_IN_INT8
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
-from digits.worker.training.trained import Trained
+from digits.worker.training.models.trained import Trained
 
 RANDOM = "random"
 # The maximum size of the selected images in memory, in bytes.

@@ -20,7 +20,7 @@ from digits.worker.exporting.exported import NotExportable, input_name
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
 from digits.worker.network.variables import MODEL_SCOPE
-from digits.worker.training.trained import Trained
+from digits.worker.training.models.trained import Trained
 
 
 def write_keras(found: Trained, file: Path) -> None:

@@ -26,7 +26,7 @@ from digits.data import evaluation as evaluations
 from digits.data.model_export import FORMATS, PREDICTIONS_SIGNATURE, ModelExport
 from digits.kinds import kind_named
 from digits.worker.exporting.example import PACKAGES, runtime_of
-from digits.worker.training.trained import TRAIN_FOLDER, Trained
+from digits.worker.training.models.trained import TRAIN_FOLDER, Trained
 
 _RUNTIMES = ("tensorflow", "keras", "numpy", "tf2onnx", "ai-edge-litert", "onnxruntime")
 

@@ -26,7 +26,7 @@ from digits.worker.exporting.exported import (
     restore_structure,
 )
 from digits.worker.failure import UserFault
-from digits.worker.training.trained import Trained
+from digits.worker.training.models.trained import Trained
 
 # Relative differences up to this size result from a different order of summation.
 TOLERANCE = 1e-4

@@ -16,7 +16,7 @@ from digits.worker.failure import UserFault
 from digits.worker.network import layer_table
 from digits.worker.network.layer_table import LayerOutput
 from digits.worker.network.variables import count
-from digits.worker.training.trained import Trained
+from digits.worker.training.models.trained import Trained
 
 # Activations for the latest image that are kept, in numbers.
 MAX_KEPT = 100_000_000

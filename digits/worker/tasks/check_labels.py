@@ -19,8 +19,8 @@ from digits.data import label_check, label_errors
 from digits.data.label_check import LabelCheck
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
-from digits.worker.training import trained
-from digits.worker.training.batch_prediction import BatchPredictor
+from digits.worker.training.models import trained
+from digits.worker.training.models.batch_prediction import BatchPredictor
 
 PROGRESS_SECONDS = 0.25
 LOWEST_PRIORITY = 19

@@ -28,8 +28,8 @@ from digits.kinds.metrics import Metrics
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.input import feeds
-from digits.worker.training import trained
-from digits.worker.training.batch_prediction import Batch, BatchPredictor
+from digits.worker.training.models import trained
+from digits.worker.training.models.batch_prediction import Batch, BatchPredictor
 
 PROGRESS_SECONDS = 0.25
 # Partial results are saved this often, and take up to this share of the time.

@@ -40,8 +40,9 @@ from digits.worker.exporting.exported import (
 )
 from digits.worker.exporting.verification import TOLERANCE, RuntimeRefusal, Verified
 from digits.worker.failure import NETWORK_FILE, UserFault
-from digits.worker.training import snapshots, trained
-from digits.worker.training.trained import Trained
+from digits.worker.training.models import trained
+from digits.worker.training.models.trained import Trained
+from digits.worker.training.weights import snapshots
 
 ABOUT_FILE = "model.json"
 LOWEST_PRIORITY = 19

@@ -41,8 +41,8 @@ from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
-from digits.worker.training import restore, snapshots
-from digits.worker.training.trained import TRAIN_FOLDER
+from digits.worker.training.models.trained import TRAIN_FOLDER
+from digits.worker.training.weights import restore, snapshots
 
 SAVED_MODEL_FILE = "saved_model.pb"
 # Models are searched for in subfolders down to this level, such as MODEL/VERSION in an unpacked archive.

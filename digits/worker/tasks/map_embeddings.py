@@ -30,8 +30,8 @@ from digits.data.records import Record, SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.damage import reporting_damage
-from digits.worker.training import trained
-from digits.worker.training.layer_features import LayerFeatures
+from digits.worker.training.models import trained
+from digits.worker.training.models.layer_features import LayerFeatures
 
 PROGRESS_SECONDS = 0.25
 LOWEST_PRIORITY = 19

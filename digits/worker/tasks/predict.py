@@ -25,9 +25,9 @@ from digits.kinds.targets import UnsuitableOutput, as_returned
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
-from digits.worker.training import trained
-from digits.worker.training.batch_prediction import LARGE_BATCH, MAX_BATCH_BYTES
-from digits.worker.training.trained import Trained
+from digits.worker.training.models import trained
+from digits.worker.training.models.batch_prediction import LARGE_BATCH, MAX_BATCH_BYTES
+from digits.worker.training.models.trained import Trained
 
 PROGRESS_SECONDS = 0.25
 LOWEST_PRIORITY = 19

@@ -29,10 +29,10 @@ from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import display, feeds
 from digits.worker.input.preparation import Chunk
-from digits.worker.training import device_config, numerics, step_debugger, step_function
-from digits.worker.training.setup import Setup
-from digits.worker.training.tensorboard_log import TensorBoardLog
-from digits.worker.training.training_step import CROSS_ENTROPY, Traced
+from digits.worker.training.loop.setup import Setup
+from digits.worker.training.loop.tensorboard_log import TensorBoardLog
+from digits.worker.training.step import device_config, numerics, step_debugger, step_function
+from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced
 
 # The maximum number of images in the picture of the batch, and their size in pixels.
 MAX_IMAGES = 64

@@ -57,9 +57,10 @@ from digits.worker.inspection.attribution import Attribution
 from digits.worker.inspection.inspector import Inspector
 from digits.worker.serving import client_batch, protocols
 from digits.worker.serving.protocols import ClientRequest
-from digits.worker.training import restore, trained
-from digits.worker.training.batch_prediction import BatchPredictor
-from digits.worker.training.generator import Generator, Grid
+from digits.worker.training.models import trained
+from digits.worker.training.models.batch_prediction import BatchPredictor
+from digits.worker.training.models.generator import Generator, Grid
+from digits.worker.training.weights import restore
 
 MAX_LOADED_SNAPSHOTS = 4
 # Sizes of images besides the usual one for which a network is built.

@@ -20,10 +20,10 @@ from digits.worker.input.preparation import Preparation
 from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.optimizers import Optimizer
-from digits.worker.training.step_function import StepFunction
-from digits.worker.training.tensorboard_log import TensorBoardLog, readable_graph
-from digits.worker.training.training_step import Phase, StepOptions, TrainingStep
+from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
+from digits.worker.training.step.optimizers import Optimizer
+from digits.worker.training.step.step_function import StepFunction
+from digits.worker.training.step.training_step import Phase, StepOptions, TrainingStep
 
 
 def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def build(
     from digits.worker.input import feeds
     from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
-    from digits.worker.training.trained import Trained
+    from digits.worker.training.models.trained import Trained
 
     # More blocks repeat the same operations.
     stack = resnet.stack_residual_blocks_v1

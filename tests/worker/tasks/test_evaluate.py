@@ -75,7 +75,7 @@ def fail_after(records: int) -> Callable[..., None]:
 def make_tracing_slow(patch: pytest.MonkeyPatch) -> None:
     """Let the clock of the task advance by `SLOW_SECONDS` when the network is traced."""
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training.trained import Trained
+    from digits.worker.training.models.trained import Trained
 
     spent, outputs = [0.0], Trained.outputs
 
@@ -91,7 +91,7 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training import batch_prediction
+    from digits.worker.training.models import batch_prediction
 
     monkeypatch.setattr(batch_prediction, "LARGE_BATCH", 10)
     with monkeypatch.context() as patch:
@@ -134,7 +134,7 @@ def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training import batch_prediction
+    from digits.worker.training.models import batch_prediction
 
     add = task.Collected.add
 

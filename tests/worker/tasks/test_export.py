@@ -99,7 +99,7 @@ def expected(job_folder: Path, count: int = 2) -> Any:
     """Compute the outputs of a job's network for the same images. Call it with `in_child`, because it uses TensorFlow."""
     import tensorflow as tf
 
-    from digits.worker.training import trained
+    from digits.worker.training.models import trained
 
     found = trained.load(job_folder, "snapshot_1.ckpt")
     images = tf.constant(np.random.default_rng(5).integers(0, 256, (count, 12, 12, 1)), tf.uint8)
@@ -156,7 +156,7 @@ def test_a_recipe_without_batch_size_has_the_default(train: Any, export: Any, in
 
 
 def batch_size(job_folder: Path) -> int:
-    from digits.worker.training import trained
+    from digits.worker.training.models import trained
 
     return trained.load(job_folder, "snapshot_1.ckpt").batch_size
 
@@ -305,7 +305,7 @@ def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
     """Compute the output of a job's network for an image file, padded to this size. Call it with `in_child`."""
     import tensorflow as tf
 
-    from digits.worker.training import trained
+    from digits.worker.training.models import trained
 
     padded = Image.open(image).crop((0, 0, *padding))
     pixels = np.asarray(padded.resize((12, 12), Image.Resampling.BILINEAR))

@@ -126,7 +126,7 @@ def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
     from digits.worker import network_loader
     from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
-    from digits.worker.training import label_flow
+    from digits.worker.training.step import label_flow
 
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [batch, 12, 12, 1])

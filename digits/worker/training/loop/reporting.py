@@ -1,0 +1,97 @@
+"""Reporting a training: progress and metrics as events, in TensorBoard's logs, and in the output."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from digits.core.events import EventLog, Measured, Progressed, ReportInterval
+from digits.worker.training.loop.tensorboard_log import TensorBoardLog
+from digits.worker.training.loop.timeline import Timeline
+
+TENSORBOARD_FOLDER = "tb"
+
+# Minimum interval between progress reports, in seconds.
+PROGRESS_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class Reports:
+    """The reports of a training that begins after ``first_step`` steps.
+
+    ``train_board`` and ``val_board`` are its TensorBoard logs, which may be the same one.
+    """
+
+    def __init__(
+        self,
+        events: EventLog,
+        timeline: Timeline,
+        first_step: int,
+        train_board: TensorBoardLog,
+        val_board: TensorBoardLog,
+    ) -> None:
+        self.events = events
+        self._timeline, self._first_step = timeline, first_step
+        self.train_board, self.val_board = train_board, val_board
+        self._started = time.monotonic()
+        self._interval = ReportInterval(PROGRESS_SECONDS)
+
+    def start_clock(self) -> None:
+        """Estimate the remaining time from the steps taken from now on."""
+        self._started = time.monotonic()
+
+    def progress(self, step: int, doing: str, now: bool = False) -> None:
+        """Report that the training is ``doing`` something after ``step`` steps; rarely, unless ``now``."""
+        if not self._interval.is_due(now):
+            return
+        total, done = self._timeline.total_steps, step - self._first_step
+        left = (time.monotonic() - self._started) * (total - step) / done if done else None
+        self.events.append(Progressed(round(step / total, 6), left, doing))
+
+    def training(self, rows: Sequence[Measured]) -> None:
+        """Report rows of training metrics."""
+        if rows:
+            self._metrics("Training", self.train_board, rows)
+
+    def validation(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
+        """Report the metrics of a validation."""
+        row = Measured("val", step, round(epoch, 6), dict(values))
+        self._metrics("Validation", self.val_board, [row])
+
+    def _metrics(self, title: str, board: TensorBoardLog, rows: Sequence[Measured]) -> None:
+        self.events.append(*rows)
+        board.scalars([(row.step, row.values) for row in rows])
+        numbers = ", ".join(f"{name} = {value:.6g}" for name, value in rows[-1].values.items())
+        log.info("%s (epoch %.6g): %s", title, rows[-1].epoch, numbers)
+
+    def flush(self) -> None:
+        """Make TensorBoard's logs durable."""
+        for board in {self.train_board, self.val_board}:
+            board.sync()
+
+
+@contextlib.contextmanager
+def opened(
+    job_folder: Path,
+    events: EventLog,
+    timeline: Timeline,
+    *,
+    first_step: int,
+    resumed_after: int | None,
+    validates: bool,
+) -> Iterator[Reports]:
+    """Open the reports of the job in ``job_folder``.
+
+    ``resumed_after`` invalidates the points of later steps in TensorBoard's logs; None for a new training.
+    """
+    folder = job_folder / TENSORBOARD_FOLDER
+    with contextlib.ExitStack() as stack:
+        train_board = stack.enter_context(TensorBoardLog(folder / "train", resumed_after))
+        val_board = train_board
+        if validates:
+            val_board = stack.enter_context(TensorBoardLog(folder / "val", resumed_after))
+        yield Reports(events, timeline, first_step, train_board, val_board)

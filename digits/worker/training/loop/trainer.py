@@ -1,0 +1,344 @@
+"""Train a network: recipe, data, network, optimizer, loop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from digits.core import recipe as recipes
+from digits.core.events import EventLog, Measured, PhaseChanged, Progressed
+from digits.core.resume_point import ResumePoint
+from digits.kinds import kind_named
+from digits.worker import environment, stopping
+from digits.worker.failure import Stopped, UserFault
+from digits.worker.training.loop import reporting, usage
+from digits.worker.training.loop.metric_rows import MetricRows, Row, measuring_interval, next_measured
+from digits.worker.training.loop.pace import Pace
+from digits.worker.training.loop.profiler import Profiler
+from digits.worker.training.loop.reporting import Reports
+from digits.worker.training.loop.setup import Setup
+from digits.worker.training.loop.timeline import Milestone
+from digits.worker.training.loop.validation import Validation
+from digits.worker.training.step import device_config, numerics
+from digits.worker.training.step.step_function import Rows, StepFunction
+from digits.worker.training.weights import resume
+from digits.worker.training.weights.checkpoints import Checkpoints
+
+log = logging.getLogger(__name__)
+
+
+def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str, Any]:
+    """Train as ``recipe`` describes; write snapshots and logs to the job's folder.
+
+    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known,
+    ``environment``, and ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the
+    user's network raises.
+    """
+    job_folder = task_folder.parent
+    point = resume.choose_point(recipe, job_folder, events)
+    done = min(1.0, point.epoch / recipe.epochs) if point else 0.0
+    events.append(Progressed(round(done, 6), doing="Reading the dataset"))
+    config, gpus = device_config.configure(recipe, events)
+    seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
+    keras.utils.set_random_seed(seed % 2**32)
+    with usage.reported(events, "GPU" if gpus else "CPU", gpus):
+        return _train(
+            Setup(recipe, job_folder, events, config, seed, trunk=point.trunk if point else ()), point
+        )
+
+
+def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
+    first_step = point.step if point else 0
+    restarted = -1 if setup.recipe.resume else None  # invalidates the logs of all steps
+    with reporting.opened(
+        setup.job_folder,
+        setup.events,
+        setup.timeline,
+        first_step=first_step,
+        resumed_after=point.step if point else restarted,
+        validates=setup.data.val is not None,
+    ) as reports:
+        reports.progress(first_step, "Building the network", now=True)
+        setup.build(reports.train_board)
+        trainer = Trainer(setup, reports, first_step)
+        if point:
+            trainer.resume(point)
+        else:
+            setup.load_weights(setup.training.traced)
+            trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
+        ended_early = trainer.train()
+    result = {
+        "seed": setup.seed,
+        "steps": trainer.step,
+        "parameters": setup.store.parameters,
+        "environment": environment.describe(),
+    }
+    flops = setup.count_flops()
+    if flops is not None:
+        result["flops"] = flops
+    return {**result, "ended_early": ended_early} if ended_early else result
+
+
+class Trainer:
+    """The training loop: runs the steps, validations and snapshots when they are due.
+
+    ``step`` is the number of completed steps.
+    """
+
+    def __init__(self, setup: Setup, reports: Reports, first_step: int = 0) -> None:
+        self.step = self._first_step = first_step
+        self._setup, self._reports = setup, reports
+        self._timeline, self._learning_rate = setup.timeline, setup.learning_rate
+        self._training = setup.training
+        # No metric compares generated images with those of the dataset: the latest snapshot is the default.
+        kind = kind_named(setup.data.manifest.kind)
+        primary = "" if setup.generates_images else kind.metric
+        self._checkpoints = Checkpoints(
+            setup.recipe, setup.job_folder, setup.events, primary, kind.lower_is_better, reports.flush
+        )
+        self._validation = _validation(setup)
+        self._rows = MetricRows()
+        self._pace = Pace(setup.max_steps_per_call)
+        self._profiler = Profiler(
+            setup.job_folder / reporting.TENSORBOARD_FOLDER / "train",
+            setup.job_folder,
+            setup.recipe.traces_interval,
+            first_step,
+        )
+        self._validated = -1  # the step of the latest validation
+        self._wants_pictures = False
+        self._has_extended = False  # whether the graph of an extended step has been built
+        self._measuring_interval = measuring_interval(self._timeline.total_steps)
+        self._statistics: tuple[int, dict[str, float]] = (0, {})  # of the step with this number
+        self._is_stopping: Callable[[], bool] = lambda: False
+
+    def resume(self, point: ResumePoint) -> None:
+        """Restore the training state saved at ``point``. Raises UserFault if it does not fit this training."""
+        data = self._setup.data
+        if (point.records, point.step_records) != (len(data.train), data.step_records):
+            raise UserFault(
+                "The training cannot resume: the dataset or the batch size has changed.",
+                "Start a new training.",
+            )
+        self._checkpoints.restore(point, self._setup.variables)
+        self._rows.restore(point.step, self._training.traced.names, point.curve)
+        self._validated = point.validated
+        self._wants_pictures = point.wants_pictures and bool(self._training.traced.pictures)
+        self._setup.generators.restore(point.random)
+
+    def train(self) -> str:
+        """Train to the end and return why it came early; empty if it did not. Raises Stopped on SIGTERM."""
+        setup = self._setup
+        self._progress("Decoding images", now=True)
+        with (
+            contextlib.closing(setup.data.train.feed(setup.data.order(setup.seed, self.step))) as self._feed,
+            stopping.defer() as self._is_stopping,
+        ):
+            return self._loop()
+
+    def _loop(self) -> str:
+        validations = self._upcoming(self._setup.recipe.val_interval, self._validated)
+        snapshots = self._upcoming(self._setup.recipe.snapshot_interval, self._checkpoints.saved_step)
+        if self._next_function.is_compiled:
+            self._progress("Compiling a step", now=True)  # a minute or more for a large network
+        self._reports.start_clock()
+        ended_early = self._reason_at_resume()
+        while (validations or snapshots) and not ended_early:
+            self._train_until(min(due[0].step for due in (validations, snapshots) if due))
+            epoch, is_due = self._timeline.epoch(self.step), False
+            if validations and validations[0].step == self.step:
+                self._report(self._rows.cut())
+                epoch = validations.pop(0).epoch
+                self.validate(epoch)
+                ended_early = "" if self._is_last_step else self._checkpoints.reason_to_stop(epoch)
+            if snapshots and snapshots[0].step == self.step:
+                epoch, is_due = snapshots.pop(0).epoch, True
+            if is_due or ended_early or self._checkpoints.has_unsaved_best(self.step, epoch):
+                self._save_epoch(epoch, is_last=bool(ended_early) or self._is_last_step)
+            self._write_histograms()
+        if ended_early:
+            log.info(ended_early)
+        self._progress("", now=True)
+        return ended_early
+
+    def _upcoming(self, interval: float, done: int) -> list[Milestone]:
+        """Return the milestones that are not ``done``. A snapshot skipped before a resume point is not retried."""
+        milestones = self._timeline.every(interval)
+        return [item for item in milestones if item.step > done and item.step >= self.step]
+
+    def _reason_at_resume(self) -> str:
+        """Return why the training had ended early where it resumes; the latest validation alone decides this."""
+        if self._validated >= self._timeline.total_steps:
+            return ""
+        milestones = self._timeline.every(self._setup.recipe.val_interval)
+        latest = [milestone.epoch for milestone in milestones if milestone.step == self._validated]
+        return self._checkpoints.reason_to_stop(latest[0]) if latest else ""
+
+    @property
+    def _is_last_step(self) -> bool:
+        return self.step == self._timeline.total_steps
+
+    # Steps
+
+    @property
+    def _next_function(self) -> StepFunction:
+        """The function of the next step."""
+        head = self._setup.head_training
+        return head if head and self.step < self._setup.head_steps else self._training
+
+    @property
+    def _steps_left_in_phase(self) -> int:
+        end = self._setup.head_steps if self.step < self._setup.head_steps else self._timeline.total_steps
+        return end - self.step
+
+    def _train_until(self, step: int) -> None:
+        while self.step < step:
+            if self.step and self.step == self._setup.head_steps:
+                self._setup.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
+                log.info("Training all layers from here on")
+            unprofiled = self._profiler.steps_until_next(self.step)
+            count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
+            if unprofiled is not None:
+                count = min(count, max(1, unprofiled))
+            is_extended = self._wants_pictures
+            if self._setup.measures_updates:
+                before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
+                is_extended = is_extended or before_measured == 0
+                count = min(count, max(1, before_measured))
+            # The first step and the first one with pictures or statistics also build their graphs, and steps with
+            # pictures compute more: do not count their time.
+            is_representative = self.step > self._first_step and not self._wants_pictures
+            is_representative = is_representative and (self._has_extended or not is_extended)
+            began = time.monotonic()
+            with self._profiler.profiling(self.step + 1) if unprofiled == 0 else contextlib.nullcontext():
+                metrics = self._extended_step() if is_extended else self._steps(count)
+            seconds = time.monotonic() - began
+            self.step += len(metrics)
+            if is_representative:
+                stopping.reserve("a call of steps", seconds)
+            if not is_extended:
+                self._pace.update(len(metrics), seconds)
+            self._report(self._rows.add(metrics, seconds if is_representative else None))
+            self._progress("Training the head" if self.step < self._setup.head_steps else "Training")
+            if self._is_stopping():
+                self._save_and_stop()
+            if self.step < step and self._checkpoints.is_due:
+                self._save_to_resume()
+
+    def _steps(self, count: int) -> Rows:
+        rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
+        with numerics.explained(self.step + 1, rates[0]):
+            metrics = self._next_function.steps(self._feed.take(count), rates, self.step)
+        numerics.check_losses(metrics[:, 0], self.step, rates, self._checkpoints.has_snapshots)
+        return metrics
+
+    def _extended_step(self) -> Rows:
+        """One step that also computes the network's histograms, images and texts, or statistics of the updates."""
+        rate = self._learning_rate.at(self.step)
+        metrics, pictures, statistics = self._next_function.extended_step(self._feed.take(1), rate, self.step)
+        numerics.check_losses(metrics[:, 0], self.step, [rate], self._checkpoints.has_snapshots)
+        if self._wants_pictures:
+            self._reports.train_board.pictures(self.step + 1, pictures)
+        self._wants_pictures, self._has_extended = False, True
+        self._statistics = self.step + 1, statistics
+        return metrics
+
+    # Validation
+
+    def validate(self, epoch: float) -> None:
+        """Validate and report the metrics after ``epoch`` epochs. Does nothing without validation records."""
+        if self._validation is None:
+            return
+        self._progress("Validating", now=True)
+        rate = self._learning_rate.at(max(0, self.step - 1))
+        values = self._validation.run(self.step, rate, self._is_interrupted)
+        if values is None:
+            self._save_and_stop()
+            return
+        self._validated = self.step
+        self._reports.validation(self.step, epoch, values)
+        if self.step:
+            has_snapshots = self._checkpoints.has_snapshots
+            numerics.check_validation_loss(values["loss"], self.step, rate, has_snapshots)
+        self._wants_pictures = self._setup.writes_pictures
+        if self.step:
+            self._checkpoints.observe(self.step, epoch, values)
+
+    def _is_interrupted(self) -> bool:
+        self._progress("Validating")
+        return self._is_stopping()
+
+    # Reports
+
+    def _report(self, rows: Sequence[Row]) -> None:
+        self._reports.training([self._measured(row) for row in rows])
+
+    def _measured(self, row: Row) -> Measured:
+        values = self._training.summarize(row.means)
+        values["learning_rate"] = self._learning_rate.at(row.step - 1)
+        if row.steps_per_second is not None:
+            values["images_per_second"] = row.steps_per_second * self._setup.data.step_records
+        measured, statistics = self._statistics
+        if measured == row.step == next_measured(row.step - 1, self._measuring_interval):
+            values |= statistics
+        return Measured("train", row.step, round(self._timeline.epoch(row.step), 6), values)
+
+    def _write_histograms(self) -> None:
+        """Write histograms of weights and activations to TensorBoard's logs, without side effects."""
+        if self._setup.activations is None:
+            return
+        variables = self._setup.store.variables
+        weights = {name: item.numpy() for name, item in variables.items() if item.dtype.is_floating}
+        self._reports.train_board.histograms(self.step, weights)
+        with self._setup.side_effects.undone():
+            self._reports.val_board.spreads(self.step, self._setup.activations.spreads())
+
+    def _progress(self, doing: str, now: bool = False) -> None:
+        self._reports.progress(self.step, doing, now)
+
+    # Checkpoints
+
+    def _save_epoch(self, epoch: float, is_last: bool) -> None:
+        self._progress("Saving a snapshot", now=True)
+        self._checkpoints.save_epoch(
+            epoch, self.step, self._setup.variables, self._resume_point, is_last=is_last
+        )
+
+    def _save_to_resume(self) -> None:
+        self._checkpoints.save_to_resume(self.step, self._setup.variables, self._resume_point)
+
+    def _save_and_stop(self) -> None:
+        self._save_to_resume()
+        raise Stopped
+
+    def _resume_point(self, snapshot: str) -> ResumePoint:
+        return ResumePoint(
+            snapshot=snapshot,
+            step=self.step,
+            epoch=self._timeline.epoch(self.step),
+            seed=self._setup.seed,
+            records=len(self._setup.data.train),
+            step_records=self._setup.data.step_records,
+            validated=self._validated,
+            saved=self._checkpoints.saved_step,
+            wants_pictures=self._wants_pictures,
+            watched=self._checkpoints.state(),
+            random=self._setup.generators.state(),
+            curve=self._rows.state(self._training.traced.names),
+            trunk=self._setup.trunk,
+        )
+
+
+def _validation(setup: Setup) -> Validation | None:
+    if setup.data.val is None or setup.evaluation is None:
+        return None
+    return Validation(
+        setup.evaluation, setup.data.val, setup.data.batch_size, setup.side_effects, setup.max_steps_per_call
+    )

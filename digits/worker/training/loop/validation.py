@@ -1,0 +1,173 @@
+"""Validation: the metrics of the network over all validation records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.worker.input import feeds
+from digits.worker.input.preparation import Chunk, Preparation, chunk_signature
+from digits.worker.network import tower
+from digits.worker.network.network import Network
+from digits.worker.network.variables import VariableStore, make_state
+from digits.worker.randomness.streams import Randomness
+from digits.worker.training.loop.pace import Pace
+from digits.worker.training.loop.side_effects import SideEffects
+from digits.worker.training.step import numerics
+from digits.worker.training.step.tracing import stack_rows, trace
+
+Rows = NDArray[np.float32]
+
+# Limits of the values of records that are kept for the metrics of a validation, and returned by a call.
+MAX_RECORD_VALUES = 50_000_000
+MAX_RECORD_VALUES_PER_CALL = 4_000_000
+
+
+class Evaluation:
+    """The metrics of the validation network, which the constructor traces.
+
+    ``names`` are those of the metrics, and ``record_width`` is the number of values that the kind's metrics need of
+    each record. Raises UserFault for mistakes of the network, and whatever its code raises.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        store: VariableStore,
+        prepare: Preparation,
+        randomness: Randomness,
+        devices: Sequence[str] = ("",),
+    ) -> None:
+        self._network, self._store, self._prepare = network, store, prepare
+        self._randomness, self._devices = randomness, devices
+        self._batches = make_state("batches", [], 0, tf.int64)
+        signature = chunk_signature(prepare, network.target)
+        self._function, (self.names, self.record_width) = trace(self._loop, signature)
+
+    def begin(self, step: int) -> None:
+        """Begin a pass over the records after ``step`` training steps; each pass draws the same random numbers."""
+        self._network.step.set(step)
+        self._batches.assign(0)
+        self._randomness.reset()
+
+    def __call__(self, chunk: Chunk) -> tuple[Rows, Rows]:
+        """The metrics of each batch of ``chunk``, float32 [batches, names], and values of its records.
+
+        The latter are float32 [records, record_width], for `summarize`.
+        """
+        rows = self._function(*chunk).numpy()
+        metrics, values = np.split(rows, [len(self.names)], axis=1)
+        return metrics, values.reshape(np.asarray(chunk.positions).size, self.record_width)
+
+    def summarize(self, means: Iterable[float], values: Rows | None = None) -> dict[str, float]:
+        """The metrics by name, from the ``means`` of the columns ``names`` and the ``values`` of all records."""
+        return self._network.summarize(dict(zip(self.names, means, strict=True)), values)
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics that `summarize` returns."""
+        return list(self.summarize([0.0] * len(self.names), np.zeros((0, self.record_width), np.float32)))
+
+    @property
+    def graph(self) -> tf.Graph:
+        """The graph of the traced function."""
+        return self._function.get_concrete_function().graph
+
+    def _loop(
+        self, images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor
+    ) -> tuple[tf.Tensor, tuple[list[str], int]]:
+        # Every device evaluates whole batches, so the metrics do not depend on the number of devices.
+        chunk, count = Chunk(images, labels, positions), tf.shape(positions)[0]
+        first = self._batches.read_value()
+
+        def turn(number: tf.Tensor) -> tuple[tf.Tensor, tuple[list[str], int]]:
+            rows = []
+            for place, device in enumerate(self._devices):
+                # In the last turn, surplus devices repeat the last batch; their rows are dropped.
+                index = tf.minimum(number * len(self._devices) + place, count - 1)
+                with tf.device(device if len(self._devices) > 1 else None):
+                    row, facts = self._metrics(*chunk.batch(index), first + tf.cast(index, tf.int64))
+                rows.append(row)
+            return tf.concat(rows, 0), facts
+
+        turns, facts = stack_rows((count + len(self._devices) - 1) // len(self._devices), turn)
+        self._batches.assign_add(tf.cast(count, tf.int64))
+        return tf.reshape(turns, [tf.shape(turns)[0] * len(self._devices), -1])[:count], facts
+
+    def _metrics(
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, tuple[list[str], int]]:
+        x, y = self._prepare.for_validation(images, labels)
+        with self._randomness.draw_for(tower.VALIDATION, number):
+            built = self._network.build(self._store, tower.VALIDATION, x, y)
+        row, names, values = tf.stack(list(built.metrics.values())), list(built.metrics), built.record_values
+        if values is None:
+            return row, (names, 0)
+        return tf.concat([row, tf.reshape(tf.cast(values, tf.float32), [-1])], 0), (names, values.shape[1])
+
+
+class Validation:
+    """Runs ``evaluation`` over ``records`` in batches of ``batch_size``, up to ``limit`` batches per call."""
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        records: feeds.Records,
+        batch_size: int,
+        side_effects: SideEffects,
+        limit: int,
+    ) -> None:
+        self._evaluation, self._records, self._batch_size = evaluation, records, batch_size
+        self._side_effects, self._pace = side_effects, Pace(limit)
+
+    def run(self, step: int, rate: float, interrupted: Callable[[], bool]) -> dict[str, float] | None:
+        """The mean of each metric over all records, each counted once, after ``step`` steps.
+
+        Calls ``interrupted`` between calls of the evaluation; where it returns True, all side effects are
+        undone and the result is None. ``rate`` is the learning rate, for messages. Raises UserFault if an
+        operation yields NaN or infinity while numerics are checked.
+        """
+        saved = self._side_effects.save()
+        sizes = feeds.evaluation_sizes(len(self._records), self._batch_size)
+        rows: list[Rows] = []
+        values: list[Rows] = []
+        self._evaluation.begin(step)
+        feed = self._records.feed(feeds.evaluation_order(len(self._records), self._batch_size))
+        try:
+            left = sizes.count(self._batch_size)
+            while left:
+                batches = min(left, self._pace.steps, self._most_batches())
+                began = time.monotonic()
+                self._evaluate(feed, batches, step, rate, rows, values)
+                self._pace.update(batches, time.monotonic() - began)
+                left -= batches
+                if interrupted():
+                    saved.restore()
+                    return None
+            if sizes[-1] != self._batch_size:
+                self._evaluate(feed, 1, step, rate, rows, values)
+        finally:
+            feed.close()
+        # Restore moving averages and the like; the counters of tf.metrics continue.
+        saved.restore_network()
+        # Summed at the end, so that the result does not depend on the number of batches per call.
+        means = np.array(sizes) @ np.concatenate(rows).astype(np.float64) / len(self._records)
+        return self._evaluation.summarize(means.tolist(), np.concatenate(values))
+
+    def _most_batches(self) -> int:
+        """Return the number of batches per call that the values of their records permit."""
+        return max(1, MAX_RECORD_VALUES_PER_CALL // max(1, self._batch_size * self._evaluation.record_width))
+
+    def _evaluate(
+        self, feed: feeds.Feed, batches: int, step: int, rate: float, rows: list[Rows], values: list[Rows]
+    ) -> None:
+        """Evaluate the next batches, and append their metrics and the values of their records."""
+        with numerics.explained(step + 1, rate):
+            found, of_records = self._evaluation(feed.take(batches))
+        rows.append(found)
+        room = MAX_RECORD_VALUES // max(1, self._evaluation.record_width) - sum(map(len, values))
+        values.append(of_records[: max(0, room)])

@@ -1,0 +1,203 @@
+"""Predicting the records of a dataset with a trained model, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data import dataset_fit
+from digits.data.dataset_fit import DatasetFit, UnfitDataset
+from digits.data.images import Geometry
+from digits.data.manifest import Manifest
+from digits.kinds import kind_named
+from digits.kinds.targets import UnsuitableOutput
+from digits.worker.failure import UserFault
+from digits.worker.input import feeds
+from digits.worker.input.adaptation import Adaptation
+from digits.worker.training.models.trained import Trained
+
+# Networks that accept batches of any size predict faster in larger ones than those of the training.
+LARGE_BATCH = 256
+MAX_BATCH_BYTES = 64 << 20
+HINT = "Choose a model that predicts the targets of this dataset."
+
+
+class Batch(NamedTuple):
+    """The predictions for a batch of records.
+
+    ``places`` are the numbers of the records, int [N]. ``predicted`` are the predictions, [N, …], as defined by the
+    kind's `Targets`, and ``targets`` the targets, [N, …]. ``statistics`` and ``values`` are those of the kind's
+    `Metrics`: float32 [N] by name, and float32 [N, values].
+    """
+
+    places: NDArray[np.int64]
+    predicted: NDArray[Any]
+    targets: NDArray[Any]
+    statistics: dict[str, NDArray[np.float32]]
+    values: NDArray[np.float32]
+
+
+class BatchPredictor:
+    """Predicts records with ``trained``. With ``measures``, it also computes the statistics of the kind's metrics.
+
+    ``manifest`` is that of the records, which are converted to the size and the classes of the model; ``fit`` describes
+    how. Raises UserFault if they do not fit the model.
+    """
+
+    def __init__(self, trained: Trained, manifest: Manifest, *, measures: bool = False) -> None:
+        self.fit = fit_of(trained, manifest)
+        self._trained, self._manifest = trained, manifest
+        self._adaptation = Adaptation(trained.manifest, manifest, self.fit)
+        self._targets = trained.targets
+        self._metrics = (
+            kind_named(manifest.kind).load("metrics").Metrics(self.fit.target) if measures else None
+        )
+        self._is_checked = False
+        target = manifest.target
+        signature = [
+            tf.TensorSpec((None, *manifest.shape), manifest.dtype),
+            tf.TensorSpec((None, *target.shape), target.decoded_dtype),
+        ]
+        self._function = tf.function(self._predict, autograph=False, input_signature=signature)
+        record_bytes = 4 * max(int(np.prod(each.shape)) for each in (manifest, trained.manifest))
+        large = min(LARGE_BATCH, MAX_BATCH_BYTES // record_bytes)
+        self._sizes = sorted({trained.batch_size, max(trained.batch_size, large)}, reverse=True)
+
+    def predict(self, records: feeds.Records) -> Iterator[Batch]:
+        """Yield the predictions of all records, in order; raises UserFault."""
+        places = np.arange(len(records))
+        for chosen, arrays in in_batches(records, places, self._sizes, self._function):
+            yield self._batch(chosen, *arrays)
+
+    @property
+    def geometry(self) -> Geometry:
+        """The mapping from the images of the records to the predictions for them, for `Targets.describe`."""
+        own, other = self._trained.manifest, self._manifest
+        return Geometry((other.width, other.height), own.width, own.height, "squash")
+
+    def predict_at(self, records: feeds.Records, places: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return the predictions for the records at ``places``; raises UserFault."""
+        batches = in_batches(records, places, self._sizes[-1:], self._function)
+        return [each for chosen, arrays in batches for each in self._batch(chosen, *arrays).predicted]
+
+    def _predict(self, pixels: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any, Any]:
+        pixels, y = self._adaptation.images(pixels), self._adaptation.targets(y)
+        outputs = self._trained.outputs(pixels)
+        _, targets = self._trained.prepare.for_validation(pixels, y)
+        found, values = {}, None
+        if self._metrics is not None:
+            found = self._metrics.statistics(outputs, targets)
+            values = self._metrics.record_values(outputs, targets)
+        if values is None:
+            values = tf.zeros([tf.shape(pixels)[0], 0])
+        return self._targets.predict(outputs), targets, found, values
+
+    def _batch(self, places: NDArray[np.int64], *arrays: Any) -> Batch:
+        count = len(places)
+        predicted, targets, statistics, values = arrays
+        predicted = predicted.numpy()[:count]
+        self._check(predicted)
+        return Batch(
+            places,
+            predicted,
+            targets.numpy()[:count],
+            {name: value.numpy()[:count] for name, value in statistics.items()},
+            values.numpy()[:count],
+        )
+
+    def _check(self, predicted: NDArray[Any]) -> None:
+        """Raise UserFault unless the predictions are for the targets, and numbers."""
+        try:
+            if not self._targets.accepts(predicted.shape[1:]):
+                raise self._targets.refuse(predicted.shape[1:])
+            if not self._is_checked:
+                columns = predicted.shape[1] if predicted.ndim == 2 else 0
+                self._targets.check(columns, self._trained.label_flow(columns))
+                self._is_checked = True
+        except UnsuitableOutput as error:
+            raise UserFault(error.message, error.hint or HINT) from error
+        if not np.all(np.isfinite(predicted)):
+            raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
+
+
+def in_batches(
+    records: feeds.Records,
+    places: NDArray[np.int64],
+    sizes: Sequence[int],
+    compute: Callable[[tf.Tensor, tf.Tensor], Any],
+) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """Yield the numbers of the records at ``places``, batch by batch, and what ``compute`` returns for each batch.
+
+    ``compute`` maps the pixels and the targets of a batch to tensors [N, …]. The batches have the first of the
+    ``sizes`` that the network accepts; the last one may be smaller. N can be larger than the number of records, because
+    some networks require whole batches, and those that call ``tf.squeeze(x)`` at least two records.
+    """
+    for size in sizes:
+        batches = _in_batches(records, places, size, compute)
+        try:
+            first = next(batches, None)
+        except tf.errors.OpError:
+            if size == sizes[-1]:
+                raise
+            continue
+        if first is not None:
+            yield first
+            yield from batches
+        return
+
+
+def _in_batches(
+    records: feeds.Records,
+    places: NDArray[np.int64],
+    size: int,
+    compute: Callable[[tf.Tensor, tf.Tensor], Any],
+) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    parts = [places[start : start + size] for start in range(0, len(places), size)]
+    feed = records.stream(np.resize(part, min(size, max(2, len(part)))) for part in parts)
+    try:
+        for part in parts:
+            pixels, y, _ = feed.take(1)
+            try:
+                found = compute(pixels, y)
+            except tf.errors.OpError:
+                if len(pixels) == size:
+                    raise
+                found = compute(_filled_up(pixels, size), _filled_up(y, size))
+            yield part, found
+    finally:
+        feed.close()
+
+
+def _filled_up(values: tf.Tensor, size: int) -> tf.Tensor:
+    """Repeat ``values`` [N, …] up to a length of ``size``."""
+    return tf.gather(values, np.arange(size) % len(values))
+
+
+def fit_of(trained: Trained, manifest: Manifest) -> DatasetFit:
+    """Return how the records of ``manifest`` map to those that the model was trained on; raises UserFault."""
+    if trained.traced.latent:
+        raise UserFault("This model generates images from random vectors, so there is nothing to predict.")
+    try:
+        return dataset_fit.fit(trained.manifest, manifest, takes_image=trained.targets.takes_image)
+    except UnfitDataset as error:
+        raise UserFault(f"The dataset does not fit the model: {error}.", HINT) from error
+
+
+def check_fit(trained: Trained, manifest: Manifest) -> None:
+    """Raise UserFault unless the records of ``manifest`` have the size and the targets that the model expects."""
+    found, own = fit_of(trained, manifest), trained.manifest
+    if own.shape != manifest.shape:
+        shapes = ("×".join(map(str, shape)) for shape in (manifest.shape, own.shape))
+        raise UserFault(
+            "The images of the dataset have the shape {}, and the model expects {}.".format(*shapes),
+            "Create a version of the dataset with the size of the model's images.",
+        )
+    if found.maps_names:
+        raise UserFault(
+            "The classes or targets of the dataset differ from those of the training dataset.",
+            "Use a dataset with the same classes in the same order.",
+        )

@@ -1,0 +1,136 @@
+"""The activations of a layer of a trained network for the records of a dataset, as one vector for each record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.data.manifest import Manifest
+from digits.worker.failure import UserFault
+from digits.worker.input import feeds
+from digits.worker.network import layer_table
+from digits.worker.network.layer_table import LayerOutput
+from digits.worker.training.models.batch_prediction import check_fit, in_batches
+from digits.worker.training.models.trained import Trained
+
+# Networks that accept batches of any size are faster in larger ones than those of a training with small batches.
+LARGE_BATCH = 64
+MAX_NAMES = 20
+
+
+class Features(NamedTuple):
+    """The activations for the records at ``places``, float32 [N, dimensions].
+
+    ``predicted`` are the predicted classes, int32 [N]; empty if the targets are not classes.
+    """
+
+    places: NDArray[np.int64]
+    values: NDArray[np.float32]
+    predicted: NDArray[np.int32]
+
+
+class LayerFeatures:
+    """Computes the output of a ``layer`` of ``trained``, by default the last one before the output of the network.
+
+    Outputs with several positions, such as maps [N, H, W, C], are averaged over them. ``manifest`` is that of the
+    records. Raises UserFault if they do not fit the model, and for an unknown layer.
+    """
+
+    def __init__(self, trained: Trained, manifest: Manifest, layer: str = "") -> None:
+        check_fit(trained, manifest)
+        self._trained = trained
+        graph, built = trained.traced.function.graph, trained.traced.built
+        layers = layer_table.outputs(graph, built, trained.store.variables.values())
+        self.layer = layer or last_before_output(layers, built.output)
+        if self.layer not in layers:
+            more = ", …" if len(layers) > MAX_NAMES else "."
+            raise UserFault(
+                f"The network has no layer called “{layer[:80]}”.",
+                f"Its layers are {', '.join(list(layers)[:MAX_NAMES])}{more}",
+            )
+        output = layers[self.layer].output
+        if not output.shape.rank:
+            raise UserFault(
+                f"The layer “{self.layer}” has no output for each record.", "Choose another layer."
+            )
+        # Without the batch axis.
+        self.shape: list[int | None] = output.shape.as_list()[1:]
+        signature = [tf.TensorSpec((None, *manifest.shape), manifest.dtype)]
+        self._function = tf.function(self._compute, autograph=False, input_signature=signature)
+
+    def read(self, records: feeds.Records, places: NDArray[np.int64]) -> Iterator[Features]:
+        """Yield the features of the records at ``places``, in order; raises UserFault."""
+        own = self._trained.batch_size
+        sizes = sorted({own, max(own, LARGE_BATCH)}, reverse=True)
+        for chosen, (values, predicted) in in_batches(records, places, sizes, self._checked):
+            yield Features(chosen, values[: len(chosen)], predicted[: len(chosen)])
+
+    def _checked(self, pixels: tf.Tensor, _: tf.Tensor) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Return the values and the predicted classes of a batch; raises UserFault."""
+        values, predicted = (array.numpy() for array in self._function(pixels))
+        self._check(values, len(pixels))
+        return values, predicted
+
+    def _compute(self, pixels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        trained = self._trained
+        built = trained.traced.build(trained.prepare(pixels))
+        graph = tf.compat.v1.get_default_graph()
+        layers = layer_table.outputs(graph, built, trained.store.variables.values())
+        predicted = tf.zeros([tf.shape(pixels)[0], 0], tf.int32)
+        if trained.manifest.target.classes:
+            predicted = tf.argmax(trained.targets.predict(built.output), axis=-1, output_type=tf.int32)
+        return _vectors(layers[self.layer].output), predicted
+
+    def _check(self, values: NDArray[np.float32], size: int) -> None:
+        if len(values) != size:
+            raise UserFault(
+                f"The layer “{self.layer}” returns {len(values):,} outputs for {size:,} records.",
+                "Choose a layer with one output for each record.",
+            )
+        if not np.all(np.isfinite(values)):
+            raise UserFault(
+                f"The layer “{self.layer}” returns NaN or infinity.", "Choose another snapshot or layer."
+            )
+
+
+def _vectors(output: tf.Tensor) -> tf.Tensor:
+    """Convert the output of a layer [N, …, C] to float32 [N, C], the mean over the axes between."""
+    values = tf.cast(output, tf.float32)
+    if values.shape.rank == 1:
+        return values[:, None]
+    return tf.reduce_mean(values, axis=list(range(1, values.shape.rank - 1)))
+
+
+def last_before_output(layers: Mapping[str, LayerOutput], outputs: Any) -> str:
+    """Return the name of the last layer on which the one that computes the output depends.
+
+    The layer that computes the output is the last one with weights. If it is the only layer, it is returned. Raises
+    UserFault for a network without layers.
+    """
+    found = [
+        item for item in tf.nest.flatten(outputs) if isinstance(item, tf.Tensor) and item.dtype.is_floating
+    ]
+    reached = _dependencies(found[:1])
+    names = [name for name, layer in layers.items() if layer.output.op.name in reached] or list(layers)
+    if not names:
+        raise UserFault("The network has no layers whose activations could be mapped.")
+    last = next((name for name in reversed(names) if layers[name].weights), names[-1])
+    before = _dependencies([layers[last].output])
+    return next(
+        (name for name in reversed(names) if name != last and layers[name].output.op.name in before), last
+    )
+
+
+def _dependencies(tensors: list[tf.Tensor]) -> set[str]:
+    """Return the names of all operations on which ``tensors`` depend."""
+    waiting, found = [tensor.op for tensor in tensors], set[str]()
+    while waiting:
+        operation = waiting.pop()
+        if operation.name not in found:
+            found.add(operation.name)
+            waiting += [item.op for item in operation.inputs]
+    return found

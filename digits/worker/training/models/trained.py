@@ -1,0 +1,107 @@
+"""Loading the network of a model job for inference, with the weights of one of its snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tensorflow as tf
+
+from digits.core import recipe as recipes
+from digits.core.recipe import Augment
+from digits.data.manifest import Manifest
+from digits.kinds import kind_named
+from digits.kinds.targets import Targets
+from digits.worker import network_loader
+from digits.worker.failure import UserFault
+from digits.worker.input import feeds
+from digits.worker.input.preparation import Preparation
+from digits.worker.network import inference, network, tower
+from digits.worker.network.variables import VariableStore
+from digits.worker.training.step import device_config, label_flow
+from digits.worker.training.step.label_flow import LabelFlow
+from digits.worker.training.weights import restore, snapshots
+
+TRAIN_FOLDER = "train"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with restored weights.
+
+    ``prepare`` preprocesses pixels [N, H, W, C] for ``traced``, whose variables are in ``store``.
+    ``batch_size`` is that of the training; a network may require it.
+    """
+
+    network: network.Network
+    batch_size: int
+    manifest: Manifest
+    prepare: Preparation
+    store: VariableStore
+    traced: inference.Inference
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape [...] of the input of `outputs`."""
+        return (self.traced.latent,) if self.traced.latent else self.manifest.shape
+
+    def outputs(self, values: tf.Tensor) -> object:
+        """The network's output for pixels of 0 to 255, uint8 or float32 [N, H, W, C].
+
+        For a network that generates images, the values are latent vectors, float32 [N, size].
+        """
+        if self.traced.latent:
+            return self.traced.function(tf.reshape(values, [-1, 1, 1, self.traced.latent]))
+        return self.traced.function(self.prepare(values))
+
+    def outputs_of_size(self, images: tf.Tensor) -> object:
+        """Like `outputs`, built in the current graph for images of a different size; raises the network's errors."""
+        return self.traced.build(self.prepare(images)).output
+
+    @property
+    def targets(self) -> Targets:
+        """The predictions of the dataset's kind."""
+        targets: Targets = kind_named(self.manifest.kind).load("targets").Targets(self.manifest.target)
+        return targets
+
+    def label_flow(self, classes: int) -> LabelFlow:
+        """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
+        found = []
+
+        def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            built = self.network.build(self.store, tower.VALIDATION, x, y)
+            losses = [item.loss for item in built.objectives]
+            found.append(label_flow.follow(x, y, losses, (), classes if self.network.target.classes else 0))
+            return losses[0]
+
+        target = self.network.target
+        signature = [
+            tf.TensorSpec((None, *self.network.shape), tf.float32),
+            tf.TensorSpec([None, *target.shape], target.dtype),
+        ]
+        tf.function(validate, autograph=False, input_signature=signature).get_concrete_function()
+        return found[-1]
+
+
+def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trained:
+    """Load the network of the model job in ``model_folder`` with the weights of ``snapshot`` (``snapshot_1.ckpt``).
+
+    ``dataset`` is the folder of its dataset, if it has moved. Raises UserFault if the network, the snapshot or the
+    dataset cannot be loaded, and whatever the network raises.
+    """
+    recipe = recipes.load(model_folder / TRAIN_FOLDER, recipes.Train)
+    dataset = dataset or Path(recipe.dataset)
+    manifest = feeds.load_manifest(dataset)
+    whitening = Augment(whitening=recipe.augment.whitening)
+    prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, whitening)
+    net = network_loader.load_for(manifest, dataset, model_folder / recipe.network, prepare.shape)
+    store = VariableStore()
+    traced = inference.trace(net, store)
+    restored = restore.restore(model_folder / snapshot, store.variables)
+    if restored.missing or restored.other_shape:
+        raise UserFault(
+            f"The snapshot does not fit the network. {restored.remark}",
+            "The network's file was changed after the training.",
+        )
+    net.step.set(snapshots.step_of(model_folder / snapshot))
+    return Trained(net, device_config.batch_size(recipe), manifest, prepare, store, traced)

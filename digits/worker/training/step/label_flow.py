@@ -1,0 +1,211 @@
+"""Analyze how the loss of a network uses the labels.
+
+The network's text and names are unreliable, so the graph operations between ``self.y`` and the loss
+are followed instead. This shows which losses are classification losses, and where labels only match
+by broadcasting or are misinterpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from digits.worker.training.step import numerics
+
+_CROSS_ENTROPY = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
+# Operations whose results depend only on the shape of their inputs.
+_OF_SHAPES = {"Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike"}
+# Operations whose results contain the values of their first input.
+_REARRANGED = {
+    *("BroadcastTo", "Cast", "CheckNumerics", "EnsureShape", "ExpandDims", "Identity", "PreventGradient"),
+    *("Reshape", "Slice", "Snapshot", "Squeeze", "StopGradient", "StridedSlice", "Tile", "Transpose"),
+}
+_ARITHMETIC = {"Add", "AddV2", "Div", "DivNoNan", "Mul", "MulNoNan", "RealDiv", "Sub"}
+_ELEMENTWISE = {
+    *_ARITHMETIC,
+    *("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "NotEqual"),
+    *("FloorDiv", "FloorMod", "Maximum", "Minimum", "Pow", "SquaredDifference", "Xdivy", "Xlogy"),
+}
+# Operations whose first input chooses among values, such as those of tf.where and tf.boolean_mask.
+_CHOOSING = {"Select", "SelectV2", "Where"}
+_NORMALIZING = ("FusedBatchNorm", "Rsqrt")
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Whether a tensor depends on the ``batch`` or weights, on the ``labels``, and may contain class ``numbers``."""
+
+    batch: bool = False
+    labels: bool = False
+    numbers: bool = False
+
+    @property
+    def is_prediction(self) -> bool:
+        return self.batch and not self.labels
+
+    @property
+    def is_target(self) -> bool:
+        return self.labels and not self.batch
+
+
+@dataclass(frozen=True)
+class LabelFlow:
+    """The use of the labels.
+
+    ``cross_entropies`` are the softmax cross-entropies over as many scores as there are classes: float tensors
+    [N]. ``is_used``: the loss depends on the labels. ``has_normalization``: activations are
+    normalized before the loss. ``warnings`` are for the user.
+    """
+
+    cross_entropies: list[Any] = field(default_factory=list)
+    is_used: bool = False
+    has_normalization: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def has_cross_entropy(self) -> bool:
+        """Whether the loss contains one of the `cross_entropies`."""
+        return bool(self.cross_entropies)
+
+
+def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int) -> LabelFlow:
+    """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph."""
+    flow = _Flow(x, y, classes)
+    operations = _in_order(losses)
+    for operation in operations:
+        flow.add(operation, is_of_loss=True)
+    done = {operation.name for operation in operations}
+    for operation in _in_order(metrics):
+        if operation.name not in done:
+            flow.add(operation, is_of_loss=False)
+    is_single = len(losses) == 1
+    found = [operation for operation in operations if is_single and flow.is_classification(operation)]
+    return LabelFlow(
+        [operation.outputs[0] for operation in found],
+        any(flow.origin(loss).labels for loss in losses),
+        flow.has_normalization,
+        list(flow.warnings.values()),
+    )
+
+
+class _Flow:
+    """The origins of tensors. Operations are added in topological order."""
+
+    def __init__(self, x: Any, y: Any, classes: int) -> None:
+        self._classes, self._batch_size = classes, y.shape[0]
+        self._origins = {x.name: _Origin(batch=True), y.name: _Origin(labels=True, numbers=True)}
+        self.has_normalization = False
+        self.warnings: dict[str, str] = {}
+
+    def origin(self, tensor: Any) -> _Origin:
+        return self._origins.get(tensor.name, _Origin())
+
+    def add(self, operation: Any, is_of_loss: bool) -> None:
+        inputs = [self.origin(tensor) for tensor in operation.inputs]
+        found = self._combined(operation.type, inputs)
+        for output in operation.outputs:
+            self._origins.setdefault(output.name, found)
+        if is_of_loss and found.batch and operation.type.startswith(_NORMALIZING):
+            self.has_normalization = True
+        if operation.type in _ELEMENTWISE and len(inputs) == 2:
+            self._check_shapes(operation, inputs)
+            if is_of_loss and operation.type == "Mul":
+                self._check_factors(operation, inputs)
+        if is_of_loss and operation.type in _CHOOSING and self._classes > 2 and inputs[0].numbers:
+            self._warn_of_numbers(operation)
+
+    def is_classification(self, operation: Any) -> bool:
+        """Whether ``operation`` is the cross-entropy of one score per class and the labels."""
+        if operation.type not in _CROSS_ENTROPY:
+            return False
+        scores, targets = operation.inputs
+        return (
+            _columns(scores) == self._classes > 1
+            and self.origin(scores).is_prediction
+            and self.origin(targets).is_target
+        )
+
+    def _combined(self, kind: str, inputs: list[_Origin]) -> _Origin:
+        if kind in _OF_SHAPES:
+            return _Origin()
+        if kind == "ReadVariableOp":
+            return _Origin(batch=True)
+        batch, labels = any(item.batch for item in inputs), any(item.labels for item in inputs)
+        if kind in _REARRANGED:
+            return _Origin(batch, labels, numbers=inputs[0].numbers and not batch)
+        is_arithmetic = kind in _ARITHMETIC and any(item.numbers for item in inputs) and not batch
+        return _Origin(batch, labels, numbers=is_arithmetic)
+
+    def _check_shapes(self, operation: Any, origins: list[_Origin]) -> None:
+        """Warn if labels and predictions of different rank are combined by broadcasting."""
+        if not (any(item.is_target for item in origins) and any(item.is_prediction for item in origins)):
+            return
+        shapes = [tensor.shape for tensor in operation.inputs]
+        if any(shape.rank is None for shape in shapes):
+            return
+        low, high = sorted((shape.as_list() for shape in shapes), key=len)
+        if not low or len(low) == len(high) or low[0] != self._batch_size or high[0] != self._batch_size:
+            return
+        met = high[-len(low)]
+        if met is None or met == self._batch_size:
+            return
+        is_label_first = origins[0].is_target
+        labels, values = shapes if is_label_first else reversed(shapes)
+        self._warn(
+            "shapes",
+            operation,
+            f"the labels of shape {_words(labels)} are broadcast with values of shape {_words(values)} "
+            f"to {_words(operation.outputs[0].shape)}: labels meet values of other images. "
+            "Give both the same shape, for example with tf.reshape(…, [-1]).",
+        )
+
+    def _check_factors(self, operation: Any, origins: list[_Origin]) -> None:
+        if self._classes <= 2 or not any(item.numbers for item in origins):
+            return
+        if any(item.is_prediction for item in origins):
+            self._warn_of_numbers(operation)
+
+    def _warn_of_numbers(self, operation: Any) -> None:
+        self._warn(
+            "factors",
+            operation,
+            f"the loss uses labels as if they were 0 or 1, but they are class numbers from 0 to "
+            f"{self._classes - 1}. Compare them, for example with tf.equal(self.y, 1), or use "
+            "digits.classification_loss.",
+        )
+
+    def _warn(self, kind: str, operation: Any, text: str) -> None:
+        line = numerics.line_that_created(operation.graph, operation.name)
+        where = f"Line {line}: " if line else "In the network "
+        self.warnings.setdefault(kind, where + text)
+
+
+def _columns(scores: Any) -> int | None:
+    """The size of the last axis, also if a reshape of the preceding axes made it unknown."""
+    while scores.shape.rank is not None and scores.shape[-1] is None and scores.op.type == "Reshape":
+        scores = scores.op.inputs[0]
+    size: int | None = scores.shape[-1] if scores.shape.rank else None
+    return size
+
+
+def _words(shape: Any) -> str:
+    return f"[{', '.join('N' if size is None else str(size) for size in shape)}]"
+
+
+def _in_order(tensors: Iterable[Any]) -> list[Any]:
+    """The operations that compute ``tensors``, in topological order."""
+    found: dict[str, Any] = {}
+    waiting = [(tensor.op, False) for tensor in tensors if isinstance(tensor, tf.Tensor)]
+    opened: set[str] = set()
+    while waiting:
+        operation, is_ready = waiting.pop()
+        if is_ready:
+            found[operation.name] = operation
+        elif operation.name not in opened:
+            opened.add(operation.name)
+            waiting.append((operation, True))
+            waiting += [(tensor.op, False) for tensor in operation.inputs]
+    return list(found.values())

@@ -1,0 +1,156 @@
+"""The function that runs training steps on the device, many per call.
+
+A call takes a chunk of batches and loops over them inside the function, because returning to Python after
+every step costs a small network a third of its throughput. It returns the metrics of every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.worker.input.preparation import Chunk, chunk_signature
+from digits.worker.network.summaries import Recorded
+from digits.worker.training.step import xla
+from digits.worker.training.step.tracing import stack_rows, trace
+from digits.worker.training.step.training_step import BuiltStep, Traced, TrainingStep
+
+Rows = NDArray[np.float32]
+
+
+class StepFunction:
+    """Runs ``step``; the constructor traces it, and compiles it with XLA if its configuration requests that.
+
+    ``traced`` is what that reveals about the network. ``warn`` is called if XLA cannot compile the steps, which are
+    then run without it. Raises UserFault for mistakes of the network, and whatever its code raises.
+    """
+
+    def __init__(self, step: TrainingStep, warn: Callable[[str], None] = lambda message: None) -> None:
+        self._step, self._warn = step, warn
+        self._row, fault = self._build_row, None
+        if step.options.config.compiled:
+            try:
+                self._row = xla.compiled(self._build_row, self._batch_signature)
+            except Exception as error:
+                fault = error
+        self.is_compiled = self._row != self._build_row
+        self._is_proven = not self.is_compiled  # False while compiled steps have not run yet
+        self._function, self.traced = trace(self._loop, signature(step))  # raises the network's own mistakes
+        if fault:
+            warn(xla.warning(fault))
+
+    def steps(self, chunk: Chunk, rates: Sequence[float], first_step: int) -> Rows:
+        """Train on each batch of ``chunk`` in turn, with the learning rate at the same index of ``rates``.
+
+        Returns the metrics of each step, float32 [steps, names].
+        """
+        arguments = (*chunk, *_settings(rates, first_step))
+        try:
+            rows = self._function(*arguments).numpy()
+        except tf.errors.OpError as error:
+            if self._is_proven:
+                raise
+            # Some programs only fail on the device. The network's own mistakes also fail without XLA.
+            self._row, self.is_compiled = self._build_row, False
+            self._function, _ = trace(self._loop, signature(self._step))
+            rows = self._function(*arguments).numpy()
+            self._warn(xla.warning(error))
+        self._is_proven = True
+        return rows
+
+    def extended_step(
+        self, chunk: Chunk, rate: float, step: int
+    ) -> tuple[Rows, list[tuple[Recorded, Any]], dict[str, float]]:
+        """Run one step on a chunk of one batch.
+
+        Returns its metrics, float32 [1, names]; the network's pictures with their values; and the statistics of the
+        updates by name. It is never compiled.
+        """
+        function, traced = self._extended
+        row, values, statistics = function(*chunk, *_settings([rate], step))
+        pictures = [(item, value.numpy()) for item, value in zip(traced.pictures, values, strict=True)]
+        return row.numpy()[None], pictures, {name: float(value) for name, value in statistics.items()}
+
+    def summarize(self, means: Iterable[float]) -> dict[str, float]:
+        """The metrics by name, from the ``means`` of the columns `Traced.names`."""
+        return self._step.network.summarize(dict(zip(self.traced.names, means, strict=True)))
+
+    @property
+    def graph(self) -> tf.Graph:
+        """The graph of the traced function."""
+        return self._function.get_concrete_function().graph
+
+    def _loop(
+        self,
+        images: tf.Tensor,
+        labels: tf.Tensor,
+        positions: tf.Tensor,
+        rates: tf.Tensor,
+        first_step: tf.Tensor,
+    ) -> tuple[tf.Tensor, Traced]:
+        chunk = Chunk(images, labels, positions)
+
+        def row(index: tf.Tensor) -> tuple[tf.Tensor, Traced]:
+            return self._row(*chunk.batch(index), rates[index], first_step + tf.cast(index, tf.int64))
+
+        return stack_rows(tf.shape(positions)[0], row)
+
+    def _build_row(self, *given: tf.Tensor) -> tuple[tf.Tensor, Traced]:
+        step = self._step.build(*given)
+        return step.row, step.traced
+
+    @cached_property
+    def _extended(self) -> tuple[Any, Traced]:
+        def build(*given: tf.Tensor) -> tuple[Any, Traced]:
+            step = build_extended(self._step, *given)
+            pictures = [tf.convert_to_tensor(item.tensor) for item in step.traced.pictures]
+            return (step.row, pictures, step.statistics), step.traced
+
+        return trace(build, signature(self._step))
+
+    @property
+    def _batch_signature(self) -> list[tf.TensorSpec]:
+        """The types of the arguments of `TrainingStep.build`, with the size of its batches."""
+        images, labels, _, rates, step = signature(self._step)
+        config = self._step.options.config
+        size = config.batch_size * config.batches
+        return [
+            tf.TensorSpec((size, *images.shape[1:]), images.dtype),
+            tf.TensorSpec((size, *labels.shape[1:]), labels.dtype),
+            tf.TensorSpec([], rates.dtype),
+            step,
+        ]
+
+
+def signature(step: TrainingStep) -> list[tf.TensorSpec]:
+    """Return the types of a chunk for ``step``, the learning rates of its batches, and the number of the first."""
+    return [
+        *chunk_signature(step.preparation, step.network.target),
+        tf.TensorSpec([None], tf.float32, name="rates"),
+        tf.TensorSpec([], tf.int64, name="first_step"),
+    ]
+
+
+def build_extended(step: TrainingStep, *given: tf.Tensor, changes_weights: bool = True) -> BuiltStep:
+    """Build an extended step on a chunk of one batch in the current graph, from tensors as in `signature`."""
+    *chunk, rates, number = given
+    return step.build(
+        *Chunk(*chunk).batch(0), rates[0], number, is_extended=True, changes_weights=changes_weights
+    )
+
+
+def seen(step: TrainingStep, chunk: Chunk, is_compiled: bool) -> tuple[Rows, dict[str, NDArray[Any]]]:
+    """Return the network's input in the first step for a chunk of one batch: float32 [N, H, W, C], and the targets."""
+    # XLA draws different random numbers: compile this if the steps are compiled.
+    prepared = tf.function(step.prepare, autograph=False, jit_compile=is_compiled)
+    x, y = prepared(*chunk.batch(0), tf.constant(0, tf.int64))
+    return x.numpy(), {name: value.numpy() for name, value in y.items()}
+
+
+def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.constant(rates, tf.float32), tf.constant(first_step, tf.int64)

@@ -1,0 +1,546 @@
+"""Gradient accumulation, several devices, half precision and XLA."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.events import Measured, Progressed, Warned
+from digits.core.recipe import Solver
+from digits.data.target import class_index
+from tests.worker import networks
+from tests.worker.conftest import Outcome, snapshot
+from tests.worker.training.loop.test_activations import histograms
+
+pytestmark = pytest.mark.tensorflow
+
+SGD = {"type": "SGD", "learning_rate": 0.05}
+MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
+
+# Convolutions and regularization, without randomness, and with no batch statistics other than means.
+CONVOLUTIONS = networks.classifier(
+    """
+with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=slim.l2_regularizer(0.001)):
+    x = slim.conv2d(self.x / 100.0, 4, [3, 3], scope='conv')
+    x = slim.flatten(slim.max_pool2d(x, [2, 2]))
+    return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def _weights(in_child: Any, outcome: Outcome, name: str) -> dict[str, np.ndarray]:
+    assert outcome.code == 0, outcome.output
+    return in_child(snapshot, outcome.job_folder, name)
+
+
+def _assert_alike(
+    first: dict[str, np.ndarray], second: dict[str, np.ndarray], tolerance: float = 1e-5
+) -> None:
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-3, abs=tolerance), name
+
+
+# Gradient accumulation
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(SGD, marks=pytest.mark.nightly), {"type": "ADAM", "learning_rate": 0.001}],
+    ids=["sgd", "adam"],
+)
+def test_accumulated_batches_match_one_larger_batch(
+    train: Any, trained: Any, in_child: Any, solver: dict[str, Any]
+) -> None:
+    settings = {"epochs": 3, "solver": solver, "crop_size": 10}
+    large = train(CONVOLUTIONS, name="large", batch_size=16, **settings)
+    small = trained(CONVOLUTIONS, name="small", batch_size=4, batch_accumulation=4, **settings)
+    _assert_alike(
+        _weights(in_child, large, "snapshot_3.ckpt"), _weights(in_child, small, "snapshot_3.ckpt"), 1e-4
+    )
+    assert small.values("val", "loss") == pytest.approx(large.values("val", "loss"), rel=1e-3)
+
+
+def test_accumulated_batches_count_as_one_step(train: Any, in_child: Any) -> None:
+    policy = {"policy": "step", "size": 50, "gamma": 0.1}
+    outcome = train(CONVOLUTIONS, epochs=2, batch_size=8, batch_accumulation=4, lr_policy=policy, solver=SGD)
+    assert _weights(in_child, outcome, "snapshot_2.ckpt")["global_step"] == 4
+    assert [row.step for row in outcome.of(Measured) if row.stage == "val"] == [0, 2, 4]
+    assert outcome.values("train", "learning_rate")[-1] == pytest.approx(0.005)
+
+
+def test_several_losses_are_accumulated_separately(train: Any, in_child: Any) -> None:
+    large = train(TWO_LOSSES, name="large", batch_size=16, solver=SGD)
+    small = train(TWO_LOSSES, name="small", batch_size=4, batch_accumulation=4, solver=SGD)
+    _assert_alike(_weights(in_child, large, "snapshot_2.ckpt"), _weights(in_child, small, "snapshot_2.ckpt"))
+
+
+# Both losses depend on both weights, but each trains only one of them.
+TWO_LOSSES = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        x = slim.flatten(self.x / 100.0)
+        self.first = tf.get_variable('first', [144, 4], initializer=tf.constant_initializer(0.1))
+        self.second = tf.get_variable('second', [4, 4], initializer=tf.constant_initializer(0.2))
+        return tf.matmul(tf.tanh(tf.matmul(x, self.first)), self.second)
+
+    @model_property
+    def loss(self):
+        entropy = digits.classification_loss(self.inference, self.y)
+        size = tf.reduce_mean(tf.square(self.inference))
+        return [{'loss': entropy, 'vars': [self.first]}, {'loss': size, 'vars': [self.second]}]
+"""
+
+PICTURES = CONVOLUTIONS.replace(
+    "accuracy = ",
+    "self.summaries.append(tf.summary.histogram('logits', self.inference))\n        accuracy = ",
+)
+
+
+def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any, in_child: Any) -> None:
+    settings = {"epochs": 3, "solver": SGD, "crop_size": 10, "batch_size": 4, "batch_accumulation": 4}
+    plain = trained(CONVOLUTIONS, name="plain", **settings)
+    pictured = train(PICTURES, name="pictured", **settings)
+    _assert_alike(
+        _weights(in_child, plain, "snapshot_3.ckpt"), _weights(in_child, pictured, "snapshot_3.ckpt")
+    )
+    assert in_child(histograms, plain.job_folder / "tb" / "train") == {}
+    shown = in_child(histograms, pictured.job_folder / "tb" / "train")
+    # The step after each validation except the last: its first batch of 4 images, with 4 outputs each.
+    assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16), (9, 16)]
+
+
+# Several devices
+
+
+@pytest.mark.parametrize(
+    ("strategy", "batch"),
+    [
+        ("mirrored", 7),
+        ("central", 16),
+        pytest.param("mirrored", 16, marks=pytest.mark.nightly),
+        pytest.param("central", 7, marks=pytest.mark.nightly),
+    ],
+)
+def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+    settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
+    one = trained(CONVOLUTIONS, name="one", **settings)
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", strategy=strategy, **settings))
+    _assert_alike(
+        _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
+    )
+    assert two.values("val", "loss") == pytest.approx(one.values("val", "loss"), rel=1e-3)
+    assert two.values("val", "accuracy") == pytest.approx(one.values("val", "accuracy"))
+
+
+def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_child: Any) -> None:
+    settings = {"solver": MOMENTUM, "epochs": 2}
+    one = train(PICTURES, name="one", batch_size=18, **settings)
+    task = model(PICTURES, name="two", batch_size=6, batch_accumulation=3, **settings)
+    two = _on_processors(in_child, task)
+    _assert_alike(
+        _weights(in_child, one, "snapshot_2.ckpt"), _weights(in_child, two, "snapshot_2.ckpt"), 1e-4
+    )
+
+
+def test_every_device_computes_its_part_of_the_batch(model: Any, in_child: Any) -> None:
+    """The first operation of each replica reports the number of records it receives."""
+    task = model(CONVOLUTIONS.replace("x = slim.conv2d(self.x", "x = slim.conv2d(self.seen"), batch_size=7)
+    network = task.parent / "network.py"
+    network.write_text(
+        network.read_text().replace("class UserModel(Tower):", "class UserModel(Tower):" + _SEEN, 1)
+    )
+    outcome = _on_processors(in_child, task)
+    assert outcome.code == 0, outcome.output
+    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
+    assert {'training 3 on "CPU:0"', 'training 4 on "CPU:1"'} <= seen
+
+
+_SEEN = """
+    @property
+    def seen(self):
+        if not self.is_training:
+            return self.x
+        device = self.x.device[-5:]
+        tell = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(device))
+        with tf.control_dependencies([tell]):
+            return tf.identity(self.x)
+"""
+
+
+def test_replicas_share_variables_created_directly(model: Any, in_child: Any) -> None:
+    network = networks.RAW.replace(
+        "accuracy =", "loss_weight = tf.Variable(1.0, trainable=False, name='share')\n        accuracy =", 1
+    )
+    outcome = _on_processors(in_child, model(network, epochs=1, batch_accumulation=2))
+    assert outcome.code == 0, outcome.output
+    names = set(in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt"))
+    made = {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "loss/share"}
+    assert names == {*made, "global_step"}
+
+
+def test_a_network_can_require_one_device(train: Any, model: Any, in_child: Any) -> None:
+    network = CONVOLUTIONS.replace(
+        "class UserModel(Tower):", "class UserModel(Tower):\n    disableAutoDataParallelism = True\n" + _SEEN
+    ).replace("self.x / 100.0", "self.seen / 100.0")
+    outcome = _on_processors(in_child, model(network, batch_size=7))
+    assert outcome.code == 0, outcome.output
+    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
+    assert {line.split(" on ")[0] for line in seen} == {"training 7"}
+
+
+def _on_processors(in_child: Any, task: Path, count: int = 2) -> Outcome:
+    """Run a task in a child process in which the CPU counts as several devices."""
+    from digits.core import events
+
+    code = in_child(_run_on_processors, str(task), count)
+    return Outcome(
+        code, events.read(task / "events.jsonl")[0], (task / "output.log").read_text(), task.parent
+    )
+
+
+def _run_on_processors(task: str, count: int) -> int:
+    import tensorflow as tf
+
+    from digits.worker import run
+
+    output = os.open(Path(task) / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    processor = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * count)
+    return run.run_task(Path(task))
+
+
+# Half precision
+
+# float16 has the smaller range, so that more can go wrong.
+EACH_HALF = pytest.mark.parametrize(
+    "precision", ["mixed_float16", pytest.param("mixed_bfloat16", marks=pytest.mark.nightly)]
+)
+
+
+LEARNING = {
+    "lenet": networks.LENET.replace("[5, 5]", "[3, 3]"),
+    "keras": networks.KERAS_LENET,
+    "raw": networks.RAW,
+    "tf_layers": networks.TF_LAYERS,
+    "slim_norm": networks.BATCH_NORM.format(arguments=""),
+    "slim_norm_unfused": networks.BATCH_NORM.format(arguments=", fused=False"),
+}
+
+
+# `test_compiled_networks_learn` trains the first two in bfloat16, and `test_layers_compute_in_half_precision` has the
+# ways of the third one to create variables.
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("lenet", "mixed_float16"),
+        ("slim_norm", "mixed_float16"),
+        ("tf_layers", "mixed_bfloat16"),
+        *(
+            pytest.param(name, precision, marks=pytest.mark.nightly)
+            for name, precision in [
+                *((name, "mixed_float16") for name in ("keras", "raw", "tf_layers", "slim_norm_unfused")),
+                *((name, "mixed_bfloat16") for name in ("slim_norm", "slim_norm_unfused")),
+            ]
+        ),
+    ],
+)
+def test_networks_learn_in_half_precision(train: Any, in_child: Any, name: str, precision: str) -> None:
+    outcome = train(
+        LEARNING[name], epochs=10, solver=MOMENTUM, precision=precision, val_interval=10, snapshot_interval=10
+    )
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert_no_half_precision(_weights(in_child, outcome, "snapshot_10.ckpt"))
+
+
+def assert_no_half_precision(weights: dict[str, np.ndarray]) -> None:
+    kinds = {value.dtype for name, value in weights.items() if name.startswith("model")}
+    assert kinds <= {np.dtype(np.float32), np.dtype(np.int64)}
+
+
+@EACH_HALF
+def test_layers_compute_in_half_precision(train: Any, precision: str) -> None:
+    """Convolutions create their weights in three ways; the loss receives float32."""
+    network = networks.classifier(
+        """
+x = slim.conv2d(self.x * 0.01, 4, [3, 3], scope='slim')
+x = tf.nn.conv2d(x, tf.get_variable('asked', [3, 3, 4, 4], tf.float32), [1, 1, 1, 1], 'SAME')
+x = tf.nn.conv2d(x, tf.Variable(tf.truncated_normal([3, 3, 4, 4], stddev=0.1)), [1, 1, 1, 1], 'SAME')
+x = x + tf.get_variable('bias', [4]) * x
+x = tf.keras.layers.Conv2D(4, 3)(x)
+print('inner type', x.dtype.name)
+return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None)
+""",
+        head="import tensorflow as tf\n",
+    ).replace(
+        "        accuracy = ",
+        "        print('loss type', self.inference.dtype.name, self.x.dtype.name)\n        accuracy = ",
+    )
+    outcome = train(network, epochs=1, precision=precision)
+    assert outcome.code == 0, outcome.output
+    low = precision.removeprefix("mixed_")
+    printed = {line for line in outcome.output.splitlines() if " type " in line}
+    assert printed == {f"inner type {low}", "loss type float32 float32"}
+
+
+@EACH_HALF
+def test_stored_tensors_reach_the_loss_in_float32(train: Any, precision: str) -> None:
+    """Sums of squares of other tensors, also in tuples and dicts, would overflow in half precision."""
+    network = networks.classifier(
+        """
+self.features = slim.flatten(self.x)
+self.levels = [self.features * 2.0, collections.OrderedDict(deep=(self.features,))]
+self.inner = tf.nn.l2_loss(self.features) + tf.losses.mean_squared_error(self.features, self.features + 300.0)
+self.variable = tf.get_variable('scale', [144])
+return slim.fully_connected(self.features / 100.0 * self.variable, self.nclasses, activation_fn=None)
+""",
+        head="import collections",
+    ).replace(
+        "        return digits",
+        """        shift = tf.get_variable('shift', [144])
+        others = [self.features, self.levels[0], self.levels[1]['deep'][0], self.inner, self.variable, shift]
+        print('types', *(item.dtype.name for item in others))
+        far = tf.reduce_sum(tf.square(self.features * shift + self.levels[0]))
+        assert digits.mse_loss(self.features, tf.cast(self.levels[0], tf.float16)).dtype == tf.float32
+        self.summaries += [tf.summary.scalar('far', far), tf.summary.scalar('inner', self.inner)]
+        return 1e-9 * far + digits""",
+    )
+    outcome = train(network, epochs=1, precision=precision)
+    assert outcome.code == 0, outcome.output
+    printed = {line for line in outcome.output.splitlines() if line.startswith("types ")}
+    assert "types " + " ".join(["float32"] * 4 + [precision.removeprefix("mixed_")] + ["float32"]) in printed
+    assert min(outcome.values("train", "far") + outcome.values("train", "inner")) > 65504
+    assert np.isfinite(outcome.values("train", "far") + outcome.values("train", "inner")).all()
+
+
+def test_half_precision_approximates_float32(train: Any, in_child: Any) -> None:
+    full, half = (
+        train(CONVOLUTIONS, name=precision, precision=precision, epochs=4, solver=SGD)
+        for precision in ("float32", "mixed_float16")
+    )
+    expected = _weights(in_child, full, "snapshot_4.ckpt")
+    found = _weights(in_child, half, "snapshot_4.ckpt")
+    for name in ("model/conv/weights", "model/fc/weights"):
+        assert found[name] == pytest.approx(expected[name], abs=0.01), name
+    assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
+
+
+def test_regularization_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
+    """The sum of squares of 144 * 4 weights of 50 would overflow in half precision."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x) * 0.0
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
+                            weights_initializer=tf.constant_initializer(50.0),
+                            weights_regularizer=slim.l2_regularizer(0.5))
+"""
+    )
+    outcome = train(
+        network, epochs=1, precision="mixed_float16", solver={"type": "SGD", "learning_rate": 0.1}
+    )
+    weights = _weights(in_child, outcome, "snapshot_1.ckpt")["model/fc/weights"]
+    assert weights == pytest.approx(np.full((144, 4), 50 * 0.95**8, np.float32), rel=1e-4)
+
+
+def test_a_step_that_overflows_is_skipped(in_child: Any) -> None:
+    changes, scales = in_child(_overflowing_steps)
+    assert changes == [1, 1, 2, 3, 3]
+    assert scales == [8.0, 4.0, 4.0, 8.0, 4.0]
+
+
+def _overflowing_steps() -> tuple[list[int], list[float]]:
+    """Run steps of which the second and the last overflow; two finite ones in a row double the scale."""
+    import tensorflow as tf
+
+    from digits.worker.training.step.loss_scale import LossScale
+
+    scale = LossScale(first=8.0, patience=2)
+    count = tf.Variable(0)
+
+    @tf.function
+    def step(gradient: Any) -> None:
+        scale.guard([gradient, tf.zeros([3])], lambda: count.assign_add(1))
+
+    counts, scales = [], []
+    for value in (1.0, np.inf, 1.0, 1.0, np.nan):
+        step(tf.constant([0.5, value]))
+        counts.append(int(count.numpy()))
+        scales.append(float(scale.value.numpy()))
+    return counts, scales
+
+
+def test_the_loss_scale_decreases_until_gradients_are_finite(train: Any, in_child: Any) -> None:
+    """Gradients in the thousands overflow in half precision with the initial scale."""
+    network = networks.classifier(
+        "return slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')"
+    ).replace("return digits.classification_loss(", "return 3000.0 * digits.classification_loss(")
+    solver = {"type": "SGD", "learning_rate": 1e-5}
+    outcome = train(network, precision="mixed_float16", epochs=4, solver=solver)
+    weights = _weights(in_child, outcome, "snapshot_4.ckpt")
+    assert weights["optimizer/loss_scale"] < 2**15
+    losses = outcome.values("val", "loss")
+    assert losses[-1] < losses[0]
+
+
+# XLA
+
+
+def test_a_compiled_training_has_the_same_result(train: Any, in_child: Any) -> None:
+    settings = {"epochs": 2, "solver": {"type": "ADAM", "learning_rate": 0.001}}
+    plain = train(PICTURES, name="plain", **settings)
+    compiled = train(PICTURES, name="compiled", xla=True, **settings)
+    assert not compiled.of(Warned)
+    doing = [[event.doing for event in outcome.of(Progressed)] for outcome in (plain, compiled)]
+    assert "Compiling a step" in doing[1] and "Compiling a step" not in doing[0]
+    _assert_alike(
+        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, compiled, "snapshot_2.ckpt"), 1e-4
+    )
+
+
+@pytest.mark.parametrize("name", ["keras", pytest.param("lenet", marks=pytest.mark.nightly)])
+def test_compiled_networks_learn(train: Any, in_child: Any, name: str) -> None:
+    outcome = train(
+        LEARNING[name],
+        epochs=15,
+        val_interval=15,
+        snapshot_interval=15,
+        solver=MOMENTUM,
+        xla=True,
+        precision="mixed_bfloat16",
+    )
+    assert outcome.code == 0, outcome.output
+    assert not outcome.of(Warned)
+    assert outcome.values("val", "accuracy")[-1] > 0.9
+    assert_no_half_precision(_weights(in_child, outcome, "snapshot_15.ckpt"))
+
+
+def test_a_compiled_network_is_built_once(train: Any) -> None:
+    network = networks.LINEAR.replace("model = ", "print('built', self.is_training, end='; '); model = ", 1)
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert outcome.output.count("built True") == 1
+
+
+def test_summary_operations_are_not_compiled(train: Any) -> None:
+    """XLA does not support strings; this network uses them only in steps that write summaries."""
+    outcome = train(networks.GAN, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert not [event.message for event in outcome.of(Warned) if "XLA" in event.message]
+
+
+def test_an_operation_that_cannot_be_compiled_is_named(train: Any) -> None:
+    network = networks.classifier(
+        """
+x = tf.py_func(lambda images: images / 100.0, [self.x], tf.float32)
+x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None)
+"""
+    )
+    outcome = train(network, epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    assert len(outcome.of(Warned)) == 1
+    assert "PyFunc" in outcome.of(Warned)[0].message
+
+
+def test_a_variable_on_another_device_is_named(in_child: Any, tmp_path: Path) -> None:
+    """On a GPU, this applies to int32 variables; here all variables are on another device."""
+    (tmp_path / "network.py").write_text(networks.LINEAR)
+    message = in_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
+    assert message.startswith("XLA cannot compile this network: the variable model/fc/")
+    assert "int64" in message
+
+
+def _remark_on_variables_elsewhere(path: Path) -> str:
+    import tensorflow as tf
+
+    from digits.worker import network_loader
+    from digits.worker.input.preparation import Preparation
+    from digits.worker.network.variables import VariableStore
+    from digits.worker.randomness.streams import Randomness
+    from digits.worker.training.step.device_config import DeviceConfig
+    from digits.worker.training.step.optimizers import Optimizer
+    from digits.worker.training.step.step_function import StepFunction
+    from digits.worker.training.step.training_step import Phase, StepOptions, TrainingStep
+
+    (processor,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
+    shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
+    prepare = Preparation(np.zeros(1, np.float32), None, shape)
+    config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
+    net = network_loader.load(path, shape, class_index(list("abcd")))
+    # XLA cannot use variables created in the same trace, so create them in a separate one.
+    for options in (
+        StepOptions(Phase(Optimizer(Solver())), 1),
+        StepOptions(Phase(Optimizer(Solver())), 1, config),
+    ):
+        warnings = list[str]()
+        step = TrainingStep(net, store, prepare, Randomness(1), options)
+        training = StepFunction(step, warnings.append)
+        assert not training.is_compiled
+    (warning,) = warnings
+    return warning
+
+
+def test_a_step_that_fails_at_run_time_is_trained_without_xla(train: Any, in_child: Any) -> None:
+    """The compiled program is valid but calls a kernel that the device lacks."""
+    network = networks.classifier(
+        """
+x = slim.flatten(self.x / 100.0)
+if self.is_training and len(asked) < 1:
+    asked.append(1)
+    x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 144]))
+    x = tf.reshape(x, [-1, 144])
+return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
+""",
+        head="from tensorflow.compiler.tf2xla.ops import gen_xla_ops\nasked = []",
+    )
+    outcome = train(network, name="asked", epochs=1, xla=True)
+    assert outcome.code == 0, outcome.output
+    (message,) = [event.message for event in outcome.of(Warned)]
+    assert message.startswith("XLA cannot compile this network: No registered")
+    assert "no_such_kernel" in message and message.endswith("It is trained without XLA.")
+    usual = train(network.replace("asked = []", "asked = [1]"), name="usual", epochs=1)
+    _assert_alike(
+        _weights(in_child, usual, "snapshot_1.ckpt"), _weights(in_child, outcome, "snapshot_1.ckpt"), 1e-6
+    )
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "word"),
+    [
+        ("precision", "mixed_float8", "mixed_float8"),
+        ("strategy", "parameter_server", "parameter_server"),
+        ("batch_accumulation", 0, "batch_accumulation"),
+    ],
+)
+def test_unknown_settings_are_refused(train: Any, setting: str, value: Any, word: str) -> None:
+    outcome = train(networks.LINEAR, **{setting: value})
+    assert outcome.code == 1
+    assert word in outcome.failure.message
+
+
+def test_mixed_types_get_a_hint(train: Any) -> None:
+    network = networks.classifier("return slim.flatten(self.x)[:, :4] * tf.ones([4], tf.float64)")
+    outcome = train(network, precision="mixed_bfloat16")
+    assert outcome.code == 1
+    assert "self.x.dtype" in outcome.failure.hint
+
+
+def test_errors_are_the_same_with_and_without_xla(train: Any) -> None:
+    outcome = train(networks.classifier("return nothing"), xla=True)
+    assert outcome.code == 1
+    assert not outcome.of(Warned)
+    assert "nothing" in outcome.failure.message
