@@ -35,6 +35,8 @@ raw = tf.raw_ops
 
 STATE_SCOPE = "random"
 _PHILOX = 1
+# In all keys and in the names of all counters: earlier versions counted replicas here, and their trainings resume.
+_PART = 0
 
 
 class Randomness:
@@ -46,13 +48,13 @@ class Randomness:
         _install()
 
     @contextmanager
-    def draw_for(self, stage: str, step: tf.Tensor, part: int = 0) -> Iterator[None]:
+    def draw_for(self, stage: str, step: tf.Tensor) -> Iterator[None]:
         """Make random operations built inside functions of the seed and ``step``, an integer scalar.
 
-        Two traces of a step for the same ``stage`` draw the same numbers; replicas are different ``part``s and draw
+        Two traces of a step for the same ``stage`` draw the same numbers; replicas are different stages and draw
         different ones.
         """
-        with build_context.extend(draw=_Draw(self, stage, step, part)):
+        with build_context.extend(draw=_Draw(self, stage, step)):
             yield
 
     @property
@@ -88,10 +90,10 @@ class Randomness:
 class _Draw:
     """The context of random operations in one trace: their keys in order, and the step."""
 
-    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor, part: int) -> None:
+    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor) -> None:
         self.graph = tf.compat.v1.get_default_graph()
         self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
-        self._randomness, self._stage, self._part = randomness, stage, part
+        self._randomness, self._stage = randomness, stage
         self._count = 0
         self.counted = 0  # operations that count their calls
         self.own_seed: int | None = None  # the user's seed for the operation being built
@@ -101,11 +103,11 @@ class _Draw:
         own_seed, self.own_seed = self.own_seed, None
         number, self._count = self._count, self._count + 1
         place = ("own", own_seed) if own_seed is not None else ("nth", number)
-        key = self._randomness.key(self._stage, self._part, *place)
+        key = self._randomness.key(self._stage, _PART, *place)
         if tf.compat.v1.get_default_graph() is self.graph:
             return key, self.step
         self.counted += 1
-        calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{self._part}/{number}")
+        calls = self._randomness.counter(f"{STATE_SCOPE}/{self._stage}/{_PART}/{number}")
         return key, calls.assign_add(1, read_value=True)
 
 
