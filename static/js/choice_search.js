@@ -1,8 +1,9 @@
 // Search fields of the model form for datasets and models beyond the newest ones.
 
 import { toast } from './dialog.js';
-import { getJson, request, urlPrefix } from './http.js';
+import { getJson, urlPrefix } from './http.js';
 import { morphChildren } from './morph.js';
+import { fragment } from './swap.js';
 
 const TYPING_MILLISECONDS = 200;
 
@@ -38,9 +39,9 @@ export function startModelSearch(form) {
     async find(words, isLatest) {
       const chosen = radios().find(({ checked }) => checked)?.value ?? '';
       const url = `${urlPrefix}/models/network-choices?q=${words}&chosen=${chosen}`;
-      const html = await (await request(url, { headers: { Accept: 'text/html' } })).text();
+      const fresh = await fragment(url);
       if (!isLatest()) return;
-      morphChildren(list, new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild);
+      morphChildren(list, fresh);
       return radios().find(({ value }) => value !== chosen)?.value ?? chosen;
     },
     choose(id) {

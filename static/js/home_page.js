@@ -1,12 +1,13 @@
 // The home page: search and sort without a reload, and live rows.
 
 import { join } from './live.js';
-import { request, urlPrefix } from './http.js';
+import { urlPrefix } from './http.js';
 import { morphChildren } from './morph.js';
 import { setProgress } from './progress.js';
 import { drawSparkline } from './sparkline.js';
 import { drawPixelDigits } from './pixel_digits.js';
 import { percent } from './format.js';
+import { fragment, swapping } from './swap.js';
 
 const TYPING_MILLISECONDS = 200;
 const GATHER_MILLISECONDS = 150;
@@ -15,31 +16,26 @@ const RETRY_MILLISECONDS = 3000;
 const box = document.getElementById('jobs');
 const problem = document.getElementById('jobs-problem');
 let state = new URLSearchParams(location.search);
-let asked = 0;
 let gathering = 0;
 
-async function refetch() {
-  const number = (asked += 1);
-  const query = state.toString();
-  try {
-    const response = await request(`${urlPrefix}/${query ? `?${query}` : ''}`, { headers: { 'X-Fragment': 'jobs', Accept: 'text/html' } });
-    const html = await response.text();
-    if (number !== asked) return;
-    show(html);
-    problem.hidden = true;
-  } catch (error) {
-    if (number !== asked) return;
-    problem.querySelector('p').textContent = error.message;
-    problem.hidden = false;
-    clearTimeout(gathering);
-    gathering = setTimeout(refetch, RETRY_MILLISECONDS);
-  }
-}
+const swap = swapping(box, (error) => {
+  problem.querySelector('p').textContent = error.message;
+  problem.hidden = false;
+  clearTimeout(gathering);
+  gathering = setTimeout(refetch, RETRY_MILLISECONDS);
+});
 
-function show(html) {
-  morphChildren(box, new DOMParser().parseFromString(`<div>${html}</div>`, 'text/html').body.firstElementChild);
-  drawPixelDigits(box);
-  showChosen();
+function refetch() {
+  const query = state.toString();
+  return swap(
+    (signal) => fragment(`${urlPrefix}/${query ? `?${query}` : ''}`, { signal, headers: { 'X-Fragment': 'jobs', Accept: 'text/html' } }),
+    (fresh) => {
+      morphChildren(box, fresh);
+      drawPixelDigits(box);
+      showChosen();
+      problem.hidden = true;
+    },
+  );
 }
 
 // The models to compare stay chosen while the list is updated, searched or turned to another page.

@@ -4,6 +4,7 @@ import uPlot from '../vendor/uplot.js';
 import { settled } from './form_parts.js';
 import { number, tick } from './format.js';
 import { postForm } from './http.js';
+import { swapping } from './swap.js';
 
 const COLORS = ['--chart-4', '--chart-1', '--chart-2', '--chart-3', '--chart-5', '--chart-6'];
 const WAIT_MILLISECONDS = 150;
@@ -16,19 +17,17 @@ export function startLrPreview(form, figure) {
   const caption = figure.querySelector('[data-caption]');
   let plot = null;
   let columns = [];
-  let asked = 0;
+  const swap = swapping(area, (error) => (caption.textContent = error.message));
 
-  async function ask() {
-    const asking = (asked += 1);
-    try {
-      const { data } = await postForm(figure.dataset.url, policyFields(form));
-      if (asking !== asked) return;
-      columns = data.columns.map(([, ...values]) => values);
-      build();
-      describe();
-    } catch (error) {
-      if (asking === asked) caption.textContent = error.message;
-    }
+  function ask() {
+    swap(
+      (signal) => postForm(figure.dataset.url, policyFields(form), { signal }),
+      ({ data }) => {
+        columns = data.columns.map(([, ...values]) => values);
+        build();
+        describe();
+      },
+    );
   }
 
   function build() {

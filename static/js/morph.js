@@ -13,7 +13,7 @@ export function morph(part, fresh) {
   Idiomorph.morph(part, fresh, { morphStyle: 'outerHTML', callbacks: KEEPING });
 }
 
-/** Makes the children of `box` equal to those of `fresh`. */
+/** Makes the children of `box` equal to those of `fresh`, an element or a fragment. */
 export function morphChildren(box, fresh) {
   Idiomorph.morph(box, fresh.childNodes, { morphStyle: 'innerHTML', callbacks: KEEPING });
 }

@@ -5,6 +5,7 @@ import { request, urlPrefix, wordsOf } from './http.js';
 import { join } from './live.js';
 import { morph } from './morph.js';
 import { setProgress } from './progress.js';
+import { fragment } from './swap.js';
 
 const stores = document.getElementById('stores');
 const status = document.getElementById('store-status');
@@ -33,8 +34,7 @@ function applyFilter() {
 async function load(panel, url) {
   setLoading(panel, true);
   try {
-    const response = await request(url, { headers: { Accept: 'text/html' } });
-    const fresh = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('[data-store]');
+    const fresh = (await fragment(url)).querySelector('[data-store]');
     // An import shows its progress in the list that is being replaced.
     if (panel.querySelector('form [aria-busy]')) setLoading(panel, false);
     else morph(panel, fresh);
