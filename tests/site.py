@@ -15,6 +15,8 @@ import gevent
 import numpy as np
 from flask import Flask
 from flask.testing import FlaskClient
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
 from PIL import Image
 from werkzeug.wsgi import ClosingIterator
 
@@ -31,6 +33,22 @@ from digits.web.standard_networks import network
 from tests.stalls import STALLS
 
 PATIENCE_SECONDS = 120
+
+
+class CompiledTemplates(BytecodeCache):
+    """Compiles each template once for all sites of this process, because that takes longer than a test."""
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], Any] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+COMPILED_TEMPLATES = CompiledTemplates()
 
 
 def site_settings(folder: Path, **changes: Any) -> Settings:
@@ -189,6 +207,7 @@ def open_site(settings: Settings, executor: Executor | None = None) -> Site:
     settings.data_roots[0].mkdir(exist_ok=True)
     app = create_app(settings, executor=executor)
     app.testing = True
+    app.jinja_env.bytecode_cache = COMPILED_TEMPLATES
     app.config["PROPAGATE_EXCEPTIONS"] = False
     app.wsgi_app = STALLS.watch.wrap(_whole(app.wsgi_app))
     return Site(app, app.test_client(), settings.data_roots[0])
