@@ -74,6 +74,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     def __post_init__(self) -> None:
         self.waiting_for = ""
+        self.expected_start: float | None = None
         if not self.history:
             self.history = [(Status.INIT, time.time())]
 
@@ -151,6 +152,15 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     def task_folder(self, task: Task) -> Path:
         return self.folder / task.name
 
+    def wait_for(self, what: str, expected_start: float | None = None) -> bool:
+        """Set what the job is waiting for, empty if nothing, and the Unix time at which it is expected to start.
+
+        Return whether that changed.
+        """
+        before = self.waiting_for, self.expected_start
+        self.waiting_for, self.expected_start = what, expected_start
+        return before != (what, expected_start)
+
     def update_status(self, at: float | None = None) -> bool:
         """Update the job's status from those of its tasks; return whether it changed."""
         status = worst(task.status for task in self.tasks)
@@ -200,7 +210,7 @@ class DamagedJob(Job, kw_only=True, eq=False):
     reason: str
 
     def __post_init__(self) -> None:
-        self.waiting_for = ""
+        self.waiting_for, self.expected_start = "", None
         self.history = [(Status.ERROR, _made_at(self.id))]
 
     @property

@@ -62,7 +62,8 @@ _TONES = {
 LEGAL_STEPS: dict[Status, frozenset[Status]] = {
     Status.INIT: frozenset({Status.WAIT, Status.RUN, Status.ABORT, Status.ERROR}),
     Status.WAIT: frozenset({Status.RUN, Status.ABORT, Status.ERROR}),
-    Status.RUN: frozenset({Status.DONE, Status.ABORT, Status.ERROR}),
+    # The executor may interrupt a task and queue it again.
+    Status.RUN: frozenset({Status.WAIT, Status.DONE, Status.ABORT, Status.ERROR}),
     Status.DONE: frozenset(),
     # Stopped and failed jobs may be resumed.
     Status.ABORT: frozenset({Status.INIT}),

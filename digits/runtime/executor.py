@@ -38,6 +38,14 @@ class Exit:
         return self.code == 0
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """A run that the executor has queued: why it waits, as in “because …”, and the expected Unix time of its start."""
+
+    reason: str
+    expected_start: float | None = None
+
+
 class Executor(Protocol):
     """Runs tasks, each described by the recipe in its folder.
 
@@ -49,8 +57,12 @@ class Executor(Protocol):
     An executor whose tasks run elsewhere copies both: after `poll`, the folder contains everything that
     the task had written at that time.
 
-    All methods may be called from any greenlet, and return quickly.
+    All methods may be called from any greenlet, and return quickly. `poll` and `clear` are repeated at most every
+    ``poll_seconds``. After `stop` or `clear`, processes normally exit within ``stop_seconds``.
     """
+
+    poll_seconds: float
+    stop_seconds: float
 
     def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
         """Start the task in ``folder`` so that it can use only ``devices``: ``cpu``, or GPU indexes.
@@ -68,8 +80,11 @@ class Executor(Protocol):
     def is_alive(self, handle: Handle) -> bool:
         """Return whether the run is still active; raises OSError if that cannot be determined."""
 
-    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
-        """Return how the run ended, or None while any of its processes is running."""
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
+        """Return how the run ended, why it has not started yet, or None while any of its processes is running.
+
+        A run that the executor interrupts and queues again is waiting again.
+        """
 
     def stop(self, handle: Handle) -> None:
         """Ask the task to stop; it is killed if it does not. Returns immediately; raises OSError."""

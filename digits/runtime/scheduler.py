@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 # Waiting jobs are reconsidered after each change, and at this interval, because the list of GPUs may change.
 DECIDE_SECONDS = 1.0
-# Time limit for the processes of a job to exit before it is deleted.
-STOP_SECONDS = 10.0
 WAIT_SECONDS = 0.02
 
 
@@ -193,7 +191,7 @@ class Scheduler:
         self.abort(job)
         handles = [task.handle for task in job.tasks if task.handle]
         has_ended = self._wait(lambda: not self._is_active(job))
-        if not has_ended or not self._runner.clear(job.folder, handles, STOP_SECONDS) or self._is_active(job):
+        if not has_ended or not self._runner.clear(job.folder, handles) or self._is_active(job):
             raise NotReady(f"A process of “{job.name}” did not exit.", "Try again in a moment.")
         self._store.remove(job)
         self._states.forget(job)
@@ -249,12 +247,11 @@ class Scheduler:
             if task.status in (Status.INIT, Status.WAIT) and (job.id, task.name) not in self._runs
         ]
 
-    def _postpone(self, job: Job, reason: str) -> None:
+    def _postpone(self, job: Job, reason: str, expected_start: float | None = None) -> None:
         for task in job.tasks:
             if task.status is Status.INIT:
                 task.move(Status.WAIT)
-        if job.waiting_for != reason:
-            job.waiting_for = reason
+        if job.wait_for(reason, expected_start):
             self._status_changed(job, even_if_same=True)
 
     def _give_up(self, job: Job, failure: Failure) -> None:
@@ -271,7 +268,8 @@ class Scheduler:
     def _adopt(self, job: Job) -> None:
         """Follow the tasks that an earlier server started."""
         for task in job.tasks:
-            if task.status is Status.RUN:
+            # One with a handle may wait at the executor.
+            if task.status is Status.RUN or (task.status is Status.WAIT and task.handle):
                 pool = job.device_request(task).pool
                 if task.devices == [CPU] and pool == "gpu":
                     pool = CPU
@@ -329,6 +327,11 @@ class Scheduler:
             raise run.error
         elif run.handle is None and task.status is not Status.RUN:
             self._end(job, task, Status.ABORT, None)
+        elif run.waiting:
+            task.handle, task.devices = run.handle, run.devices
+            task.move(Status.WAIT)
+            because = f"the executor, because {run.waiting.reason}"
+            self._postpone(job, because, run.waiting.expected_start)
         else:
             if task.status is not Status.RUN:
                 self._started(job, task, run)
@@ -344,7 +347,7 @@ class Scheduler:
     def _started(self, job: Job, task: Task, run: TaskRun) -> None:
         task.handle, task.devices = run.handle, run.devices
         task.move(Status.RUN)
-        job.waiting_for = ""
+        job.wait_for("")
         self._status_changed(job)
 
     def _end(
@@ -361,7 +364,7 @@ class Scheduler:
         if status is Status.DONE:
             job.summarize_products()
         task.move(status, at, seconds)
-        job.waiting_for = ""
+        job.wait_for("")
         if status is not Status.DONE:
             try:
                 job.clear_away()
@@ -418,7 +421,7 @@ class Scheduler:
                 task.move(Status.ERROR)
             if run is not None and not run.has_ended:
                 self._runner.stop(run)
-        job.waiting_for = ""
+        job.wait_for("")
         try:
             self._status_changed(job)
         except Exception:
@@ -436,8 +439,8 @@ class Scheduler:
         self._report(changes.ProgressChanged(job))
 
     def _wait(self, happens: Callable[[], bool]) -> bool:
-        """Wait up to `STOP_SECONDS` for ``happens()``; return whether it became true."""
-        deadline = time.monotonic() + STOP_SECONDS
+        """Wait for ``happens()`` while processes may take to exit; return whether it became true."""
+        deadline = time.monotonic() + self._runner.executor.stop_seconds
         while not happens():
             if time.monotonic() > deadline:
                 return False

@@ -20,7 +20,7 @@ from gevent.event import Event
 
 from digits.core.task import Handle
 from digits.runtime.device_ledger import Allocation, DeviceLedger
-from digits.runtime.executor import Executor, Exit
+from digits.runtime.executor import Executor, Exit, Waiting
 from digits.runtime.turns import next_turn
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.05
 # Longest time between two rounds.
 IDLE_SECONDS = 1.0
-CLEAR_SECONDS = 5.0
 # Pause between time slices of a run with a long backlog, which limits it to about half of the server's time.
 BEHIND_SECONDS = 0.01
 # Of the output of a task.
@@ -50,14 +49,15 @@ class TaskRun:
     """One run of the task in ``folder``.
 
     ``allocate`` reserves the devices, and returns None while they are in use. ``prepare`` writes the
-    recipe for these devices, and may raise. ``follow`` is called when the task has started, after every poll, and when
-    it has ended. If it raises OSError, it is called again in the next round; if it returns False, after a short pause.
+    recipe for these devices, and may raise. ``follow`` is called every ``poll_seconds``, and when the task
+    has ended. If it raises OSError, it is called again in the next round; if it returns False, after a short pause.
 
     ``number`` is the number of the run, which distinguishes it from earlier ones in the same folder. With
     ``may_exist``, an earlier server may have started it already. An ``owned`` run ends with
     the server; others keep running.
 
-    ``queue_seconds`` and ``seconds`` limit the time in the queue and the running time.
+    ``queue_seconds`` and ``seconds`` limit the time in the queue and the running time. ``waiting`` is set while the
+    executor has queued the run, which is not limited.
     """
 
     folder: Path
@@ -74,6 +74,7 @@ class TaskRun:
     phase: Phase = field(default=Phase.QUEUED, init=False)
     allocation: Allocation | None = field(default=None, init=False)
     handle: Handle | None = field(default=None, init=False)
+    waiting: Waiting | None = field(default=None, init=False)
     # How it ended, or why it could not be started.
     exit: Exit | None = field(default=None, init=False)
     error: Exception | None = field(default=None, init=False)
@@ -83,7 +84,7 @@ class TaskRun:
     def __post_init__(self) -> None:
         self._settled = Event()
         self._since = time.monotonic()
-        self._due = 0.0
+        self._due = self._next_poll = 0.0
         self._is_stopped = self._is_behind = False
         self._problem = ""
 
@@ -166,13 +167,13 @@ class TaskRunner:
             self._stop_process(run)
         self.wake()
 
-    def clear(self, folder: Path, handles: Sequence[Handle] = (), seconds: float = CLEAR_SECONDS) -> bool:
+    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
         """Kill the processes of all tasks in or below ``folder``; return whether they are gone in time."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + self.executor.stop_seconds
         while not self.executor.clear(folder, handles):
             if time.monotonic() > deadline:
                 return False
-            self.pause(0.01)
+            self.pause(self.executor.poll_seconds)
         return True
 
     def wait(self, run: TaskRun) -> None:
@@ -222,7 +223,7 @@ class TaskRunner:
             if run.phase is Phase.RUNNING and now >= run._due:
                 run._due = now + run.poll_seconds
                 if may_run:
-                    self._poll(run)
+                    self._poll(run, now)
                 self._limit_time(run, now)
                 if run._is_behind and self._loop is not None:
                     next_turn()
@@ -290,18 +291,16 @@ class TaskRunner:
             return
         run.phase = Phase.RUNNING
         run._since = time.monotonic()
-        if run.handle is not None:
-            if run.stop_requested:
-                self._stop_process(run)
-            self._call_follow(run)
+        if run.stop_requested:
+            self._stop_process(run)
         self.wake()
 
-    def _poll(self, run: TaskRun) -> None:
+    def _poll(self, run: TaskRun, now: float) -> None:
         if run.stop_requested and not run._is_stopped:
             self._stop_process(run)
         # Poll before the events are read, so that no event written before the exit is missed.
         try:
-            run.exit = run.exit or self.executor.poll(run.folder, run.handle)
+            self._ask_executor(run, now)
         except OSError as error:
             self._note(run, str(error))
             return
@@ -309,6 +308,16 @@ class TaskRunner:
             self._finish(run)
         else:
             self._call_follow(run)
+
+    def _ask_executor(self, run: TaskRun, now: float) -> None:
+        if run.exit is not None or now < run._next_poll:
+            return
+        run._next_poll = now + self.executor.poll_seconds
+        state = self.executor.poll(run.folder, run.handle)
+        if isinstance(state, Waiting):
+            run.waiting, run._since = state, now
+        else:
+            run.waiting, run.exit = None, state
 
     def _limit_time(self, run: TaskRun, now: float) -> None:
         limit = run.queue_seconds if run.phase is Phase.QUEUED else run.seconds

@@ -66,6 +66,7 @@ def row(job: Job) -> dict[str, Any]:
         "status_label": job.status.label,
         "status_css": job.status.css,
         "waiting_for": job.waiting_for,
+        "expected_start": job.expected_start,
         "running": job.status.is_running,
         "progress": round(100 * job.progress, 1),
         "eta_seconds": job.seconds_left,

@@ -24,6 +24,7 @@ def add_filters(app: Flask) -> None:
     """Add the filters to the templates of ``app``."""
     app.add_template_filter(duration, "seconds")
     app.add_template_filter(_time_element, "ago")
+    app.add_template_filter(_future_time_element, "ahead")
     app.add_template_filter(humanize.naturalsize, "bytes")
     app.add_template_filter(humanize.intcomma, "count")
     app.add_template_filter(sparkline, "sparkline")
@@ -93,6 +94,12 @@ def isolate_quoted(message: str) -> Markup:
 def _time_element(at: float) -> Markup:
     """Return a ``time`` element: in words, with date and time on hovering."""
     return _time_in_words(at, ago(at))
+
+
+def _future_time_element(at: float) -> Markup:
+    """Return a ``time`` element like ``in 5 minutes``; ``soon`` if the time has passed."""
+    seconds = at - time.time()
+    return _time_in_words(at, f"in {duration(seconds).partition(' and ')[0]}" if seconds > 0 else "soon")
 
 
 @functools.lru_cache(maxsize=4096)

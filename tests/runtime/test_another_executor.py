@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from digits.core.job import DeviceRequest, Job
 from digits.core.status import Status
 from digits.runtime.executor import Executor
 from tests.runtime.thread_executor import ThreadExecutor, ThreadTask
-from tests.runtime.toy_jobs import Server
+from tests.runtime.toy_jobs import Server, ToyJob
 
 pytestmark = pytest.mark.integration
 
@@ -39,12 +41,22 @@ def crashes(task: ThreadTask) -> int:
     raise ZeroDivisionError("of a thread")
 
 
+PROGRAMS = {"finishes": finishes, "waits": waits, "fails": fails, "crashes": crashes}
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    programs = {"finishes": finishes, "waits": waits, "fails": fails, "crashes": crashes}
-    executor: Executor = ThreadExecutor(programs)
+def executor(request: pytest.FixtureRequest) -> Executor:
+    return ThreadExecutor(PROGRAMS, **getattr(request, "param", {}))
+
+
+@pytest.fixture
+def server(tmp_path: Path, executor: Executor) -> Iterator[Server]:
     server = Server(tmp_path / "jobs", executor)
     yield server
+    abort_all(server)
+
+
+def abort_all(server: Server) -> None:
     for job in server.store.all(Job):
         server.scheduler.abort(job)
         server.wait_for_end(job)
@@ -81,3 +93,81 @@ def test_a_running_job_is_deleted(server: Server) -> None:
     server.wait(lambda: job.status is Status.RUN)
     server.scheduler.remove(job)
     assert not job.folder.exists()
+
+
+# A cluster: it queues tasks, must not be asked often, and takes its time to stop them.
+
+CLUSTER = pytest.mark.parametrize(
+    "executor", [{"slots": 1, "poll_seconds": 0.2, "stop_seconds": 2.0}], indirect=True, ids=["cluster"]
+)
+UNLIMITED = DeviceRequest(pool="of the cluster")
+
+
+@CLUSTER
+def test_a_job_waits_at_the_executor_and_then_runs(server: Server, executor: ThreadExecutor) -> None:
+    first = server.submit("waits", request=UNLIMITED)
+    server.wait(lambda: first.status is Status.RUN)
+    second = server.submit("finishes", request=UNLIMITED)
+    server.wait(lambda: second.waiting_for)
+    assert second.status is Status.WAIT and second.elapsed == 0
+    assert second.waiting_for == "the executor, because all threads are in use"
+    assert second.expected_start and second.expected_start > second.submitted
+    saved = json.loads((second.folder / "job.json").read_text())
+    assert saved["tasks"][0]["handle"] == second.tasks[0].handle  # so that a restarted server follows it
+    server.scheduler.abort(first)
+    assert server.wait_for_end(second) is Status.DONE
+    assert (second.waiting_for, second.expected_start) == ("", None)
+
+
+@CLUSTER
+def test_a_job_that_waits_at_the_executor_is_aborted_and_deleted(server: Server) -> None:
+    first, second, third = (server.submit("waits", request=UNLIMITED) for _ in range(3))
+    server.wait(lambda: second.waiting_for and third.waiting_for)
+    server.scheduler.abort(second)
+    assert server.wait_for_end(second) is Status.ABORT
+    assert second.elapsed == 0
+    server.scheduler.remove(third)
+    assert not third.folder.exists() and first.status is Status.RUN
+
+
+@CLUSTER
+def test_a_restarted_server_follows_a_job_that_waits_at_the_executor(
+    tmp_path: Path, executor: ThreadExecutor
+) -> None:
+    server = Server(tmp_path, executor)
+    first, second = (server.submit("waits", request=UNLIMITED) for _ in range(2))
+    server.wait(lambda: second.waiting_for)
+    server.stop()
+    server = Server(tmp_path, executor)
+    first, second = (server.store.get(job.id, ToyJob) for job in (first, second))
+    server.wait(lambda: second.waiting_for)
+    server.scheduler.abort(first)
+    server.wait(lambda: second.status is Status.RUN)
+    abort_all(server)
+
+
+@CLUSTER
+def test_a_job_that_the_executor_interrupts_waits_and_runs_again(
+    server: Server, executor: ThreadExecutor
+) -> None:
+    job = server.submit("waits", request=UNLIMITED)
+    server.wait(lambda: job.status is Status.RUN)
+    executor.slots = 0
+    executor.interrupt()
+    server.wait(lambda: job.status is Status.WAIT)
+    ran = job.elapsed
+    assert job.waiting_for and ran > 0
+    executor.slots = 1
+    server.wait(lambda: job.status is Status.RUN)
+    assert not job.waiting_for and job.elapsed >= ran
+
+
+@CLUSTER
+def test_the_executor_is_asked_no_more_often_than_it_permits(
+    server: Server, executor: ThreadExecutor
+) -> None:
+    executor.polls.clear()
+    began = time.monotonic()
+    job = server.submit("waits", request=UNLIMITED)
+    server.wait(lambda: job.status is Status.RUN and len(executor.polls) >= 3)
+    assert len(executor.polls) <= 2 + (time.monotonic() - began) / executor.poll_seconds

@@ -24,7 +24,7 @@ from digits.core.errors import DigitsError
 from digits.core.job import Job
 from digits.core.status import Status
 from digits.core.task import Handle
-from digits.runtime.executor import OUTPUT_LIMIT, Exit
+from digits.runtime.executor import OUTPUT_LIMIT, Exit, Waiting
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.processes import processes_in
 from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
@@ -42,6 +42,7 @@ class Failpoints:
     def __init__(self, executor: LocalExecutor, reach: Callable[[str], None]) -> None:
         self._executor = executor
         self._reach = reach
+        self.poll_seconds, self.stop_seconds = executor.poll_seconds, executor.stop_seconds
 
     def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
         return self._within("start", folder, devices, run=run, owned=owned)
@@ -49,7 +50,7 @@ class Failpoints:
     def find(self, folder: Path, run: int) -> Handle | None:
         return self._within("find", folder, run)
 
-    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
         return self._within("poll", folder, handle)
 
     def stop(self, handle: Handle) -> None:

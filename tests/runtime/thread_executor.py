@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.events import EventLog
 from digits.core.task import Handle
-from digits.runtime.executor import OUTPUT_LIMIT, Exit
+from digits.runtime.executor import OUTPUT_LIMIT, Exit, Waiting
 
 _numbers = itertools.count(1)
 
@@ -21,10 +22,30 @@ class ThreadTask:
     """The environment of a task's program: its folder, devices, event log, and whether it should stop."""
 
     folder: Path
+    program: Callable[[ThreadTask], int]
     devices: list[str]
     log: EventLog
     stop: threading.Event = field(default_factory=threading.Event)
     output: list[str] = field(default_factory=list)
+    thread: threading.Thread | None = None  # none while it is queued
+    exit: Exit | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            code = self.program(self)
+        except Exception as error:
+            self.say(f"{type(error).__name__}: {error}")
+            code = 1
+        self.log.close()
+        self.exit = Exit(code=code, stopped=self.stop.is_set())
 
     def say(self, text: str) -> None:
         self.output.append(f"{text}\n")
@@ -33,46 +54,57 @@ class ThreadTask:
 class ThreadExecutor:
     """Runs the functions in ``programs`` by the name in a task's recipe; each returns the exit code.
 
-    A program that raises an exception ends with code 1.
+    A program that raises an exception ends with code 1. At most ``slots`` programs run at the same time; the others
+    are queued in the order of their start.
     """
 
-    def __init__(self, programs: dict[str, Callable[[ThreadTask], int]]) -> None:
+    def __init__(
+        self,
+        programs: dict[str, Callable[[ThreadTask], int]],
+        *,
+        slots: int = 8,
+        poll_seconds: float = 0.01,
+        stop_seconds: float = 10.0,
+    ) -> None:
+        self.poll_seconds, self.stop_seconds = poll_seconds, stop_seconds
+        self.polls: list[float] = []
         self._programs = programs
-        self._threads: dict[int, threading.Thread] = {}
-        self._tasks: dict[int, ThreadTask] = {}
-        self._exits: dict[int, Exit] = {}
+        self.slots = slots
+        self._tasks: dict[str, ThreadTask] = {}
 
     def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
-        number = next(_numbers)
+        name = f"thread {next(_numbers)}"
         program = self._programs[json.loads((folder / "recipe.json").read_text())["name"]]
-        task = self._tasks[number] = ThreadTask(folder, list(devices), EventLog(folder / "events.jsonl"))
-        thread = threading.Thread(target=self._run, args=(number, program, task), daemon=True)
-        self._threads[number] = thread
-        thread.start()
-        return {"boot": "threads", "pid": number, "began": None, "run": run}
+        self._tasks[name] = ThreadTask(folder, program, list(devices), EventLog(folder / "events.jsonl"))
+        self._start_queued()
+        return {"name": name}
 
     def find(self, folder: Path, run: int) -> Handle | None:
         return None  # threads end with the server
 
     def is_alive(self, handle: Handle) -> bool:
-        return handle["pid"] in self._threads and self._threads[handle["pid"]].is_alive()
+        task = self._task(handle)
+        return task is not None and task.exit is None
 
-    def poll(self, folder: Path, handle: Handle | None) -> Exit | None:
-        if handle is None or handle["pid"] not in self._threads:
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
+        self.polls.append(time.monotonic())
+        self._start_queued()
+        task = self._task(handle or {})
+        if task is None:
             return Exit(lost=True)
-        return None if self.is_alive(handle) else self._exits[handle["pid"]]
+        if task.thread is None and task.exit is None:
+            return Waiting("all threads are in use", expected_start=time.time() // 1000 * 1000 + 5000)
+        return None if task.is_running else task.exit
 
     def stop(self, handle: Handle) -> None:
-        self._tasks[handle["pid"]].stop.set()
+        task = self._task(handle)
+        if task is not None:
+            self._stop(task)
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
-        left = [
-            number
-            for number, task in self._tasks.items()
-            if task.folder.is_relative_to(folder) and self._threads[number].is_alive()
-        ]
-        for number in left:
-            self._tasks[number].stop.set()
+        left = [task for task in self._tasks.values() if task.folder.is_relative_to(folder) and not task.exit]
+        for task in left:
+            self._stop(task)
         return not left
 
     def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
@@ -86,11 +118,27 @@ class ThreadExecutor:
 
     def close(self) -> None: ...
 
-    def _run(self, number: int, program: Callable[[ThreadTask], int], task: ThreadTask) -> None:
-        try:
-            code = program(task)
-        except Exception as error:
-            task.say(f"{type(error).__name__}: {error}")
-            code = 1
-        task.log.close()
-        self._exits[number] = Exit(code=code, stopped=task.stop.is_set())
+    def interrupt(self) -> None:
+        """Interrupt the running tasks and queue them again, as a cluster does for more urgent ones."""
+        for task in self._tasks.values():
+            if task.thread is not None and task.is_running:
+                task.stop.set()
+                task.thread.join()
+                task.thread = task.exit = None
+                task.stop.clear()
+                task.log = EventLog(task.folder / "events.jsonl")
+
+    def _task(self, handle: Handle) -> ThreadTask | None:
+        return self._tasks.get(handle.get("name", ""))
+
+    def _stop(self, task: ThreadTask) -> None:
+        task.stop.set()
+        if task.thread is None:
+            task.log.close()
+            task.exit = Exit(stopped=True, seconds=0.0)
+
+    def _start_queued(self) -> None:
+        free = self.slots - sum(task.is_running for task in self._tasks.values())
+        queued = [task for task in self._tasks.values() if task.thread is None and task.exit is None]
+        for task in queued[: max(0, free)]:
+            task.start()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.data import predictions
 from digits.data.predictions import BatchPrediction, ListedImage
@@ -67,6 +69,18 @@ def test_a_dataset_is_listed_renamed_and_deleted(site: Site) -> None:
     found = site.get(summary, headers={"Accept": "application/json"}).get_json()
     assert found["dataset"]["labels"] == ["left", "middle", "right"]
     assert site.get(f"/jobs/{job_id}").headers["Location"] == f"/datasets/{job_id}"
+
+    job = site.services.store.get(job_id, Job)
+    start = time.time() + 7230
+    job.wait_for("the executor, because all nodes are in use", start)
+    row = site.json(f"/jobs/{job_id}/table_data.json")["job"]
+    assert (row["waiting_for"], row["expected_start"]) == (
+        "the executor, because all nodes are in use",
+        start,
+    )
+    page = site.get(f"/datasets/{job_id}").text
+    assert "Waiting for the executor, because all nodes are in use; expected start <time " in page
+    assert ">in 2 hours</time>" in page
 
     answer = site.client.put(
         f"/datasets/{job_id}", data={"job_name": "stripes", "job_notes": "<b>striped</b>"}

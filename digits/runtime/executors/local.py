@@ -54,6 +54,9 @@ class LocalExecutor:
     a task within ``fork_seconds`` is replaced.
     """
 
+    poll_seconds = 0.01
+    stop_seconds = 10.0
+
     def __init__(
         self,
         *,
