@@ -30,6 +30,14 @@ Names = dict[str, int]
 Change = dict[str, int | None]
 
 
+def _moved(names: Names, inode: int, name: str) -> Names:
+    """The names below the folder ``inode`` after it is renamed to ``name``: they belong to the folder, not its path."""
+    before = next((path for path, number in names.items() if number == inode), name)
+    return {
+        name + path[len(before) :]: number for path, number in names.items() if path.startswith(f"{before}/")
+    }
+
+
 def _close(held: dict[int, int]) -> None:
     for descriptor in held.values():
         os.close(descriptor)
@@ -146,11 +154,13 @@ class Recording:
                 return
             place = ""
         inside = {name for name in {*names, *self._names} if os.path.dirname(name) == place}
+        before = dict(self._names)
         for name in inside:
             if name in names:
                 self._names[name] = names[name]
                 if current[names[name]] == FOLDER:
                     self._contents[names[name]] = FOLDER
+                    self._names.update(_moved(before, names[name], name))
             else:
                 self._names.pop(name, None)
         left = [{name: to for name, to in change.items() if name not in inside} for change in self._changes]
