@@ -152,7 +152,9 @@ def test_an_imported_model_can_be_exported(site: Site, archive: bytes):
         body = exported(site, job_id, name)
         assert body["error"] is None
         assert name in [each["format"] for each in body["exports"]]
-    error = exported(site, job_id, "litert-int8")["error"]
+    answer = site.post(f"/models/{job_id}/export.json", format="litert-int8")
+    assert answer.status_code == 400
+    error = answer.get_json()["error"]
     assert "no training images" in error["message"]
     assert "create a dataset of your images" in error["hint"]
     saved = zipfile.ZipFile(io.BytesIO(site.get(f"/models/{job_id}/savedmodel.zip").data))

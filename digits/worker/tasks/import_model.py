@@ -32,7 +32,7 @@ from digits.data import caffe, images, model_archive, unpacking
 from digits.data import manifest as manifests
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, Manifest
 from digits.data.model_archive import CHECKPOINT_SUFFIX, ArchiveProblem
-from digits.data.model_export import EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
+from digits.data.model_export import CONVERSION_FILE, EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
 from digits.data.sources import UnusableSource
 from digits.data.target import TargetSpec, class_index, numbers
 from digits.data.unpacking import ENDINGS, MAX_LEVELS, ArchiveError, Limits
@@ -251,7 +251,8 @@ def _network_in(folders: Iterable[Path]) -> Path | None:
     Raises UserFault if there are several. Examples of exports are ignored.
     """
     files = (
-        [path for path in sorted(folder.glob("*.py")) if path.name != EXAMPLE_FILE] for folder in folders
+        [path for path in sorted(folder.glob("*.py")) if path.name not in (EXAMPLE_FILE, CONVERSION_FILE)]
+        for folder in folders
     )
     found = next(filter(None, files), [])
     if len(found) > 1:
