@@ -140,7 +140,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     ):
         app.register_blueprint(blueprint)
     _add_page_tools(app, settings, parts, guard)
-    _add_error_pages(app, parts.store, show_traceback=settings.debug)
+    _add_error_pages(app, parts, show_traceback=settings.debug)
     parts.live.connect(app)
     guard.on_logout.append(parts.live.disconnect)
     # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
@@ -218,7 +218,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
     template_filters.add_filters(app)
 
 
-def _add_error_pages(app: Flask, store: Store, *, show_traceback: bool) -> None:
+def _add_error_pages(app: Flask, parts: Services, *, show_traceback: bool) -> None:
     @app.errorhandler(Damaged)
     def damaged(error: Damaged) -> ResponseReturnValue:
         if request.method == "GET" and not wants_json():
@@ -242,11 +242,11 @@ def _add_error_pages(app: Flask, store: Store, *, show_traceback: bool) -> None:
 
     @app.errorhandler(UnreadableFile)
     def unreadable(error: UnreadableFile) -> ResponseReturnValue:
-        return known(_loss(store) or NotFound("A file of this job cannot be read.", str(error)))
+        return known(_loss(parts.store) or NotFound("A file of this job cannot be read.", str(error)))
 
     @app.errorhandler(OSError)
     def failing_disk(error: OSError) -> ResponseReturnValue:
-        explained = _loss(store) or explain(error)
+        explained = _loss(parts.store) or explain(error)
         if explained is None:
             return fault(error)
         log.error("%s %s failed: %s", request.method, request.path, error)
