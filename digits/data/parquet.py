@@ -436,4 +436,6 @@ def _type_of(feature: Any) -> str:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "its next rows need more memory than there is. Write the file with smaller values"
     return show((str(error).splitlines() or [type(error).__name__])[0]).rstrip(".")

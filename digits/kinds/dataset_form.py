@@ -198,6 +198,16 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         if field.data and not other.data:
             raise ValidationError("Enter both the access key and the secret key, or neither.")
 
+    @property
+    def opens_files(self) -> bool:
+        """Whether `validate` or `recipe` opens files of the source. They then run in a process of their own."""
+        return True
+
+    def source_field(self) -> str:
+        """Return the name of the field of the source, for an error of the source as a whole."""
+        names = self.SCANNED_PATHS or self.SCANNED[:1] or ("dataset_name",)
+        return next((name for name in names if self[name].data), names[0])
+
     def save_uploads(self, folder: Path) -> None:
         """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""
 

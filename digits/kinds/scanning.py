@@ -1,7 +1,8 @@
-"""Summarize the source of a dataset for its form, in a process of its own: ``python -m digits.kinds.scanning``.
+"""Read the source in the form of a dataset, in a process of its own: ``python -m digits.kinds.scanning``.
 
-Files of users are decoded in this process. Neither their size nor their contents affect the server, which only relays
-the summaries and kills the process when nobody waits for them.
+It summarizes the source while the form is filled in, and validates the submitted form. Files of users are decoded in
+this process. Neither their size nor their contents affect the server, which only relays the result and kills the
+process when nobody waits for it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from digits.core.errors import DigitsError
+from digits.core.errors import DigitsError, NotFound, explain
 from digits.core.programs import Program, limit_resources
-from digits.core.remote import RemotePolicy
+from digits.core.remote import AddressType, RemotePolicy
 from digits.kinds.source_summary import MAX_SECONDS, SourceSummary
 
 MEMORY_BYTES = 6 << 30
@@ -31,6 +32,9 @@ _LATER = "It is examined when the dataset is created."
 _TOO_LARGE = f"The source is too large to be summarized here. {_LATER}"
 _TOO_SLOW = f"The source takes too long to be summarized here. {_LATER}"
 _FAILED = f"The source could not be summarized; the log of the server has the reason. {_LATER}"
+_TOO_LARGE_TO_CHECK = "The source is too large to be checked. Split its files into smaller ones."
+_TOO_SLOW_TO_CHECK = "The source takes too long to be checked. Use a faster disk, or smaller files."
+_NOT_CHECKED = "The source could not be checked; the log of the server has the reason."
 
 
 class Upload(Struct):
@@ -41,19 +45,80 @@ class Upload(Struct):
 
 
 class Request(Struct):
-    """The source to summarize: the ``fields`` of the form of a ``kind``.
+    """The ``fields`` of the form of a ``kind``, whose source is summarized, or checked for a ``new`` job.
 
     ``roots`` are the folders and ``remote`` the addresses that may be read; ``uploads_folder`` is the folder of the job
     in the field ``uploads_of``.
     """
 
     kind: str
-    fields: list[tuple[str, str]]
+    fields: list[tuple[str, Any]]
     roots: list[str]
     remote: list[str] = field(default_factory=list)
     uploads: dict[str, Upload] = field(default_factory=dict)
     uploads_folder: str = ""
     memory_bytes: int = MEMORY_BYTES
+    new: NewJob | None = None
+
+
+class NewJob(Struct):
+    """The ``folder`` of a job to create; ``cloned`` is that of the job whose values replace those of the form.
+
+    With ``keeps_size``, the images keep their size if the form supports that.
+    """
+
+    folder: str
+    cloned: str = ""
+    keeps_size: bool = False
+
+
+class Refusal(Struct):
+    """An error that is not one of a field."""
+
+    status: int
+    message: str
+    hint: str
+
+
+class Draft(Struct):
+    """The ``recipe`` of a valid form as JSON, its ``warnings`` and remote ``addresses``, or the ``errors`` of fields.
+
+    ``problem`` is an error of the source as a whole.
+    """
+
+    recipe: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    addresses: dict[str, AddressType] = field(default_factory=dict)
+    errors: dict[str, list[str]] = field(default_factory=dict)
+    problem: str = ""
+    refusal: Refusal | None = None
+
+
+def check(request: Request) -> Draft:
+    """Run the program for a `NewJob`; raises DigitsError. The uploads of a valid form are saved in the job's folder."""
+    with Program(__name__, request) as program:
+        for line in program.lines():
+            draft = msgspec.json.decode(line, type=Draft)
+            if draft.refusal is not None:
+                error = DigitsError(draft.refusal.message, draft.refusal.hint)
+                error.http_status = draft.refusal.status
+                raise error
+            return draft
+        return Draft(problem=_TOO_SLOW_TO_CHECK if program.was_too_slow else _NOT_CHECKED)
+
+
+def draft_of(form: Any, new: NewJob) -> Draft:
+    """Validate the ``form`` of a dataset, and save its uploads if it is valid; raises DigitsError and OSError."""
+    # Imported late, because the program that summarizes sources does not need it.
+    from digits.kinds.form_fields import errors_of
+
+    if not form.validate():
+        return Draft(errors=errors_of(form))
+    if new.keeps_size:
+        form.keep_size()
+    form.save_uploads(Path(new.folder))
+    recipe = form.recipe()
+    return Draft(recipe=msgspec.to_builtins(recipe), warnings=form.warnings(), addresses=form.addresses)
 
 
 def scan(request: Request) -> Generator[bytes, None, None]:
@@ -75,27 +140,62 @@ class _State(Struct):
 
 
 def main() -> None:
-    """Print summaries of the source in the request on standard input."""
+    """Print the draft, or summaries of the source, for the request on standard input."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     limit_resources(request.memory_bytes)
     signal.alarm(SECONDS)
-    try:
-        for line in _summaries(request):
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
-    except DigitsError as error:
-        sys.stdout.buffer.write(_line(SourceSummary(refused=error.sentences)))
-    except MemoryError:
-        sys.stdout.buffer.write(_line(SourceSummary(refused=_TOO_LARGE)))
+    for line in _summaries(request) if request.new is None else _drafts(request, request.new):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
 
 
 def _summaries(request: Request) -> Iterator[bytes]:
+    try:
+        with _form(request) as form:
+            yield from map(_line, form.scan_source())
+    except DigitsError as error:
+        yield _line(SourceSummary(refused=error.sentences))
+    except MemoryError:
+        yield _line(SourceSummary(refused=_TOO_LARGE))
+
+
+def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:
+    from digits.core import job
+    from digits.kinds.jobs import DatasetJob
+
+    try:
+        with _form(request) as form:
+            if new.cloned:
+                form.fill(job.load(Path(new.cloned), {DatasetJob.type: DatasetJob}))
+            draft = draft_of(form, new)
+    except MemoryError:
+        draft = Draft(problem=_TOO_LARGE_TO_CHECK)
+    except DigitsError as error:
+        draft = _refused(error)
+    except OSError as error:
+        if (explained := explain(error)) is None:
+            raise
+        draft = _refused(explained)
+    yield msgspec.json.encode(draft) + b"\n"
+
+
+def _refused(error: DigitsError) -> Draft:
+    return Draft(refusal=Refusal(error.http_status, error.message, error.hint))
+
+
+@contextlib.contextmanager
+def _form(request: Request) -> Iterator[Any]:
     # Imported late, because the server imports this module only to run it.
     from flask import Flask
     from werkzeug.datastructures import CombinedMultiDict, FileStorage, MultiDict
 
     from digits.data.data_roots import Roots
     from digits.kinds import kind_named
+
+    def job_folder(_: str) -> Path:
+        if not request.uploads_folder:
+            raise NotFound("There is no such job.", "It may have been deleted.")
+        return Path(request.uploads_folder)
 
     with Flask(__name__).app_context(), contextlib.ExitStack() as files:
         uploads: MultiDict[str, Any] = MultiDict(
@@ -105,11 +205,10 @@ def _summaries(request: Request) -> Iterator[bytes]:
         meta = {
             "data_roots": Roots(request.roots),
             "remote": RemotePolicy(request.remote),
-            "job_folder": lambda _: Path(request.uploads_folder),
+            "job_folder": job_folder,
         }
         sent = CombinedMultiDict[str, Any]((uploads, MultiDict(request.fields)))
-        form = kind_named(request.kind).load("form").DatasetForm(sent, meta=meta)
-        yield from map(_line, form.scan_source())
+        yield kind_named(request.kind).load("form").DatasetForm(sent, meta=meta)
 
 
 def _line(summary: SourceSummary) -> bytes:

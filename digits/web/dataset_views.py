@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
+from msgspec import structs
+from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
@@ -28,6 +30,7 @@ from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.decoding import ResizedImage
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.recipes import build_recipe
 from digits.web import export_views, health_views, serializers
 from digits.web.auth import current_username
 from digits.web.dataset_submit import new_dataset
@@ -49,6 +52,7 @@ EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
 # Limits disk load: further scans wait.
 _scanning = threading.BoundedSemaphore(4)
+_checking = threading.BoundedSemaphore(4)
 _listing = threading.BoundedSemaphore(4)
 # A large image takes some seconds and 200 MB.
 
@@ -70,26 +74,49 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str |
     form = _form(kind)
     _clone_into(form, kind, request.form.get("clone"))
     as_json = request.path.endswith(".json")
-    if not form.validate():
+    keeps_size &= request.form.keys().isdisjoint({"resize_width", "resize_height", "clone"})
+    try:
+        with services().store.creation() as new_folder:
+            folder = new_folder()
+            draft = _draft(kind, form, folder, keeps_size)
+            recipe = build_recipe(draft.recipe)
+            add_remote_sources(recipe, form, folder.name)
+            job = new_dataset(
+                folder,
+                recipe,
+                form.dataset_name.data.strip(),
+                owner=current_username(request),
+                group=(form.group_name.data or "").strip(),
+            )
+            services().scheduler.submit(job)
+    except _InvalidForm:
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
-    if keeps_size and request.form.keys().isdisjoint({"resize_width", "resize_height", "clone"}):
-        in_thread(form.keep_size)
-    with services().store.creation() as new_folder:
-        folder = new_folder()
-        form.save_uploads(folder)
-        recipe = form.recipe()
-        add_remote_sources(recipe, form, folder.name)
-        job = new_dataset(
-            folder,
-            recipe,
-            form.dataset_name.data.strip(),
-            owner=current_username(request),
-            group=(form.group_name.data or "").strip(),
-        )
-        services().scheduler.submit(job)
     if as_json:
-        return jsonify({**serializers.brief(job), "warnings": form.warnings()})
+        return jsonify({**serializers.brief(job), "warnings": draft.warnings})
     return redirect(url_for("datasets.show", job_id=job.id))
+
+
+class _InvalidForm(Exception):
+    """Fields of a form have errors."""
+
+
+def _draft(kind: Kind, form: ImageDatasetForm[Any], folder: Path, keeps_size: bool) -> scanning.Draft:
+    """Return the draft of the job in ``folder``, in a process of its own if files are opened; raises _InvalidForm."""
+    new = scanning.NewJob(folder=str(folder), keeps_size=keeps_size)
+    if form.opens_files:
+        with contextlib.ExitStack() as kept, _checking:
+            if clone := request.form.get("clone"):
+                new.cloned = str(find_dataset(clone).folder)
+            draft = scanning.check(structs.replace(_scan_request(kind, form, kept), new=new))
+    else:
+        draft = scanning.draft_of(form, new)
+    errors = {form.source_field(): [draft.problem]} if draft.problem else draft.errors
+    for name, messages in errors.items():
+        form[name].errors = messages
+    if errors:
+        raise _InvalidForm
+    form.addresses = draft.addresses
+    return draft
 
 
 @blueprint.get("/datasets/<kind:kind>")
@@ -165,24 +192,27 @@ def scan(kind: Kind) -> Response:
         lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
         return Response(_limited(_listing, lines), mimetype="application/x-ndjson")
     with contextlib.ExitStack() as kept:
-        scanned = scanning.scan(_scan_request(kind, kept))
+        scanned = scanning.scan(_scan_request(kind, form, kept))
         response = Response(_limited(_scanning, scanned), mimetype="application/x-ndjson")
         response.call_on_close(kept.pop_all().close)
     return response
 
 
-def _scan_request(kind: Kind, kept: contextlib.ExitStack) -> scanning.Request:
+def _scan_request(kind: Kind, form: ImageDatasetForm[Any], kept: contextlib.ExitStack) -> scanning.Request:
     """Return this request for another process; its uploads are files until ``kept`` is closed."""
+    # As in a form of Flask-WTF, the fields can also be a JSON object.
+    sent = MultiDict(request.get_json()) if request.is_json else request.form
     uploads = {}
     for name, upload in request.files.items():
         if upload.filename:
             path = Path(kept.enter_context(tempfile.TemporaryDirectory()), "upload")
             in_thread(upload.save, path)
             uploads[name] = scanning.Upload(name=upload.filename, path=str(path))
-    job = services().store.find(request.form.get("uploads_of", ""))
+    uploads_of = form["uploads_of"].data if "uploads_of" in form else ""
+    job = services().store.find(uploads_of or "")
     return scanning.Request(
         kind=kind.name,
-        fields=list(request.form.items(multi=True)),
+        fields=list(sent.items(multi=True)),
         roots=[str(path) for path in services().roots.paths],
         remote=list(services().remote.allowed),
         uploads=uploads,

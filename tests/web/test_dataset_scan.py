@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,16 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 from PIL import Image
 
+from digits.data.records import masked_checksum
 from digits.kinds import coco, scanning, source_summary
 from digits.kinds.classification.overview import summarize_folders
 from digits.kinds.source_summary import SourceSummary
+from tests.real_server import RealServer
 from tests.site import Site, bars
+from tests.tfrecord_files import example, write_records
 
 pytestmark = pytest.mark.integration
 
@@ -322,3 +328,101 @@ def test_a_parquet_file_of_images_is_a_table(site: Site) -> None:
     assert any("4 rows with a number each: size" in fact for fact in found["facts"])
     assert any("1 line cannot be used: line 2: no value for size" in problem for problem in found["problems"])
     assert not any("not found" in problem for problem in found["problems"])
+
+
+def peak_memory(server: RealServer) -> int:
+    """Return the most memory that the server's process has used, in bytes."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def large_record(path: Path, size: int) -> Path:
+    """Write a TFRecord file of one record of zeros, whose checksum is wrong."""
+    length = size.to_bytes(8, "little")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(length + masked_checksum(length))
+        file.truncate(12 + size + 4)
+    return path
+
+
+def large_table(path: Path, size: int) -> Path:
+    """Write a small Parquet file with one text of ``size`` characters."""
+    pq.write_table(pa.table({"image": ["x" * size], "angle": [1.0]}), path)
+    assert path.stat().st_size < size / 10
+    return path
+
+
+def check_form(folder: Path, kind: str, memory_bytes: int, **fields: Path) -> scanning.Draft:
+    (folder / "new").mkdir()
+    request = scanning.Request(
+        kind=kind,
+        fields=[("dataset_name", "large"), *((name, str(path)) for name, path in fields.items())],
+        roots=[str(folder)],
+        memory_bytes=memory_bytes,
+        new=scanning.NewJob(folder=str(folder / "new")),
+    )
+    return scanning.check(request)
+
+
+def test_submitted_sources_are_opened_in_another_process(tmp_path: Path) -> None:
+    size = 90_000_000
+    records = large_record(tmp_path / "data" / "large.tfrecord", size)
+    table = large_table(tmp_path / "data" / "large.parquet", size)
+    server = RealServer(tmp_path, "--no-standby")
+    try:
+        forms: list[tuple[str, dict[str, Any]]] = [
+            ("generic", {"record_train": "", "dataset_name": "records"}),
+            ("generic", {"record_train": records, "dataset_name": "records"}),
+            ("regression", {"table_train": table, "dataset_name": "table"}),
+        ]
+        before = 0
+        for kind, fields in forms:
+            with contextlib.suppress(urllib.error.HTTPError):
+                server.ask(f"/datasets/images/{kind}.json", **fields)
+            before = before or peak_memory(server)
+        assert peak_memory(server) - before < size / 3
+    finally:
+        server.stop()
+
+
+def test_a_submitted_source_that_takes_too_much_memory_is_an_error(tmp_path: Path) -> None:
+    path = large_record(tmp_path / "large.tfrecord", 200_000_000)
+    assert (
+        "too large to be checked" in check_form(tmp_path, "generic", 300_000_000, record_train=path).problem
+    )
+
+
+def test_a_submitted_table_that_takes_too_much_memory_is_an_error_of_its_field(tmp_path: Path) -> None:
+    path = large_table(tmp_path / "large.parquet", 150_000_000)
+    draft = check_form(tmp_path, "image-regression", 600_000_000, table_train=path)
+    assert draft.errors == {
+        "table_train": [
+            "large.parquet, after row 0: its next rows need more memory than there is. "
+            "Write the file with smaller values."
+        ]
+    }
+
+
+def test_a_crash_while_a_form_is_checked_is_an_error_of_its_source(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_records(site.data / "small.tfrecord", [example(image=b"x")])
+    missing = {"upload": scanning.Upload("upload", str(site.data / "missing"))}
+    check = scanning.check
+    monkeypatch.setattr(scanning, "check", lambda request: check(structs.replace(request, uploads=missing)))
+    answer = site.post("/datasets/images/generic.json", dataset_name="records", record_train=str(path))
+    assert answer.status_code == 400
+    assert answer.get_json()["errors"] == {
+        "record_train": ["The source could not be checked; the log of the server has the reason."]
+    }
+    assert not site.json("/index.json")["datasets"]
+
+
+def test_a_form_can_be_a_json_object(site: Site) -> None:
+    path = large_record(site.data / "broken.tfrecord", 10)
+    fields = {"dataset_name": "records", "record_train": str(path), "pct_val": 20}
+    answer = site.client.post("/datasets/images/generic.json", json=fields)
+    assert answer.get_json()["errors"].keys() == {"record_train"}
+    assert "broken.tfrecord" in answer.get_json()["errors"]["record_train"][0]

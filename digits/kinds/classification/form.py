@@ -238,6 +238,10 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
         self._saved: dict[str, Path] = {}
         self._offer_one_class = False
 
+    @property
+    def opens_files(self) -> bool:
+        return self.method.data not in ("folder", "s3")
+
     def validate(self, extra_validators: Any = None) -> bool:
         self._use_names_of_digits()
         return bool(super().validate(extra_validators))

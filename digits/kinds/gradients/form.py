@@ -17,6 +17,10 @@ class DatasetForm(ImageDatasetForm[CreateGradients]):
     image_width = required_integer("Width", CreateGradients, "width")
     image_height = required_integer("Height", CreateGradients, "height")
 
+    @property
+    def opens_files(self) -> bool:
+        return False
+
     def recipe(self) -> CreateGradients:
         settings = self.image_settings() | {
             "width": self.image_width.data,
