@@ -26,11 +26,12 @@ from digits.core.files import UnreadableFile
 from digits.core.programs import end, limit_resources, start
 from digits.core.recipe import CreateDataset
 from digits.data import images
+from digits.data import manifest as manifests
 from digits.data.arrays import load_array
 from digits.data.drawing import Outline, class_colors, draw_mask, draw_over
 from digits.data.images import UnusableImage
 from digits.data.record_index import DamagedRecords
-from digits.data.records import Features, Record
+from digits.data.records import Features, Record, SplitReader
 from digits.data.target import TargetSpec
 from digits.kinds.views import InputRequest
 
@@ -46,13 +47,17 @@ _LENGTH_BYTES = 8
 
 
 class Decoded(Struct):
-    """An image file for a page, with the ``width`` and ``height`` of a user's image, or an array of numbers."""
+    """An image file for a page, with the ``width`` and ``height`` of a user's image, or an array of numbers.
+
+    Instead of an image, there can be ``texts``.
+    """
 
     data: bytes
     width: int = 0
     height: int = 0
     shape: list[int] = field(default_factory=list)
     dtype: str = ""
+    texts: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Decoded:
@@ -160,6 +165,32 @@ class RecordTarget(Struct, tag=True, frozen=True):
         return Decoded(images.thumbnail(images.as_image(value), self.side))
 
 
+class RecordLabels(Struct, tag=True, frozen=True):
+    """What `Views.describe_record` returns for the records at ``places``, each a split and a number.
+
+    Their dataset is in the ``folder``. The masks of a whole page are decoded, one after the other.
+    """
+
+    folder: str
+    places: list[tuple[str, int]]
+
+    def run(self) -> Decoded:
+        from digits.kinds import kind_named
+
+        folder = Path(self.folder)
+        manifest = manifests.load(folder)
+        views = kind_named(manifest.kind).load("views").Views()
+        with contextlib.ExitStack() as opened:
+            readers = {
+                split: opened.enter_context(SplitReader(folder, manifest.splits[split]))
+                for split in {split for split, _ in self.places}
+            }
+            texts = [
+                views.describe_record(manifest, readers[split].read(each)) for split, each in self.places
+            ]
+        return Decoded(b"", texts=texts)
+
+
 class DrawnRecord(Struct, tag=True, frozen=True):
     """An image with what is drawn on it as a JPEG file whose sides are at most ``side`` pixels; see `draw_over`."""
 
@@ -232,6 +263,7 @@ Request = (
     | ResizedImage
     | RecordThumbnail
     | RecordTarget
+    | RecordLabels
     | RecordArray
     | DrawnRecord
     | Animation
@@ -317,7 +349,7 @@ def _answer(request: Request) -> _Answer:
         return _Answer(request.run())
     except UnusableImage as error:
         return _Answer(kind="UnusableImage", error=error.reason)
-    except DamagedRecords as error:
+    except UnreadableFile as error:
         return _Answer(kind="DamagedRecords", error=str(error))
     except DigitsError as error:
         return _Answer(kind="BadRequest", error=error.message, hint=error.hint)

@@ -16,7 +16,6 @@ from digits.data import evaluation as evaluations
 from digits.data.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
-from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views
@@ -173,12 +172,11 @@ def _parts(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation
     dataset, manifest = found
     compared = {"evaluation": f"{second.id}/{other.name}", "compare": f"{first.id}/{one.name}"}
     arguments = urlencode({"job_id": dataset.id, "db": other.split, **compared})
-    images, indexes = RecordImages(dataset, manifest), services().record_indexes
     evaluated = [(first.folder, one.name), (second.folder, other.name)]
     return {
         **in_thread(_numbers, records, manifest.target.names),
         "explore": f"{url_for('explore.show', kind=dataset.data_kind)}?{arguments}&outcome=",
-        "groups": in_thread(_groups, records, dataset, manifest, other.split, images, indexes, evaluated),
+        "groups": _groups(records, dataset, manifest, other.split, evaluated),
         "size": shown_size(dataset, manifest),
     }
 
@@ -235,22 +233,17 @@ def _groups(
     dataset: DatasetJob,
     manifest: Manifest,
     split: str,
-    images: RecordImages,
-    indexes: IndexCache,
     evaluated: list[tuple[Path, str]],
 ) -> list[dict[str, Any]]:
-    """Return the groups that have records, each with the first of them; reads files."""
+    """Return the groups that have records, each with the first of them."""
     views = views_of(dataset.data_kind)
-    worst = [evaluations.load_worst(*item) for item in evaluated]
+    images = RecordImages(dataset, manifest)
+    worst = [in_thread(evaluations.load_worst, *item) for item in evaluated]
     groups = []
     for name, title in (OUTCOME_TITLES if records.outcomes else CHANGE_TITLES).items():
-        order = records.order(name)
-        members = records.members(name)
-        chosen = order[members[order]][:SHOWN].tolist()
+        places = [Place(split, number) for number in in_thread(_first_members, records, name)]
         try:
-            items = gallery_items(
-                dataset, manifest, images, [Place(split, number) for number in chosen], indexes
-            )
+            items = gallery_items(dataset, manifest, images, places)
         except UnreadableFile:
             continue
         shown = [
@@ -264,6 +257,13 @@ def _groups(
         if shown:
             groups.append({"name": name, "title": title, "shown": shown})
     return groups
+
+
+def _first_members(records: ComparedRecords, group: str) -> list[int]:
+    """Return the numbers of the records of a group that are shown."""
+    order, members = records.order(group), records.members(group)
+    numbers: list[int] = order[members[order]][:SHOWN].tolist()
+    return numbers
 
 
 def _describe(

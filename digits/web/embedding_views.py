@@ -19,7 +19,6 @@ from digits.core.splits import SPLIT_TITLES, SPLITS, Split
 from digits.data import embedding_map as maps
 from digits.data.embedding_map import EmbeddingMap
 from digits.data.manifest import Manifest
-from digits.data.record_index import IndexCache
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
@@ -167,15 +166,15 @@ def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, 
         parts["thumbnails"] = images.thumbnail(result.split, 0)
     if record is not None:
         places = [Place(result.split, each) for each in (record, *(item["record"] for item in neighbors))]
-        parts["items"] = in_thread(_load_items, dataset, manifest, images, places, services().record_indexes)
+        parts["items"] = _load_items(dataset, manifest, images, places)
     return parts
 
 
 def _load_items(
-    dataset: DatasetJob, manifest: Manifest, images: RecordImages, places: list[Place], indexes: IndexCache
+    dataset: DatasetJob, manifest: Manifest, images: RecordImages, places: list[Place]
 ) -> list[GalleryItem]:
     try:
-        return gallery_items(dataset, manifest, images, places, indexes)
+        return gallery_items(dataset, manifest, images, places)
     except (UnreadableFile, IndexError):  # IndexError: a damaged map
         return []
 

@@ -55,9 +55,7 @@ def show(job_id: str) -> Response:
     images = RecordImages(found.dataset, found.manifest)
     places = [Place(found.split, place) for place in found.places]
     try:
-        items = in_thread(
-            gallery_items, found.dataset, found.manifest, images, places, services().record_indexes
-        )
+        items = gallery_items(found.dataset, found.manifest, images, places)
     except UnreadableFile as error:
         raise NotFound(f"The records cannot be read: {error}.", "Create the dataset again.") from error
     count = found.manifest.splits[found.split].count

@@ -13,7 +13,6 @@ from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
-from digits.data.record_index import IndexCache
 from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views
@@ -22,7 +21,6 @@ from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.record_selection import Place
 from digits.web.record_views import RecordImages
-from digits.web.services import services
 
 # More classes do not fit on a page: the most confused ones are shown.
 MAX_MATRIX = 40
@@ -135,34 +133,37 @@ def worst_records(
     job: ModelJob, result: Evaluation, dataset: DatasetJob, manifest: Manifest
 ) -> list[dict[str, Any]]:
     """Return the records with the largest errors, each as in the gallery, with its prediction."""
-    pictures = RecordImages(dataset, manifest)
-    return in_thread(_load_worst, job, result, dataset, manifest, pictures, services().record_indexes)
-
-
-def _load_worst(
-    job: ModelJob,
-    result: Evaluation,
-    dataset: DatasetJob,
-    manifest: Manifest,
-    pictures: RecordImages,
-    indexes: IndexCache,
-) -> list[dict[str, Any]]:
     try:
-        errors = evaluations.load_array(job.folder, result.name, evaluations.ERRORS_FILE)
-        order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
-        known = [int(place) for place in order if np.isfinite(errors[place])]
-        places = [Place(result.split, number) for number in known]
-        items = gallery_items(dataset, manifest, pictures, places, indexes)
+        errors = in_thread(_largest_errors, job, result)
+        places = [Place(result.split, number) for number in errors]
+        items = gallery_items(dataset, manifest, RecordImages(dataset, manifest), places)
     except UnreadableFile:
         return []
-    described = _describe_predictions(job, result, manifest, known)
-    views = views_of(dataset.data_kind)
+    return in_thread(_with_predictions, items, errors, job, result, views_of(dataset.data_kind), manifest)
+
+
+def _largest_errors(job: ModelJob, result: Evaluation) -> dict[int, float]:
+    """Return the largest errors in descending order, by the numbers of their records; raises UnreadableFile."""
+    errors = evaluations.load_array(job.folder, result.name, evaluations.ERRORS_FILE)
+    order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
+    return {int(place): float(errors[place]) for place in order if np.isfinite(errors[place])}
+
+
+def _with_predictions(
+    items: list[GalleryItem],
+    errors: dict[int, float],
+    job: ModelJob,
+    result: Evaluation,
+    views: Views[Any],
+    manifest: Manifest,
+) -> list[dict[str, Any]]:
+    described = _describe_predictions(job, result, manifest, list(errors))
     predicted = evaluations.load_worst(job.folder, result.name)
     return [
         {
             "item": item,
             "words": words
-            or " · ".join(filter(None, (views.describe_error(float(errors[item.number])), item.label))),
+            or " · ".join(filter(None, (views.describe_error(errors[item.number]), item.label))),
             "prediction": draw_prediction(predicted.get(str(item.number)), item, manifest),
         }
         for item, words in zip(items, described, strict=True)

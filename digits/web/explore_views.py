@@ -39,7 +39,13 @@ from digits.web.record_selection import (
     RecordQuery,
     RecordSearch,
 )
-from digits.web.record_views import RecordImages, finished_manifest, shown_size
+from digits.web.record_views import (
+    RecordImages,
+    decoded_labels,
+    describe_record,
+    finished_manifest,
+    shown_size,
+)
 from digits.web.services import requested_job, services
 from digits.web.template_filters import isolate
 
@@ -202,9 +208,11 @@ def _explore(job: DatasetJob, manifest: Manifest) -> Explored:
     size = nearest(request.args, "size", 50, 1, max(PAGE_SIZES))
     number = nearest(request.args, "page", 0, 0, MAX_PAGE) + 1
     images = RecordImages(job, manifest)
-    search, indexes = services().record_search, services().record_indexes
     try:
-        return in_thread(_find, job, manifest, query, (number, size), images, search, indexes)
+        checked, matches, page = in_thread(
+            _find, job, manifest, query, (number, size), services().record_search
+        )
+        return Explored(query, checked, matches, page, gallery_items(job, manifest, images, page.items))
     except UnreadableFile as error:
         hint = str(error)
         if query.text and not _has_names(job, manifest):
@@ -219,24 +227,33 @@ def _find(
     manifest: Manifest,
     query: RecordQuery,
     numbers: tuple[int, int],
-    images: RecordImages,
     search: RecordSearch,
-    indexes: IndexCache,
-) -> Explored:
+) -> tuple[Checked, Matches, Page[Place]]:
     """Return page ``numbers[0]`` of ``numbers[1]`` records; reads files. Raises UnreadableFile and NotFound."""
     matches = search.find(job.folder, manifest, query)
     total = len(matches) if query.split == ALL else matches.counts[query.split]
     asked = Page.of(range(total), *numbers)
     places = matches.places(query.split, max(0, asked.first - 1), asked.last)
-    items = gallery_items(job, manifest, images, places, indexes)
-    page = Page(places, asked.number, asked.size, total)
-    return Explored(query, search.checked(job.folder, manifest), matches, page, items)
+    return search.checked(job.folder, manifest), matches, Page(places, asked.number, asked.size, total)
 
 
 def gallery_items(
+    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place]
+) -> list[GalleryItem]:
+    """Return what galleries show of the records at ``places``; raises UnreadableFile and IndexError.
+
+    Waits for threads and another process, so it does not run in a thread itself.
+    """
+    items = in_thread(_read_items, job, manifest, images, places, services().record_indexes)
+    labels = decoded_labels(job, manifest, [(place.split, place.number) for place in places])
+    return (
+        [replace(item, label=label) for item, label in zip(items, labels, strict=True)] if labels else items
+    )
+
+
+def _read_items(
     job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place], indexes: IndexCache
 ) -> list[GalleryItem]:
-    """Return what galleries show of the records at ``places``; reads files. Raises UnreadableFile."""
     with ExitStack() as opened:
         readers: dict[str, SplitReader] = {}
         for split in {place.split for place in places}:
@@ -260,7 +277,7 @@ def _item(
     return GalleryItem(
         split=place.split,
         number=place.number,
-        label=views.describe_record(manifest, record),
+        label=describe_record(job, manifest, record),
         filename=record.filename,
         url=images.url(place.split, place.number),
         thumbnail=images.thumbnail(place.split, place.number),

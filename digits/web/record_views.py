@@ -19,7 +19,7 @@ from digits.data import manifest as manifests
 from digits.data.drawing import outlines
 from digits.data.health import Finding
 from digits.data.manifest import Manifest
-from digits.kinds.decoding import RecordTarget, RecordThumbnail, StoredImage
+from digits.kinds.decoding import RecordLabels, RecordTarget, RecordThumbnail, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
@@ -50,6 +50,12 @@ def describe(job_id: str, split: str, number: int) -> Response:
     job = find_dataset(job_id)
     record = in_thread(open_record(job, split, number, lambda record: record))
     manifest = finished_manifest(job)
+    try:
+        (label,) = decoded_labels(job, manifest, [(split, number)]) or [
+            describe_record(job, manifest, record)
+        ]
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error
     statistics, findings = in_thread(_checks, job, manifest, split, number)
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id, db=ALL)
     size, mode = record.source_size, record.source_mode
@@ -57,7 +63,7 @@ def describe(job_id: str, split: str, number: int) -> Response:
         split=split,
         number=number,
         filename=record.filename,
-        label=views_of(job.data_kind).describe_record(manifest, record),
+        label=label,
         source={"width": size[0], "height": size[1], "mode": mode} if mode else None,
         image={
             "width": record.width,
@@ -185,6 +191,28 @@ class RecordImages:
             return {}
         rows = read().target(spec)
         return {"boxes": outlines(rows.tolist(), spec, self._manifest.width, self._manifest.height)}
+
+
+def describe_record(job: DatasetJob, manifest: Manifest, record: records.Record) -> str:
+    """Return the target of a record as text; nothing for a mask, see `decoded_labels`."""
+    return "" if _is_mask(manifest) else views_of(job.data_kind).describe_record(manifest, record)
+
+
+def decoded_labels(job: DatasetJob, manifest: Manifest, places: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the targets of the records at ``places``, splits and numbers, as text if they are masks, else no texts.
+
+    One request to another process decodes all of them. Raises UnreadableFile.
+    """
+    if not places or not _is_mask(manifest):
+        return []
+    try:
+        return services().decoder.run(RecordLabels(str(job.folder), list(places))).texts
+    except images.UnusableImage:  # the masks take too much memory or time
+        return ["unknown classes"] * len(places)
+
+
+def _is_mask(manifest: Manifest) -> bool:
+    return manifest.target.spatial == "mask"
 
 
 def shown_size(job: DatasetJob, manifest: Manifest) -> tuple[int, int]:

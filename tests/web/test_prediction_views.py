@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFile
+from PIL import Image
 
-from digits.data import jpeg, png, predictions
+from digits.data import predictions
+from tests.decoders import refuse_to_decode
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
 from tests.web.test_evaluation_views import LINEAR, WHOLE_BATCHES, train
@@ -111,19 +112,10 @@ def test_subfolder_names_are_the_true_classes(site: Site, model: str):
     assert site.get(address).status_code == 404
 
 
-@pytest.fixture
-def no_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the decoders of this process, in which the site runs, fail."""
-
-    def refuse(*arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("the server decodes an image")
-
-    monkeypatch.setattr(ImageFile.ImageFile, "load", refuse)
-    monkeypatch.setattr(jpeg, "decode", refuse)
-    monkeypatch.setattr(png, "decode_simple", refuse)
-
-
-def test_pictures_are_decoded_in_other_processes(site: Site, dataset: str, model: str, no_decoders: None):
+def test_pictures_are_decoded_in_other_processes(
+    site: Site, dataset: str, model: str, monkeypatch: pytest.MonkeyPatch
+):
+    refuse_to_decode(monkeypatch)
     image = str(site.data / "new" / "left" / "00.png")
     address = site.post(f"/models/{model}/predictions", image_folder=str(site.data / "new")).location
     example = {

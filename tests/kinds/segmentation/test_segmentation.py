@@ -14,7 +14,10 @@ from PIL import Image
 
 from digits.data import evaluation as evaluations
 from digits.data import manifest as manifests
+from digits.data.images import UnusableImage
 from digits.data.records import SplitReader
+from digits.kinds.decoding import Decoded, Decoder, Request
+from tests.decoders import refuse_to_decode
 from tests.site import Site
 
 SIZE = {"resize_width": 20, "resize_height": 20, "resize_channels": 1}
@@ -50,7 +53,9 @@ def create(site: Site, root: Path, **fields: object) -> str:
 
 
 @pytest.mark.tensorflow
-def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> None:
+def test_folders_become_a_model_that_predicts_masks(
+    site: Site, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "masks" / "7.png").unlink()
     Image.new("L", (9, 9)).save(root / "masks" / "8.png")
     dataset = create(site, root, folder_pct_val=20)
@@ -82,7 +87,9 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
         aug_flip="fliplr",
     ).get_json()["id"]
     assert site.wait_for_end(model) == "Done"
-    predicted, part = site.follow(model)
+    with monkeypatch.context() as patched:
+        refuse_to_decode(patched)
+        predicted, part = site.follow(model)
     assert predicted[0]["mask"] in part and ">Prediction<" in part
     metrics = site.json(f"/models/{model}/metrics.json")
     values = metrics["val"]["values"]
@@ -98,8 +105,11 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     best = max(range(1, 7), key=lambda epoch: (values["miou"][epoch], -values["loss"][epoch]))
     assert f"Epoch {best} (best) · mIoU {100 * values['miou'][best]:.2f}%" in page
 
-    result, page = site.evaluate(model)
-    report = site.report(model)
+    with monkeypatch.context() as patched:
+        refuse_to_decode(patched)
+        result, page = site.evaluate(model)
+        report = site.report(model)
+        compared, comparison = site.compare_with_worse(model, dataset)
     assert "Worst predictions" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["miou"] == pytest.approx(values["miou"][best], abs=1e-4)
     assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
@@ -107,7 +117,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     errors = evaluations.load_array(
         site.services.store.folder / model, result["name"], evaluations.ERRORS_FILE
     )
-    assert f"IoU {100 * (1 - errors.max()):.0f}% · " in page
+    assert f"IoU {100 * (1 - errors.max()):.0f}% · foreground, background" in page
     dataset_folder = site.services.store.folder / dataset
     manifest = manifests.load(dataset_folder)
     with SplitReader(dataset_folder, manifest.splits["val"]) as records:
@@ -116,9 +126,9 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert [item["support"] for item in result["details"]["classes"]] == [
         sum(bool((mask == number).any()) for mask in masks) for number in range(2)
     ]
-    compared, page = site.compare_with_worse(model, dataset)
     assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
-    assert "Most improved" in page and re.search(r"First: IoU \d+%", page) and "outcome=improved" in page
+    assert "Most improved" in comparison and "outcome=improved" in comparison
+    assert re.search(r"First: IoU \d+%", comparison) and "foreground, background" in comparison
 
     larger = create(
         site, root, folder_pct_val=20, resize_width=40, resize_height=40, resize_channels=3, seed=2
@@ -152,6 +162,35 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, root: Path) -> N
     assert view["options"] == {"colormap": "paired"}
     drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(view["mask"].partition(",")[2]))))
     assert np.array_equal(drawn, mask) and view["chances"]
+
+
+def test_masks_of_a_page_are_decoded_by_one_request_to_another_process(
+    site: Site, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = create(site, root, folder_pct_val=20)
+    assert site.wait_for_end(dataset) == "Done"
+    refuse_to_decode(monkeypatch)
+    requests: list[Request] = []
+    run = Decoder.run
+
+    def count(decoder: Decoder, request: Request) -> Decoded:
+        requests.append(request)
+        return run(decoder, request)
+
+    monkeypatch.setattr(Decoder, "run", count)
+    explore = f"/datasets/images/segmentation/explore.json?job_id={dataset}&db=all"
+    body = site.json(explore)
+    assert {record["label"] for record in body["records"]} == {"foreground, background"}
+    assert len(body["records"]) == 40 and len(requests) == 1
+    assert site.json(f"{explore}&q=nothing")["records"] == [] and len(requests) == 1, "no page, no request"
+    assert site.json(f"/datasets/{dataset}/records/val/0.json")["label"] == "foreground, background"
+    assert "foreground, background" in site.get(explore.replace(".json", "")).text
+
+    def refuse(decoder: Decoder, request: Request) -> Decoded:
+        raise UnusableImage("decoding it takes too much memory or time")
+
+    monkeypatch.setattr(Decoder, "run", refuse)
+    assert {record["label"] for record in site.json(explore)["records"]} == {"unknown classes"}
 
 
 def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path) -> None:
