@@ -8,7 +8,8 @@ the kind ``generic``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
@@ -29,6 +30,7 @@ from digits.web import (
     serializers,
 )
 from digits.web.kind_routes import views_of
+from digits.web.large_response import large_response
 from digits.web.long_pages import stream
 from digits.web.offload import in_thread
 from digits.web.prediction_runs import FindSource
@@ -112,9 +114,8 @@ def infer_one() -> Response:
     """
     job = _model()
     chosen_view(_kind_of(job), request.values)
-    found = inference_views.infer(job)
-    outputs = {name: [values] for name, values in found.pop("outputs").items()}
-    return jsonify({"outputs": outputs, **found})
+    outputs, rest = inference_views.infer(job)
+    return _with_outputs(outputs, rest, ("{", "}"), ("[", "]"))
 
 
 @blueprint.post("/models/images/generic/infer_extension.json")
@@ -136,8 +137,24 @@ def infer_extension() -> Response:
     chosen_view(kind, request.values)
     if find := record_inputs.inputs_of_request(job):
         return _outputs_of("records", find, key=lambda place, image: str(place))
-    found = inference_views.infer(job)
-    return jsonify({"outputs": {"0": found.pop("outputs")}, **found})
+    outputs, rest = inference_views.infer(job)
+    return _with_outputs(outputs, rest, ('{"0":{', "}}"), ("", ""))
+
+
+def _with_outputs(
+    outputs: Mapping[str, bytearray],
+    rest: Mapping[str, Any],
+    around_all: tuple[str, str],
+    around_each: tuple[str, str],
+) -> Response:
+    """Return a response with the JSON texts of ``outputs`` by name and the ``rest``, without copying the texts."""
+    parts: list[bytes | bytearray] = [f'{{"outputs":{around_all[0]}'.encode()]
+    for number, (name, text) in enumerate(outputs.items()):
+        comma = "," if number else ""
+        parts += [f"{comma}{json.dumps(name)}:{around_each[0]}".encode(), text, around_each[1].encode()]
+    end = json.dumps(rest, separators=(",", ":"))[1:]
+    parts.append(f"{around_all[1]}{',' if rest else ''}{end}\n".encode())
+    return large_response(parts, {"Content-Type": "application/json"})
 
 
 @blueprint.post("/models/images/generic/generate.json")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -33,8 +31,7 @@ from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
-from digits.data import images
-from digits.data.predictions import with_outputs
+from digits.data import images, number_text
 from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.decoding import Animation, ReadInput, RecordArray, SmallImage, StoredImage
@@ -46,7 +43,7 @@ from digits.web import record_views, serializers
 from digits.web.kind_routes import views_of
 from digits.web.long_pages import render_in_turns
 from digits.web.model_views import snapshot_of
-from digits.web.offload import in_thread
+from digits.web.offload import each_in_thread, in_thread
 from digits.web.prediction_runs import may_resize
 from digits.web.recent_predictions import Recent
 from digits.web.services import refuse_other_sites, requested_job, services
@@ -63,6 +60,7 @@ from digits.web.view_choice import (
 blueprint = Blueprint("inference", __name__)
 
 TOP = 5
+MEDIA_TYPES = {"json": "application/json", "csv": "text/csv", "npy": "application/octet-stream"}
 MAX_GRID_SIDE = 50
 # The view of generated images in DIGITS 6.
 GAN = "image-gan"
@@ -120,9 +118,8 @@ def recent_outputs(name: str, ending: str) -> Response:
     found = {asked: outputs[asked]} if asked else dict(outputs)
     if not found:
         raise NotFound("The outputs were too large to be kept.")
-    data, media_type = in_thread(output_file, found, ending)
     headers = {"Content-Disposition": f'attachment; filename="outputs.{ending}"', "Cache-Control": "no-store"}
-    return Response(data, mimetype=media_type, headers=headers)
+    return Response(each_in_thread(output_file(found, ending)), mimetype=MEDIA_TYPES[ending], headers=headers)
 
 
 @blueprint.get("/models/view-config/<view>")
@@ -131,28 +128,20 @@ def view_options(view: str) -> str:
     return render_template("_view_options.html", form=rendering(view_named(view)).Options(), name=view)
 
 
-def output_file(outputs: Mapping[str, NDArray[Any]], ending: str) -> tuple[bytes, str]:
-    """Return the ``outputs`` as a file, with its media type.
-
-    JSON, CSV with one value per row, or the first output as a NumPy file.
-    """
-    file = io.BytesIO()
+def output_file(outputs: Mapping[str, NDArray[Any]], ending: str) -> Iterator[bytes]:
+    """Yield the ``outputs`` as a file, in pieces: JSON, CSV with one value per row, or the first as a NumPy file."""
     if ending == "npy":
-        np.save(file, next(iter(outputs.values())), allow_pickle=False)
-        return file.getvalue(), "application/octet-stream"
-    if ending == "json":
-        return msgspec.json.encode(
-            {name: values.tolist() for name, values in outputs.items()}
-        ), "application/json"
-    rows = (
-        f"{quoted_cell(name)},{' '.join(map(str, place))},{value}\r\n"
-        for name, values in outputs.items()
-        for place, value in np.ndenumerate(values)
-    )
-    file.write(b"output,index,value\r\n")
-    for row in rows:
-        file.write(row.encode())
-    return file.getvalue(), "text/csv"
+        yield from number_text.npy_pieces(next(iter(outputs.values())))
+    elif ending == "json":
+        for number, (name, values) in enumerate(outputs.items()):
+            yield b"," if number else b"{"
+            yield msgspec.json.encode(name) + b":"
+            yield from number_text.json_pieces(values)
+        yield b"}"
+    else:
+        yield b"output,index,value\r\n"
+        for name, values in outputs.items():
+            yield from number_text.csv_pieces(quoted_cell(name), values)
 
 
 def quoted_cell(text: str) -> str:
@@ -247,17 +236,18 @@ def _model() -> ModelJob:
     return requested_job(ModelJob)
 
 
-def infer(job: ModelJob) -> dict[str, Any]:
-    """Return the ``outputs`` by name for the input of this request, and ``visualizations`` if requested.
+def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
+    """Return the outputs for the input of this request by name, as the JSON text of nested lists.
 
-    They are nested lists; see `digits.data.predictions.with_outputs`.
+    See `digits.data.predictions.with_outputs`. Also returns the rest of the response: ``visualizations`` if requested,
+    and the names of outputs that are ``omitted`` because they are too large, if any.
     """
     snapshot = chosen_snapshot(job)
     with input_of(job) as item:
-        answer = _ask(job, item, snapshot, values=True, outputs=True)
+        answer, texts = _exchange(job, item, snapshot, values=True)
         layers = _visualizations(job, item, snapshot)
-    outputs = {name: array.tolist() for name, array in _arrays(answer).items()}
-    return {"outputs": with_outputs(answer["values"], outputs), **layers}
+    omitted = {"omitted": answer["omitted"]} if answer["omitted"] else {}
+    return dict(zip(answer["names"], texts, strict=True)), {**omitted, **layers}
 
 
 def _predict(job: ModelJob) -> dict[str, Any]:
@@ -283,7 +273,7 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
     views = views_of(kind)
     draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
     with input_of(job) as item:
-        answer = _ask(job, item, snapshot, outputs=True)
+        answer, bodies = _exchange(job, item, snapshot, outputs=True)
         picture = _as_picture(item) if draws and item.is_picture else None
         layers = _visualizations(job, item, snapshot)
     dataset = services().store.find(job.dataset_id)
@@ -293,8 +283,8 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
         kind.name,
         predictions,
         all_predictions=answer.get("all_predictions", predictions),
-        outputs=_arrays(answer),
-        omitted=[found["name"] for found in answer.get("outputs", ()) if found["data"] is None],
+        outputs=_arrays(answer["outputs"], bodies),
+        omitted=[output["name"] for output in answer["outputs"] if not output["attached"]],
         picture=picture,
         geometry=_geometry(answer.get("geometry")),
         pixels=item.pixels,
@@ -305,14 +295,13 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
     return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
 
 
-def _arrays(answer: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Return the outputs in the answer of an inference server by name, except those that were too large."""
-    return {found["name"]: _array(found) for found in answer.get("outputs", ()) if found["data"] is not None}
-
-
-def _array(output: Mapping[str, Any]) -> NDArray[Any]:
-    data = base64.b64decode(output["data"])
-    return np.frombuffer(data, output["dtype"]).reshape(output["shape"])
+def _arrays(outputs: Sequence[Mapping[str, Any]], bodies: Iterable[bytearray]) -> dict[str, NDArray[Any]]:
+    """Return the attached outputs in the answer of an inference server by name, without copying them."""
+    attached = (output for output in outputs if output["attached"])
+    return {
+        output["name"]: np.ndarray(output["shape"], output["dtype"], buffer=body)
+        for output, body in zip(attached, bodies, strict=True)
+    }
 
 
 def _geometry(found: Mapping[str, Any] | None) -> images.Geometry | None:
@@ -416,6 +405,13 @@ def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str
 
 
 def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
+    return _exchange(job, item, snapshot, **options)[0]
+
+
+def _exchange(
+    job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any
+) -> tuple[dict[str, Any], list[bytearray]]:
+    """Return the response of the inference server, and its attachments."""
     asked = {
         "call": "predict",
         item.type: str(item.path),
@@ -423,7 +419,7 @@ def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dic
         "top": TOP,
         "resize": may_resize(),
     }
-    return services().inference.ask(job.folder, asked | options)
+    return services().inference.exchange(job.folder, asked | options)
 
 
 @dataclass(frozen=True)

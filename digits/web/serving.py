@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
 from io import BytesIO
 
 from flask import Response, request
@@ -20,10 +19,10 @@ from digits.runtime.request_batches import Answer, ClientRequest
 from digits.web import serializers
 from digits.web.bounded_request import pieces_of_body
 from digits.web.gate import MULTIPART
+from digits.web.large_response import large_response
 
 # Larger bodies are kept on disk.
 SPOOLED_BYTES = 1_000_000
-_PIECE_BYTES = 256 * 1024
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
 
@@ -82,10 +81,4 @@ def _uploads(name: str) -> ClientRequest:
 
 def response(answer: Answer) -> Response:
     """Return the response to a client, without copying it as a whole."""
-    headers = {**answer.headers, "Content-Length": str(len(answer.body))}
-    return Response(_pieces(answer.body), headers=headers)
-
-
-def _pieces(body: bytearray) -> Iterator[bytes]:
-    for start in range(0, len(body), _PIECE_BYTES):
-        yield bytes(body[start : start + _PIECE_BYTES])
+    return large_response([answer.body], answer.headers)

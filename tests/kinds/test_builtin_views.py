@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import pickle
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -290,3 +291,18 @@ def test_a_wrong_option_is_named(view: str, name: str, value: str) -> None:
         options = named(view).load().Options
         check_options(options(MultiDict({name: value}), meta={"data_roots": Roots([Path("/usr")])}))
     assert caught.value.message.startswith(f"“{name}”: ")
+
+
+def test_the_statistics_of_a_large_output_take_little_memory() -> None:
+    values = np.random.default_rng(0).normal(size=(1000, 2000)).astype(np.float32)
+    values[500] = np.nan
+    finite = values[np.isfinite(values)].astype(np.float64)
+    tracemalloc.start()
+    try:
+        (output,) = draw("all-raw-data", Prediction("generic", None, outputs={"y": values}))["outputs"]
+        assert tracemalloc.get_traced_memory()[1] < values.nbytes
+    finally:
+        tracemalloc.stop()
+    assert output["not_finite"] == 2000
+    assert output["min"] == finite.min() and output["max"] == finite.max()
+    assert output["mean"] == pytest.approx(finite.mean()) and output["std"] == pytest.approx(finite.std())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 from pathlib import Path
@@ -28,21 +27,19 @@ def asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The requests to the inference server, which answers with `SCORES`."""
     requests = []
 
-    def ask(self: object, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    def exchange(
+        self: object, folder: Path, request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[bytearray]]:
         requests.append(request)
         predictions = [["a", 70.0], ["b", 20.0]]
         outputs = [
-            {
-                "name": "logits",
-                "dtype": "float32",
-                "shape": [3],
-                "data": base64.b64encode(SCORES.tobytes()).decode(),
-            },
-            {"name": "large", "dtype": "float32", "shape": [9999, 9999], "data": None},
+            {"name": "logits", "dtype": "float32", "shape": [3], "attached": True},
+            {"name": "large", "dtype": "float32", "shape": [9999, 9999], "attached": False},
         ]
-        return {"ok": True, "predictions": predictions, "outputs": outputs, "milliseconds": 1.0}
+        answer = {"ok": True, "predictions": predictions, "outputs": outputs, "milliseconds": 1.0}
+        return answer, [bytearray(SCORES.tobytes())]
 
-    monkeypatch.setattr(InferenceServers, "ask", ask)
+    monkeypatch.setattr(InferenceServers, "exchange", exchange)
     monkeypatch.setattr(site.services, "tensorflow", site.services.tensorflow._replace(available=True))
     return requests
 
@@ -85,6 +82,21 @@ def test_a_prediction_is_shown_in_any_view_that_fits(site: Site, asked: list[dic
     assert refused.status_code == 400
     assert refused.get_json()["error"]["message"].startswith("“gan_view_task_id”")
     assert len(asked) == 2
+
+
+def test_the_numbers_of_an_output_are_passed_on_as_text(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does not parse them, because they may be millions."""
+    dataset = site.dataset()
+    assert site.wait_for_end(dataset) == "Done"
+    answer = {"ok": True, "names": ["output", 'a"b'], "omitted": ["large"]}
+    texts = [bytearray(b"[1.50,NaN]"), bytearray(b"[" + b"10," * 200_000 + b"2]")]
+    monkeypatch.setattr(InferenceServers, "exchange", lambda *_: (answer, texts))
+    monkeypatch.setattr(site.services, "tensorflow", site.services.tensorflow._replace(available=True))
+    fields = {"job_id": site.finished_model(dataset), "image_path": str(next(site.data.rglob("*.png")))}
+    response = site.post("/models/images/generic/infer_one.json", **fields)
+    body = b'{"outputs":{"output":[[1.50,NaN]],"a\\"b":[' + texts[1] + b']},"omitted":["large"]}\n'
+    assert response.data == body
+    assert response.mimetype == "application/json" and response.content_length == len(body)
 
 
 def test_the_options_of_a_view_are_rendered(site: Site) -> None:

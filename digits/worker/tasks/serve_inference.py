@@ -4,9 +4,9 @@ The process listens on a Unix socket. Requests and responses are `digits.core.me
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
     {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
-    {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description)
-    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`;
-                                                        with "values", only if the network has several)
+    {"call": "predict", "image": path, "snapshot": …, "values": true}   (the numbers instead of their description, and
+                                                        every output of a network with several, see `Predictor.values`)
+    {"call": "predict", "image": path, "snapshot": …, "outputs": true}   (also every output, see `PredictedOutput`)
     {"call": "predict", "image": path, "snapshot": …, "resize": false}   (at its original size)
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}   (see `Grid`)
     {"call": "layers", "snapshot": …}   (the layers that can be inspected, and the outputs that can be explained)
@@ -24,9 +24,9 @@ It exits after a period without requests.
 
 from __future__ import annotations
 
-import base64
 import functools
 import io
+import json
 import logging
 import os
 import selectors
@@ -49,6 +49,7 @@ from digits.core.events import EventLog, Frame
 from digits.core.files import UnreadableFile
 from digits.core.splits import Split
 from digits.data import images
+from digits.data.predictions import PREDICTION, with_outputs
 from digits.kinds.targets import UnsuitableOutput, as_returned
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault, describe, in_a_sentence
@@ -70,8 +71,9 @@ MAX_CLASSES = 1000
 TOP = 5
 # A connection that makes no progress within a message for so long is dropped.
 STALLED_SECONDS = 10.0
-# The limit for the outputs in a response, before base64 makes them a third longer.
+# The limits for the outputs in a response, as arrays and as JSON text.
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
+MAX_TEXT_BYTES = 64_000_000
 
 log = logging.getLogger(__name__)
 
@@ -105,15 +107,15 @@ class Serve(msgspec.Struct):
 
 
 class PredictedOutput(msgspec.Struct):
-    """An output of the network for one image: ``data`` is the base64 text of its bytes in C order.
+    """An output of the network for one image.
 
-    It is None for an output that is too large to be sent.
+    Its bytes in C order are attached to the response unless it is too large.
     """
 
     name: str
     dtype: str
     shape: list[int]
-    data: str | None
+    attached: bool
 
 
 class Inspect(msgspec.Struct):
@@ -193,35 +195,41 @@ class Predictor:
 
     def predict_with_outputs(
         self, source: str | Path, top: int = 5, *, is_image: bool, resize: bool = True
-    ) -> dict[str, Any]:
-        """The prediction for an image or for the pixels in a file, and every output of the network; raises Refused."""
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """The prediction for an image or for the pixels in a file, and every output of the network; raises Refused.
+
+        Also returns the attachments of the response.
+        """
         pixels, geometry = self._read(source, resize) if is_image else self._load(source)
         values = self._run(pixels[None])[0]
         predictions = self._targets.describe(values, top, geometry)
         may_have_more = isinstance(predictions, list) and len(predictions) == top
-        return {
+        room, outputs, bodies = MAX_OUTPUT_BYTES, [], []
+        for name, array in self._outputs(pixels[None]).items():
+            room -= array.nbytes
+            outputs.append(PredictedOutput(name, array.dtype.name, list(array.shape), room >= 0))
+            if room >= 0:
+                bodies.append(array.tobytes())
+        answer = {
             "predictions": predictions,
             "all_predictions": self._targets.describe(values, MAX_CLASSES, geometry)
             if may_have_more
             else predictions,
-            "outputs": msgspec.to_builtins(self._outputs(pixels[None])),
+            "outputs": msgspec.to_builtins(outputs),
             "geometry": asdict(geometry),
         }
+        return answer, bodies
 
-    def _outputs(self, pixels: NDArray[Any]) -> list[PredictedOutput]:
-        """Every output for the first of the ``pixels`` [1, …], in the order of the network."""
-        room = MAX_OUTPUT_BYTES
-        found = []
+    def _outputs(self, pixels: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Every output by name for the first of the ``pixels`` [1, …], in the order of the network."""
+        found = {}
         whole = tf.constant(np.repeat(pixels, self._repeats, axis=0))
         is_usual = pixels.shape[1:] == self._manifest.shape
         for name, tensor in (
             self._named_outputs(whole) if is_usual else self._for_size(pixels.shape[1:])(whole)[1]
         ).items():
             values = exported.as_array(tensor)
-            values = values[0] if values.ndim and len(values) == self._repeats else values
-            room -= values.nbytes
-            data = base64.b64encode(np.ascontiguousarray(values).tobytes()).decode() if room >= 0 else None
-            found.append(PredictedOutput(name, values.dtype.name, list(values.shape), data))
+            found[name] = values[0] if values.ndim and len(values) == self._repeats else values
         return found
 
     @functools.cached_property
@@ -271,20 +279,37 @@ class Predictor:
         )
 
     def values(
-        self, source: str | Path, *, is_image: bool, outputs: bool = False, resize: bool = True
-    ) -> dict[str, Any]:
-        """The ``values`` of the prediction for an image or for the pixels in a file, as nested lists of numbers.
+        self, source: str | Path, *, is_image: bool, resize: bool = True
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        """The numbers of the prediction for an image or for the pixels in a file, and those of several outputs.
 
-        Those of an image have the order of dimensions that the network returns. With ``outputs``, also those of a
-        network that has several. Raises Refused.
+        Each attachment is the JSON text of nested lists; ``names`` are their names, see `with_outputs`. ``omitted`` are
+        those of outputs for which there was no room. Images have the order of dimensions that the network returns.
+        Raises Refused.
         """
         pixels, _ = self._read(source, resize) if is_image else self._load(source)
         returned = self._named_outputs.get_concrete_function().structured_outputs
         predicted = as_returned(self._run(pixels[None]), returned, self._targets.channels)
-        found = {"values": predicted[0].tolist()}
-        if outputs and len(returned) > 1:
-            found["outputs"] = msgspec.to_builtins(self._outputs(pixels[None]))
-        return found
+        found = with_outputs(predicted[0], self._outputs(pixels[None]) if len(returned) > 1 else {})
+        room, texts, omitted = MAX_TEXT_BYTES, {}, []
+        for name, array in found.items():
+            text = b""
+            if 2 * array.size <= room:  # a digit and a comma
+                # Unlike msgspec, the standard library keeps NaN.
+                text = json.dumps(array.tolist(), separators=(",", ":")).encode()
+            if 0 < len(text) <= room:
+                texts[name] = text
+                room -= len(text)
+            elif name == PREDICTION:
+                raise Refused(
+                    f"The output has {array.size:,} numbers, which are too many for JSON.",
+                    "Predict on the page of the model with the view “all-raw-data”, which has links to NumPy files."
+                    if array.nbytes <= MAX_OUTPUT_BYTES
+                    else "Reduce the size of the network’s output.",
+                )
+            else:
+                omitted.append(name)
+        return {"names": list(texts), "omitted": omitted}, list(texts.values())
 
     def layers(self) -> dict[str, Any]:
         """Return the table of ``layers``, those with ``maps`` and the default one for Grad-CAM, and the ``outputs``."""
@@ -516,10 +541,13 @@ class Service:
         began = time.perf_counter()
         bodies: list[bytes] = []
         try:
-            if isinstance(request, dict) and request.get("call") == "serve":
-                answer, bodies = self._serve(request, attached)
-            else:
-                answer = self._answer(request)
+            match request.get("call") if isinstance(request, dict) else None:
+                case "serve":
+                    answer, bodies = self._serve(request, attached)
+                case "predict":
+                    answer, bodies = self._predict(request)
+                case _:
+                    answer = self._answer(request)
         except Exception as error:
             refusal = Refused.because(error)
             if refusal.status >= 500:
@@ -545,8 +573,6 @@ class Service:
             raise Refused("The request is invalid.")
         snapshot = str(request.get("snapshot"))
         match request.get("call"):
-            case "predict":
-                return self._predict(request)
             case "generate":
                 grid = _convert(request.get("grid"), Grid)
                 return {"generated": self._predictor(snapshot).generate(grid)}
@@ -563,20 +589,20 @@ class Service:
                 return self._predictor(snapshot).explain(_convert(request, Explain))
         raise Refused("The request is invalid.")
 
-    def _predict(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _predict(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         source = request.get("image") or request.get("pixels")
         snapshot, top = request.get("snapshot"), request.get("top", 5)
         if not (isinstance(source, str) and isinstance(snapshot, str) and isinstance(top, int)):
             raise Refused("The request lacks an image, a snapshot or a number of labels.")
         predictor, is_image = self._predictor(snapshot), "image" in request
-        resize, outputs = bool(request.get("resize", True)), bool(request.get("outputs"))
+        resize = bool(request.get("resize", True))
         if request.get("values"):
-            return predictor.values(source, is_image=is_image, outputs=outputs, resize=resize)
-        if outputs:
+            return predictor.values(source, is_image=is_image, resize=resize)
+        if request.get("outputs"):
             return predictor.predict_with_outputs(source, top, is_image=is_image, resize=resize)
         if is_image:
-            return {"predictions": predictor.predict(source, top, resize)}
-        return {"predictions": predictor.predict_pixels(source, top)}
+            return {"predictions": predictor.predict(source, top, resize)}, []
+        return {"predictions": predictor.predict_pixels(source, top)}, []
 
     def _predictor(self, snapshot: str) -> Predictor:
         if snapshot not in self._loaded:

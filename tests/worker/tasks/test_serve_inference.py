@@ -275,3 +275,23 @@ def _answer(model: Path, asked: dict[str, Any]) -> dict[str, Any]:
     from digits.worker.tasks import serve_inference
 
     return serve_inference.Service(model).answer(asked, [])[0]
+
+
+def test_outputs_are_attached_up_to_a_size(job: Path, gradient_image: Path, in_child: Any) -> None:
+    (answer, texts), (refused, none), (described, omitted) = in_child(_bounded, job, gradient_image)
+    assert answer["names"] == ["output"] and answer["omitted"] == []
+    assert len(json.loads(texts[0])) == 4
+    assert refused["status"] == 400 and "4 numbers, which are too many for JSON" in refused["message"]
+    assert "NumPy" in refused["hint"] and none == []
+    assert [output["attached"] for output in described["outputs"]] == [False] and omitted == []
+
+
+def _bounded(model: Path, image: Path) -> list[Any]:
+    from digits.worker.tasks import serve_inference
+
+    service = serve_inference.Service(model)
+    whole = service.answer(request(image, values=True), [])
+    serve_inference.MAX_TEXT_BYTES = 20
+    refused = service.answer(request(image, values=True), [])
+    serve_inference.MAX_OUTPUT_BYTES = 15
+    return [whole, refused, service.answer(request(image, outputs=True), [])]
