@@ -252,8 +252,15 @@ def side_by_side(pixels: Pixels) -> Pixels:
 def scale_to_pixels(values: NDArray[np.float32]) -> Pixels:
     """Show numbers [..., height, width, channels] as pixels: the smallest becomes black, and the largest white."""
     low, high = float(values.min()), float(values.max())
-    scaled = (values.astype(np.float64) - low) * (255 / ((high - low) or 1))
-    return np.nan_to_num(scaled.round(), posinf=255).clip(0, 255).astype(np.uint8)
+    factor = 255 / ((high - low) or 1)
+    pixels = np.empty(values.shape, np.uint8)
+    source, target = values.reshape(-1), pixels.reshape(-1)
+    # In blocks, because float64 takes eight times the memory of the pixels.
+    for start in range(0, source.size, _SCALED_AT_ONCE):
+        block = slice(start, start + _SCALED_AT_ONCE)
+        scaled = (source[block].astype(np.float64) - low) * factor
+        target[block] = np.nan_to_num(scaled.round(), posinf=255).clip(0, 255)
+    return pixels
 
 
 def data_uri(file: bytes, media_type: str = "image/png") -> str:
@@ -270,6 +277,7 @@ def from_data_uri(uri: str) -> bytes:
 
 
 _MODES = {1: "L", 3: "RGB"}
+_SCALED_AT_ONCE = 1 << 18
 _TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES // 10**6} MB"
 
 

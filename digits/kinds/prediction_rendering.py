@@ -84,4 +84,4 @@ def bad_option(name: str, message: str, choices: Sequence[str] = ()) -> BadReque
 
 def as_numbers(values: NDArray[Any]) -> NDArray[np.float32]:
     """Return ``values`` as float32, NaN and infinity as zeros."""
-    return np.nan_to_num(values.astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    return np.nan_to_num(values.astype(np.float32), copy=False, nan=0.0, posinf=0.0, neginf=0.0)

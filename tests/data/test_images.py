@@ -605,3 +605,11 @@ def test_transparency_is_kept_in_png_files() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 4, 4), np.uint8)
     with Image.open(io.BytesIO(images.encode(pixels, "png"))) as found:
         assert found.mode == "RGBA" and np.array_equal(np.asarray(found), pixels)
+
+
+def test_numbers_of_many_blocks_are_scaled_to_pixels():
+    numbers = np.linspace(-2, 3, 600 * 500, dtype=np.float32).reshape(600, 500, 1)
+    pixels = images.scale_to_pixels(numbers)
+    assert pixels.shape == (600, 500, 1) and pixels.dtype == np.uint8
+    assert np.array_equal(pixels, ((numbers.astype(np.float64) + 2) * 51).round().astype(np.uint8))
+    assert np.array_equal(images.scale_to_pixels(numbers[::-1]), pixels[::-1])
