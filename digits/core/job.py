@@ -153,7 +153,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         return self.folder / task.name
 
     def wait_for(self, what: str, expected_start: float | None = None) -> bool:
-        """Set what the job is waiting for, empty if nothing, and the Unix time at which it is expected to start.
+        """Set the reason for waiting, or an empty text, and the expected start as a Unix time.
 
         Return whether that changed.
         """

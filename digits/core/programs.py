@@ -1,6 +1,6 @@
 """Run a module of this package in a process of its own, which reads a request and prints lines of JSON.
 
-What the server would have to decode for a client is decoded there: neither its size nor its contents affect the server.
+Files of clients are decoded there, so neither their size nor their contents affect the server.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Trash:
     """Deletes what is discarded, in a native thread, one item after another.
 
     Each item is first renamed to a name in ``folder`` that begins with `PREFIX`, so that it disappears immediately,
-    and the next server deletes what a killed one has left. What cannot be deleted is logged once and tried again.
+    and the next server deletes the leftovers of a killed one. Failures are logged once and retried.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -54,7 +54,6 @@ MAX_EXAMPLE_PIXELS = 20_000_000
 _scanning = threading.BoundedSemaphore(4)
 _checking = threading.BoundedSemaphore(4)
 _listing = threading.BoundedSemaphore(4)
-# A large image takes some seconds and 200 MB.
 
 
 @blueprint.get("/datasets/<kind:kind>/new")

@@ -21,7 +21,7 @@ from digits.core.messages import JSON_LENGTH
 from digits.worker.failure import UserFault
 
 MAX_IMAGES = 512
-# A JSON body may have about so many numbers and lists, each of which takes up to 80 bytes of memory.
+# Approximate limit of numbers and lists in a JSON body; each takes up to 80 bytes of memory.
 MAX_JSON_VALUES = 8_000_000
 MAX_DIMENSIONS = 5
 MAX_INPUTS = 16
