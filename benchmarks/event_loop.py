@@ -89,8 +89,8 @@ def serve(folder: Path, rows: int, logs: float, jobs: int) -> None:
 
     from benchmarks.long_logs import make_models
     from digits.web import loop_watch
-    from digits.web import server as servers
     from digits.web.app import load_templates
+    from digits.web.server import http as servers
     from tests.site import open_site, site_settings
 
     if jobs:

@@ -38,7 +38,7 @@ from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.pair_source import PairFolders
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.web.standard_networks import network
+from digits.web.models.standard_networks import network
 
 Pixels = NDArray[np.uint8]
 

@@ -33,8 +33,8 @@ from digits.data import images
 from digits.data.sample_catalog import SAMPLES
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.runtime.executors.local import devices_environment
-from digits.web import fine_tune_settings
-from digits.web.standard_networks import network
+from digits.web.models import fine_tune_settings
+from digits.web.models.standard_networks import network
 
 SIDE, TRAIN, TEST = 96, 675, 1000
 KERAS_EPSILON = 1.001e-5

@@ -51,7 +51,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from digits.web import standard_networks  # noqa: E402
+from digits.web.models import standard_networks  # noqa: E402
 
 
 @dataclass(frozen=True)

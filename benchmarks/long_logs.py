@@ -108,8 +108,8 @@ def serve(folder: Path, scale: float) -> None:
 
     from digits.core.settings import Settings
     from digits.web import loop_watch
-    from digits.web import server as servers
     from digits.web.app import load_templates
+    from digits.web.server import http as servers
     from tests.site import open_site
 
     settings = Settings(

@@ -17,8 +17,8 @@ from digits.runtime.executor import Exit
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.task_runner import TaskRunner
-from digits.web import dataset_views
-from digits.web.model_form import ModelForm
+from digits.web.datasets import views as dataset_views
+from digits.web.models.form import ModelForm
 from tests.site import Site
 
 FIELD = re.compile(r"""(?:args|form|values|files)(?:\.get|\.getlist)?[\[(,]\s*["']([\w\[\]-]+)["']""")

@@ -341,8 +341,8 @@ def main(folder: Path) -> None:
     from digits.kinds import all_kinds
     from digits.kinds.classification.recipe import CreateClassification, FolderSplit
     from digits.kinds.text.recipe import CreateText
-    from digits.web import server as servers
     from digits.web.app import create_app, load_templates
+    from digits.web.server import http as servers
     from tests.all_routes import NoProcesses, names_for
     from tests.site import Site, site_settings
 

@@ -28,8 +28,8 @@ from digits.core.status import Status
 from digits.data import evaluation
 from digits.runtime.executor import Executor
 from digits.web.app import create_app
+from digits.web.models.standard_networks import network
 from digits.web.services import Services
-from digits.web.standard_networks import network
 from tests.stalls import STALLS
 
 PATIENCE_SECONDS = 120

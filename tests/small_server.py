@@ -21,10 +21,10 @@ import jinja2  # noqa: E402
 import psutil  # noqa: E402
 from flask_socketio import SocketIO  # noqa: E402
 
-from digits.web.auth import Auth, Sessions, login_blueprint  # noqa: E402
-from digits.web.gate import Gate  # noqa: E402
-from digits.web.server import serve  # noqa: E402
-from digits.web.tensorboard import TensorBoards  # noqa: E402
+from digits.web.security.auth import Auth, Sessions, login_blueprint  # noqa: E402
+from digits.web.security.gate import Gate  # noqa: E402
+from digits.web.server.http import serve  # noqa: E402
+from digits.web.services.tensorboard import TensorBoards  # noqa: E402
 
 logging.basicConfig(level=logging.DEBUG)
 arguments = json.loads(sys.argv[1])

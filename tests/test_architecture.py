@@ -12,7 +12,7 @@ import pytest
 from digits.cli.commands import MODULES
 from digits.core import recipe as recipes
 from digits.core import schedules
-from digits.web.model_form import POLICY_CHOICES, SOLVERS, ModelForm
+from digits.web.models.form import POLICY_CHOICES, SOLVERS, ModelForm
 from digits.worker.run import PROGRAMS
 
 ROOT = Path(__file__).resolve().parent.parent

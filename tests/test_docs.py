@@ -16,8 +16,9 @@ from digits.data.images import ENCODINGS, RESIZE_MODES
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
 from digits.kinds.kind import MODULES, TEMPLATES
-from digits.web import background, live_messages
-from digits.web.model_form import SOLVERS
+from digits.web.live import messages as live_messages
+from digits.web.models.form import SOLVERS
+from digits.web.services import background
 from digits.worker.compat.guaranteed import names_table
 
 ROOT = Path(__file__).resolve().parent.parent

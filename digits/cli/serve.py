@@ -46,7 +46,7 @@ def _serve(**options: Any) -> None:
 
     from digits.core.settings import SettingsError
     from digits.runtime.supervisor import PRIVATE_UMASK
-    from digits.web.logs import start_logging
+    from digits.web.server.logs import start_logging
 
     os.umask(PRIVATE_UMASK)
     try:
@@ -62,9 +62,9 @@ def _serve(**options: Any) -> None:
     from digits.core.errors import DigitsError
     from digits.core.settings import LoginPolicy
     from digits.web.app import create_app, load_templates
-    from digits.web.auth import ExposureError
-    from digits.web.peers import lookup_problem
-    from digits.web.server import serve
+    from digits.web.security.auth import ExposureError
+    from digits.web.security.peers import lookup_problem
+    from digits.web.server.http import serve
 
     try:
         app = create_app(settings)
@@ -139,7 +139,7 @@ def _made_token(settings: Settings) -> str:
 
     if settings.login_policy is LoginPolicy.NOBODY or settings.token or settings.password:
         return ""
-    from digits.web.auth import made_token
+    from digits.web.security.auth import made_token
 
     return made_token(settings.state_dir)
 

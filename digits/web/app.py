@@ -23,47 +23,44 @@ from digits.kinds import default_kind
 from digits.runtime.executor import Executor
 from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
-from digits.web import (
-    augmentation_views,
-    auth,
-    comparison_views,
-    dataset_views,
-    documentation,
-    embedding_views,
-    epoch_predictions,
-    evaluation_views,
-    explore_views,
-    export_views,
-    generic_views,
-    health_views,
-    home,
-    inference_views,
-    inside_views,
-    job_lists,
-    job_views,
-    model_export_views,
-    model_views,
-    prediction_views,
-    pretrained_views,
-    record_views,
-    report_views,
-    results_views,
-    serving_views,
-    store_views,
-    template_filters,
-    tensorboard_views,
-    trace_views,
-    uploads,
-    version_views,
-)
-from digits.web.bounded_request import BoundedRequest
-from digits.web.error_json import error_body
-from digits.web.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
+from digits.web import template_filters
+from digits.web.datasets import downloads as export_views
+from digits.web.datasets import health as health_views
+from digits.web.datasets import uploads
+from digits.web.datasets import versions as version_views
+from digits.web.datasets import views as dataset_views
+from digits.web.digits6 import views as generic_views
+from digits.web.evaluations import comparison as comparison_views
+from digits.web.evaluations import embeddings as embedding_views
+from digits.web.evaluations import results as results_views
+from digits.web.evaluations import views as evaluation_views
+from digits.web.jobs import lists as job_lists
+from digits.web.jobs import views as job_views
+from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
-from digits.web.negotiation import JsonTwins, wants_json
+from digits.web.models import augmentation as augmentation_views
+from digits.web.models import exports as model_export_views
+from digits.web.models import model_stores as store_views
+from digits.web.models import pretrained as pretrained_views
+from digits.web.models import tensorboard as tensorboard_views
+from digits.web.models import traces as trace_views
+from digits.web.models import views as model_views
 from digits.web.offload import in_thread, in_turns
-from digits.web.row_cache import RowCache
+from digits.web.pages import documentation, home
+from digits.web.predictions import batch as prediction_views
+from digits.web.predictions import epochs as epoch_predictions
+from digits.web.predictions import inside as inside_views
+from digits.web.predictions import single as inference_views
+from digits.web.records import explore as explore_views
+from digits.web.records import views as record_views
+from digits.web.reports import views as report_views
+from digits.web.responses.errors import error_body
+from digits.web.responses.negotiation import JsonTwins, wants_json
+from digits.web.security import auth
+from digits.web.security.bounded_request import BoundedRequest
+from digits.web.security.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
 from digits.web.services import Services
+from digits.web.serving import views as serving_views
 
 log = logging.getLogger(__name__)
 

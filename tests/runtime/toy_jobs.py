@@ -21,7 +21,7 @@ from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
-from digits.web import live_messages
+from digits.web.live import messages as live_messages
 
 # The program of a task; its argument is the task's folder.
 PROGRAMS = """

@@ -27,7 +27,7 @@ from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store
 from digits.web.app import create_app
-from digits.web.peers import CONNECTION, Peer
+from digits.web.security.peers import CONNECTION, Peer
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
 
 pytestmark = pytest.mark.integration

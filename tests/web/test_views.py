@@ -13,7 +13,7 @@ import pytest
 from digits.core.errors import NotFound
 from digits.kinds.prediction_rendering import Prediction
 from digits.runtime.inference_servers import InferenceServers
-from digits.web.recent_predictions import Recent, RecentPredictions
+from digits.web.services.recent_predictions import Recent, RecentPredictions
 from tests.site import Site
 
 pytestmark = pytest.mark.integration

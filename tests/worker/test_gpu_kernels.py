@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from digits.core import events, recipe
-from digits.web import standard_networks
+from digits.web.models import standard_networks
 from tests.worker.conftest import write_dataset
 
 pytestmark = pytest.mark.tensorflow

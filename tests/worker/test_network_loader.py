@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.events import Failed
-from digits.web import network_lint
+from digits.web.models import network_lint
 from tests.network_texts import INVALID, VALID
 
 pytestmark = pytest.mark.tensorflow

@@ -14,7 +14,7 @@ import pytest
 from digits.core.events import Built, Finished
 from digits.data.target import TargetSpec, class_index, label_set, numbers
 from digits.data.target import mask as mask_target
-from digits.web import standard_networks
+from digits.web.models import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
 pytestmark = pytest.mark.tensorflow

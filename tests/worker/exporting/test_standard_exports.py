@@ -16,7 +16,7 @@ from digits.data import target
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.model_export import FORMATS
 from digits.data.target import TargetSpec
-from digits.web import standard_networks
+from digits.web.models import standard_networks
 
 pytestmark = pytest.mark.tensorflow
 

@@ -31,7 +31,7 @@ TOP_ATTRIBUTES = 5
 
 
 class GenerationOptions(Form):
-    """What `digits.web.inference_views.generate` draws."""
+    """What `digits.web.predictions.single.generate` draws."""
 
     gan_view_task_id = SelectField(
         "Show",

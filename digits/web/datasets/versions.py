@@ -1,0 +1,243 @@
+"""Versions of a dataset: new datasets from its records, with changes."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, cast
+
+import msgspec
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+from wtforms import IntegerField, StringField
+from wtforms.validators import DataRequired, Length, NumberRange, ValidationError
+
+from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile, read_json, write_json
+from digits.core.schema import JsonObject
+from digits.core.splits import SPLITS
+from digits.core.status import Status
+from digits.data import health, label_check
+from digits.data import manifest as manifests
+from digits.data.manifest import Manifest
+from digits.data.sources import UnusableSource
+from digits.kinds import kind_named
+from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, required_integer
+from digits.kinds.form_fields import (
+    NAME_LENGTH,
+    OWN_DIRECTION,
+    DecimalField,
+    JobForm,
+    OptionalInteger,
+    errors_of,
+    select,
+)
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import parse_integer
+from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
+from digits.web.datasets.submit import new_dataset
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.responses.pages import render_in_turns
+from digits.web.security.auth import current_username
+from digits.web.services import services
+
+blueprint = Blueprint("versions", __name__)
+
+
+class EditsField(StringField):  # type: ignore[misc]
+    """The changes of records as JSON; ``edits`` are the decoded ones."""
+
+    edits: Edits = Edits()
+
+    def pre_validate(self, form: Any) -> None:
+        try:
+            self.edits = msgspec.json.decode((self.data or "{}").encode(), type=Edits)
+            check_edits(self.edits, form.meta.manifest)
+        except msgspec.DecodeError as error:
+            raise ValidationError(f"The changes are not valid: {error}.") from error
+        except UnusableSource as error:
+            raise ValidationError(error.sentences) from error
+
+
+class VersionForm(JobForm):
+    """A version of the dataset whose manifest is ``meta.manifest``."""
+
+    LONG_FIELDS = frozenset({"edits"})
+
+    dataset_name = StringField(
+        "Name",
+        validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
+        render_kw=OWN_DIRECTION,
+    )
+    edits = EditsField("Changes", default="")
+    keep = DecimalField("Images to keep (%)", default=100, validators=[NumberRange(0.01, 100)])
+    pct_val = OptionalInteger("Validation split")
+    pct_test = OptionalInteger("Test split")
+    resize_width = required_integer("Width", CreateVersion, "width")
+    resize_height = required_integer("Height", CreateVersion, "height")
+    resize_mode = select("Resize mode", RESIZE_MODES, CreateVersion, "resize_mode")
+    encoding = select("Image encoding", ENCODINGS, CreateVersion, "encoding")
+    seed = IntegerField("Random seed", default=0, validators=[NumberRange(0, 2**31 - 1)])
+
+    def validate_pct_val(self, field: OptionalInteger) -> None:
+        _check_share(field)
+        check_shares(field.data, self.pct_test.data)
+
+    def validate_pct_test(self, field: OptionalInteger) -> None:
+        _check_share(field)
+
+    def recipe(self, parent: DatasetJob, manifest: Manifest) -> CreateVersion:
+        """Return the recipe of the validated form, without its file of edits."""
+        image: dict[str, Any] = {}
+        for name, (field, inherited) in _image_settings(manifest).items():
+            image[name] = self[field].data if field in self else inherited
+        return CreateVersion(
+            kind=manifest.kind,
+            parent=str(parent.folder),
+            parent_id=parent.id,
+            parent_name=parent.name,
+            original=JsonObject(parent.kind_recipe.as_json()),
+            changes=self.edits.edits.describe(),
+            keep=self.keep.data,
+            pct_val=self.pct_val.data,
+            pct_test=self.pct_test.data,
+            channels=1 if manifest.channels % 3 else 3,
+            **image,
+            seed=self.seed.data,
+        )
+
+
+@blueprint.get("/datasets/<job_id>/versions/new")
+def new(job_id: str) -> str:
+    parent, manifest = _parent(job_id)
+    values: dict[str, Any] = {"seed": secrets.randbelow(2**31), "dataset_name": _next_name(parent)}
+    if clone := request.args.get("clone"):
+        values |= _settings_of(services().store.get(clone, DatasetJob))
+    if findings := request.args.getlist("clean"):
+        values["edits"] = _cleaning(parent, manifest, findings)
+    return _page(parent, manifest, _form(manifest, None, **values))
+
+
+@blueprint.post("/datasets/<job_id>/versions")
+@blueprint.post("/datasets/<job_id>/versions.json", endpoint="create_json")
+def create(job_id: str) -> AnyResponse | tuple[str | Response, int]:
+    """Create a version of a dataset."""
+    parent, manifest = _parent(job_id)
+    form = _form(manifest, request.form, seed=secrets.randbelow(2**31))
+    as_json = request.path.endswith(".json")
+    if not form.validate():
+        return (jsonify(errors=errors_of(form)), 400) if as_json else (_page(parent, manifest, form), 400)
+    recipe = form.recipe(parent, manifest)
+    with services().store.creation() as new_folder:
+        folder = new_folder()
+        if recipe.changes:
+            write_json(folder / EDITS_FILE, msgspec.to_builtins(form.edits.edits))
+            recipe.edits = str(folder / EDITS_FILE)
+        job = new_dataset(
+            folder,
+            recipe,
+            form.dataset_name.data.strip(),
+            owner=current_username(request),
+            group=(form.group_name.data or "").strip(),
+        )
+        services().scheduler.submit(job)
+    return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+
+
+def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:
+    job = services().store.get(job_id, DatasetJob)
+    if job.status is not Status.DONE:
+        raise BadRequest(f"“{job.name}” has no records yet: it is {job.status.title}, not Done.")
+    return job, job.manifest() or manifests.load(job.folder)  # raises the reason
+
+
+def _form(manifest: Manifest, given: Any, **values: Any) -> VersionForm:
+    """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent."""
+    inherited = dict(_image_settings(manifest).values())
+    form = VersionForm(given, data={**inherited, **values}, meta={"manifest": manifest})
+    if not views_of(kind_named(manifest.kind)).shows_images or manifest.dtype != "uint8":
+        for name in inherited:
+            del form[name]
+    return form
+
+
+def _image_settings(manifest: Manifest) -> dict[str, tuple[str, Any]]:
+    """Return the form field and the parent's value of each setting of the images."""
+    return {
+        "width": ("resize_width", manifest.width),
+        "height": ("resize_height", manifest.height),
+        "resize_mode": ("resize_mode", manifest.resize_mode),
+        "encoding": ("encoding", manifest.encoding),
+    }
+
+
+def _settings_of(job: DatasetJob) -> dict[str, Any]:
+    """Return the fields of the form with which the version ``job`` was created."""
+    recipe = job.recipe
+    if not isinstance(recipe, CreateVersion):
+        raise BadRequest(f"“{job.name}” is not a version of another dataset.")
+    edits = Edits()
+    if recipe.edits:
+        try:
+            edits = read_json(job.folder / EDITS_FILE, Edits, below=job.folder)
+        except UnreadableFile as error:
+            raise BadRequest(f"The changes of “{job.name}” cannot be read: {error}.") from error
+    return {
+        "dataset_name": job.name,
+        "group_name": job.group,
+        "edits": msgspec.json.encode(edits).decode(),
+        "keep": recipe.keep,
+        "pct_val": None if recipe.pct_val is None else int(recipe.pct_val),
+        "pct_test": None if recipe.pct_test is None else int(recipe.pct_test),
+        "resize_width": recipe.width,
+        "resize_height": recipe.height,
+        "resize_mode": recipe.resize_mode,
+        "encoding": recipe.encoding,
+        "seed": recipe.seed,
+    }
+
+
+def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
+    """Return the edits that exclude the removable images of findings of the health check; raises BadRequest."""
+    of_health = [name for name in findings if name != label_check.FINDING]
+    records: set[tuple[str, int]] = set()
+    try:
+        if label_check.FINDING in findings:
+            label_check.load(job.folder, manifest)
+            errors = in_thread(label_check.load_errors, job.folder, manifest)
+            places = zip(errors["split"].tolist(), errors["number"].tolist(), strict=True)
+            records.update((SPLITS[split], number) for split, number in places)
+        if of_health:
+            checked = health.load(job.folder, manifest)
+            known = [finding.id for finding in checked.findings]
+            if unknown := set(of_health) - set(known):
+                raise BadRequest(f"The health check of “{job.name}” has no finding “{min(unknown)}”.")
+            records.update(in_thread(health.removable_records, job.folder, checked, of_health))
+    except UnreadableFile as error:
+        raise BadRequest(
+            f"The health of “{job.name}” cannot be read: {error}.", "Check the dataset again."
+        ) from error
+    return msgspec.json.encode(Edits(exclude=cast(list[RecordId], sorted(records)))).decode()
+
+
+def _next_name(parent: DatasetJob) -> str:
+    """Return a name for a version: *Flowers, version 2*."""
+    name, separator, number = parent.name.rpartition(", version ")
+    count = parse_integer(number) if separator else None
+    return f"{parent.name if count is None else name}, version {(count or 1) + 1}"[:NAME_LENGTH]
+
+
+def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:
+    return render_in_turns(
+        "version_new.html",
+        job=serializers.row(parent),
+        form=form,
+        counts={name: split.count for name, split in manifest.splits.items()},
+        has_classes=manifest.target.classes,
+    )
+
+
+def _check_share(field: OptionalInteger) -> None:
+    if field.data is not None and not 0 <= field.data < 100:
+        raise ValidationError("Enter a number from 0 to 99, or nothing to keep the splits.")

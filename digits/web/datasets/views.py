@@ -1,0 +1,332 @@
+"""Pages and JSON of datasets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
+from msgspec import structs
+from werkzeug.datastructures import MultiDict
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound
+from digits.core.files import UnreadableFile
+from digits.core.resources import resource_folder
+from digits.core.task import Failure
+from digits.data import images
+from digits.data.manifest import Manifest, SplitRecords
+from digits.data.record_index import IndexCache
+from digits.data.records import SplitReader
+from digits.kinds import Kind, all_kinds, scanning
+from digits.kinds.dataset_form import ImageDatasetForm
+from digits.kinds.decoding import ResizedImage
+from digits.kinds.form_fields import errors_of
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.recipes import build_recipe
+from digits.web.datasets import downloads as export_views
+from digits.web.datasets import health as health_views
+from digits.web.datasets.remote import add_remote_sources, summarize
+from digits.web.datasets.submit import new_dataset
+from digits.web.jobs import serializers
+from digits.web.jobs.query import Page, page_of
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.records.views import RecordImages, find_dataset
+from digits.web.responses.negotiation import json_only, prefers_json
+from digits.web.responses.pages import render_in_turns
+from digits.web.security.auth import current_username
+from digits.web.services import requested_job, services
+
+blueprint = Blueprint("datasets", __name__)
+
+SAMPLES_PER_GROUP = 8
+SHOWN_GROUPS = 100
+SHOWN_MODELS = 25
+EXAMPLE_IMAGE = "img/example.png"
+MAX_EXAMPLE_PIXELS = 20_000_000
+# Limits disk load: further scans wait.
+_scanning = threading.BoundedSemaphore(4)
+_checking = threading.BoundedSemaphore(4)
+_listing = threading.BoundedSemaphore(4)
+
+
+@blueprint.get("/datasets/<kind:kind>/new")
+def new(kind: Kind) -> str:
+    form = _form(kind, None)
+    _clone_into(form, kind, request.args.get("clone"))
+    return _form_page(kind, form)
+
+
+@blueprint.post("/datasets/<kind:kind>")
+@blueprint.post("/datasets/<kind:kind>.json", endpoint="create_json")
+def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str | Response, int]:
+    """Create a dataset. An invalid form is shown again with all entries.
+
+    With ``keeps_size``, images are not resized if the request specifies no size and the kind supports that.
+    """
+    form = _form(kind)
+    _clone_into(form, kind, request.form.get("clone"))
+    as_json = request.path.endswith(".json")
+    keeps_size &= request.form.keys().isdisjoint({"resize_width", "resize_height", "clone"})
+    try:
+        with services().store.creation() as new_folder:
+            folder = new_folder()
+            draft = _draft(kind, form, folder, keeps_size)
+            recipe = build_recipe(draft.recipe)
+            add_remote_sources(recipe, form, folder.name)
+            job = new_dataset(
+                folder,
+                recipe,
+                form.dataset_name.data.strip(),
+                owner=current_username(request),
+                group=(form.group_name.data or "").strip(),
+            )
+            services().scheduler.submit(job)
+    except _InvalidForm:
+        return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
+    if as_json:
+        return jsonify({**serializers.brief(job), "warnings": draft.warnings})
+    return redirect(url_for("datasets.show", job_id=job.id))
+
+
+class _InvalidForm(Exception):
+    """Fields of a form have errors."""
+
+
+def _draft(kind: Kind, form: ImageDatasetForm[Any], folder: Path, keeps_size: bool) -> scanning.Draft:
+    """Return the draft of the job in ``folder``, in a process of its own if files are opened; raises _InvalidForm."""
+    new = scanning.NewJob(folder=str(folder), keeps_size=keeps_size)
+    if form.opens_files:
+        with contextlib.ExitStack() as kept, _checking:
+            if clone := request.form.get("clone"):
+                new.cloned = str(find_dataset(clone).folder)
+            draft = scanning.check(structs.replace(_scan_request(kind, form, kept), new=new))
+    else:
+        draft = scanning.draft_of(form, new)
+    errors = {form.source_field(): [draft.problem]} if draft.problem else draft.errors
+    for name, messages in errors.items():
+        form[name].errors = messages
+    if errors:
+        raise _InvalidForm
+    form.addresses = draft.addresses
+    return draft
+
+
+@blueprint.get("/datasets/<kind:kind>")
+def back_to_form(kind: Kind) -> AnyResponse:
+    """Redirect to the form after a reload of its target."""
+    return redirect(url_for("datasets.new", kind=kind))
+
+
+@blueprint.get("/datasets/<job_id>")
+def show(job_id: str) -> str:
+    job = find_dataset(job_id)
+    state = services().scheduler.task_state(job, job.tasks[0])
+    page, body = serializers.page(job), serializers.dataset(job)
+    manifest = job.manifest()
+    models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
+    if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
+        try:
+            body["samples"] = _samples(job, manifest)
+        except UnreadableFile as error:
+            damage = Failure(
+                f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
+            )
+            page["error"] = page["error"] or damage.as_json()
+    return render_in_turns(
+        "dataset.html",
+        job=page,
+        kind=job.data_kind,
+        views=views_of(job.data_kind),
+        dataset=body,
+        counts=state.counts,
+        skipped=serializers.skipped(job),
+        changes=serializers.changes(job),
+        downloads=export_views.offered(job) if body is not None else [],
+        health=health_views.panel(job, manifest) if body is not None and manifest is not None else None,
+        models=serializers.rows(models.items),
+        models_page=models,
+        models_address=partial(_models_address, job.id),
+    )
+
+
+@blueprint.get("/datasets/<job_id>.json")
+def show_json(job_id: str) -> Response:
+    return jsonify(serializers.dataset_json(find_dataset(job_id)))
+
+
+@blueprint.get("/datasets/summary")
+def summary() -> Response:
+    """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
+    job = requested_job(DatasetJob)
+    found = {"job": serializers.row(job), "dataset": serializers.dataset(job)}
+    if prefers_json(request.headers.get("Accept", "")):
+        response = jsonify(found)
+    else:
+        views = views_of(job.data_kind)
+        response = make_response(render_in_turns("_dataset_summary.html", views=views, **found))
+    response.vary.add("Accept")
+    return response
+
+
+@blueprint.post("/datasets/<kind:kind>/scan")
+@json_only
+def scan(kind: Kind) -> Response:
+    """Stream summaries of the source in the form's fields as lines of JSON; the last one is finished.
+
+    Closing the connection ends the scan.
+    """
+    form = _form(kind)
+    if not form.SCANNED:
+        raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
+    # Both only wait for a process, so they do not need a thread.
+    if form.source_addresses():
+        found = summarize(form, services().settings)
+        lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
+        return Response(_limited(_listing, lines), mimetype="application/x-ndjson")
+    with contextlib.ExitStack() as kept:
+        scanned = scanning.scan(_scan_request(kind, form, kept))
+        response = Response(_limited(_scanning, scanned), mimetype="application/x-ndjson")
+        response.call_on_close(kept.pop_all().close)
+    return response
+
+
+def _scan_request(kind: Kind, form: ImageDatasetForm[Any], kept: contextlib.ExitStack) -> scanning.Request:
+    """Return this request for another process; its uploads are files until ``kept`` is closed."""
+    # As in a form of Flask-WTF, the fields can also be a JSON object.
+    sent = MultiDict(request.get_json()) if request.is_json else request.form
+    uploads = {}
+    for name, upload in request.files.items():
+        if upload.filename:
+            path = Path(kept.enter_context(tempfile.TemporaryDirectory()), "upload")
+            in_thread(upload.save, path)
+            uploads[name] = scanning.Upload(name=upload.filename, path=str(path))
+    uploads_of = form["uploads_of"].data if "uploads_of" in form else ""
+    job = services().store.find(uploads_of or "")
+    return scanning.Request(
+        kind=kind.name,
+        fields=list(sent.items(multi=True)),
+        roots=[str(path) for path in services().roots.paths],
+        remote=list(services().remote.allowed),
+        uploads=uploads,
+        uploads_folder=str(job.folder) if isinstance(job, DatasetJob) else "",
+    )
+
+
+def _limited(running: threading.BoundedSemaphore, lines: Iterator[bytes]) -> Iterator[bytes]:
+    with running:
+        yield from lines
+
+
+@blueprint.post("/datasets/images/resize-example")
+@json_only
+def resize_example() -> Response:
+    """Return an image resized with the form's settings: ``{image: data URI, bytes}``.
+
+    The image is the file ``example``, or by default a bundled one.
+    """
+    form = ImageDatasetForm[Any](request.form)
+    names = ("resize_width", "resize_height", "resize_channels", "resize_mode", "encoding")
+    short = {name.removeprefix("resize_"): name for name in names}
+    for name, field in short.items():
+        if name in request.form and field not in request.form:
+            form[field].process(None, data=request.form[name])
+            form[field].process_formdata([request.form[name]])
+    wrong = {name: form[name].errors for name in names if not form[name].validate(form)}
+    if wrong:
+        return make_response(
+            jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
+        )
+    width, height, channels = form.resize_width.data, form.resize_height.data, int(form.resize_channels.data)
+    encoding = form.encoding.data
+    chosen = request.form.get("example", "")
+    example = (
+        services().roots.resolve(chosen, "file") if chosen else resource_folder("static") / EXAMPLE_IMAGE
+    )
+    shown = ResizedImage(
+        str(example), channels, width, height, form.resize_mode.data, encoding, MAX_EXAMPLE_PIXELS
+    )
+    try:
+        data = services().decoder.run(shown).data
+    except images.UnusableImage as error:
+        raise BadRequest(f"The image cannot be shown: {error.reason}.") from error
+    image = images.data_uri(data, "image/jpeg" if encoding == "jpg" else "image/png")
+    return jsonify(image=image, bytes=width * height * channels if encoding == "none" else len(data))
+
+
+def _models_address(job_id: str, number: int) -> str:
+    """Return the URL of a dataset's page that shows page ``number`` of its models."""
+    return url_for("datasets.show", job_id=job_id, models_page=number, _anchor="children-title")
+
+
+def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
+    """Return a few training images of each group, or of all images without groups; raises UnreadableFile."""
+    split = manifest.splits.get("train")
+    if split is None or not split.count:
+        return []
+    drawn = RecordImages(job, manifest)
+    return in_thread(_read_samples, job, manifest, split, drawn, services().record_indexes)
+
+
+def _read_samples(
+    job: DatasetJob, manifest: Manifest, split: SplitRecords, drawn: RecordImages, indexes: IndexCache
+) -> list[dict[str, Any]]:
+    index = indexes.get(job.folder, split)
+    groups: list[tuple[str, int | None, Any]] = [
+        (label, group, index.members(group)) for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+    ]
+    with SplitReader(job.folder, split, index) as reader:
+        return [
+            {
+                "label": label,
+                "index": group,
+                "items": [
+                    {
+                        "thumbnail": drawn.thumbnail("train", number),
+                        **drawn.drawings("train", number, partial(reader.read, number)),
+                    }
+                    for number in map(int, members[:SAMPLES_PER_GROUP])
+                ],
+            }
+            for label, group, members in groups or [("", None, range(split.count))]
+        ]
+
+
+def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
+    meta = {
+        "data_roots": services().roots,
+        "remote": services().remote,
+        "job_folder": lambda job_id: find_dataset(job_id).folder,
+    }
+    form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
+    return form
+
+
+def _clone_into(form: ImageDatasetForm[Any], kind: Kind, job_id: str | None) -> None:
+    if not job_id:
+        return
+    job = find_dataset(job_id)
+    if job.data_kind != kind and not form.fills_from(job.recipe):
+        raise BadRequest(
+            f"“{job.name}” is not a dataset for {kind.title.lower()}.", "Clone it from its own page."
+        )
+    form.fill(job)
+
+
+def _form_page(kind: Kind, form: ImageDatasetForm[Any]) -> str:
+    return render_in_turns(
+        "dataset_new.html",
+        kind=kind,
+        kinds=list(all_kinds().values()),
+        invitation=views_of(kind).invitation,
+        form=form,
+        data_roots=[str(root) for root in services().settings.readable_roots],
+    )

@@ -1,0 +1,251 @@
+"""The routes of DIGITS 6 for all datasets and models except those of image classification.
+
+They name the kind (``image-gradients``) instead of its route (``images/gradients``), as an *extension*. Predictions are
+the raw values of the network's output. Without an extension, the routes of datasets are those of
+the kind ``generic``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound
+from digits.core.model_job import ModelJob
+from digits.data import predictions
+from digits.data.predictions import ListedImage
+from digits.kinds import Kind, UnknownKind, kind_named
+from digits.kinds.jobs import DatasetJob
+from digits.web.datasets import views as dataset_views
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.models import views as model_views
+from digits.web.offload import in_thread
+from digits.web.predictions import batch as prediction_views
+from digits.web.predictions import record_inputs
+from digits.web.predictions import single as inference_views
+from digits.web.predictions.runs import FindSource
+from digits.web.predictions.view_choice import chosen_view
+from digits.web.records import explore as explore_views
+from digits.web.responses.large import large_response
+from digits.web.responses.pages import stream
+from digits.web.services import requested_job, services
+
+blueprint = Blueprint("generic", __name__)
+
+GENERIC = "generic"
+
+
+@blueprint.get("/datasets/generic/new/<extension>")
+def new_dataset(extension: str) -> str:
+    return dataset_views.new(_kind(extension))
+
+
+@blueprint.post("/datasets/generic/create/<extension>")
+@blueprint.post("/datasets/generic/create/<extension>.json", endpoint="create_dataset_json")
+def create_dataset(extension: str) -> AnyResponse | tuple[str | Response, int]:
+    """Create a dataset of the kind ``extension``, by default with images of the size in the source."""
+    return dataset_views.create(_kind(extension), keeps_size=True)
+
+
+@blueprint.get("/datasets/generic/explore")
+def explore() -> str:
+    job = requested_job(DatasetJob)
+    return explore_views.show(job.data_kind)
+
+
+@blueprint.get("/datasets/inference-form/<extension>/<job_id>")
+def inference_form(extension: str, job_id: str) -> str:
+    """Render the fields from which models on a dataset predict; nothing if they predict from images only."""
+    job = services().store.get(job_id, DatasetJob)
+    kind = job.data_kind if extension == "all-default" else _kind(extension)
+    return render_template(f"{kind.name}/input.html") if views_of(kind).has_input else ""
+
+
+@blueprint.get("/models/images/generic/new/<extension>")
+def new_model(extension: str) -> str:
+    return model_views.new(_kind(extension))
+
+
+@blueprint.post("/models/images/generic")
+@blueprint.post("/models/images/generic.json", endpoint="create_model_json")
+@blueprint.post("/models/images/generic/<extension>")
+@blueprint.post("/models/images/generic/<extension>.json", endpoint="create_model_json")
+def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int]:
+    """Create a model; its dataset determines the kind."""
+    job = services().store.find(request.form.get("dataset", ""))
+    own = job.data_kind if isinstance(job, DatasetJob) else kind_named(GENERIC)
+    return model_views.create(_kind(extension) if extension else own)
+
+
+# DIGITS has no slash here.
+for _ending, _endpoint in (("", "create_model"), (".json", "create_model_json")):
+    blueprint.add_url_rule(
+        f"/models/images/generic<extension>{_ending}", _endpoint, create_model, methods=["POST"]
+    )
+
+
+@blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"])
+def infer_one_page() -> Response:
+    """Predict from an image or from the fields of the kind; return a page."""
+    return inference_views.predict(_kind_of(_model()), "infer_one")
+
+
+@blueprint.route("/models/images/generic/infer_extension", methods=["GET", "POST"])
+def infer_extension_page() -> AnyResponse | tuple[Response, int]:
+    """Predict from the fields of the kind; return a page. Several inputs start a batch prediction."""
+    job = _model()
+    find = record_inputs.inputs_of_request(job)
+    return prediction_views.begin(job.id, find) if find else infer_one_page()
+
+
+@blueprint.post("/models/images/generic/infer_one.json")
+def infer_one() -> Response:
+    """Return the output values for one image: ``outputs`` by name, with a batch dimension of 1.
+
+    The prediction is ``output``. If a network returns several outputs, each is also included under its name. The view
+    is validated but does not change them, as in DIGITS 6.
+    """
+    job = _model()
+    chosen_view(_kind_of(job), request.values)
+    outputs, rest = inference_views.infer(job)
+    return _with_outputs(outputs, rest, ("{", "}"), ("[", "]"))
+
+
+@blueprint.post("/models/images/generic/infer_extension.json")
+def infer_extension() -> Response:
+    """Return the values of the output for the input in the fields of the kind: ``outputs``, by record and by name.
+
+    For several inputs, runs a batch prediction. For a model that generates images, the records are the vectors of the
+    grid.
+    """
+    job = _model()
+    kind = _kind_of(job)
+    if services().scheduler.task_state(job, job.tasks[0]).latent:
+        values = inference_views.generated_values(job)
+        return jsonify(outputs={str(number): {"output": value} for number, value in enumerate(values)})
+    if not views_of(kind).has_input:
+        raise BadRequest(
+            f"Models for {kind.title.lower()} predict from images only.", "Send the image to infer_one.json."
+        )
+    chosen_view(kind, request.values)
+    if find := record_inputs.inputs_of_request(job):
+        return _outputs_of("records", find, key=lambda place, image: str(place))
+    outputs, rest = inference_views.infer(job)
+    return _with_outputs(outputs, rest, ('{"0":{', "}}"), ("", ""))
+
+
+def _with_outputs(
+    outputs: Mapping[str, bytearray],
+    rest: Mapping[str, Any],
+    around_all: tuple[str, str],
+    around_each: tuple[str, str],
+) -> Response:
+    """Return a response with the JSON texts of ``outputs`` by name and the ``rest``, without copying the texts."""
+    parts: list[bytes | bytearray] = [f'{{"outputs":{around_all[0]}'.encode()]
+    for number, (name, text) in enumerate(outputs.items()):
+        comma = "," if number else ""
+        parts += [f"{comma}{json.dumps(name)}:{around_each[0]}".encode(), text, around_each[1].encode()]
+    end = json.dumps(rest, separators=(",", ":"))[1:]
+    parts.append(f"{around_all[1]}{',' if rest else ''}{end}\n".encode())
+    return large_response(parts, {"Content-Type": "application/json"})
+
+
+@blueprint.post("/models/images/generic/generate.json")
+def generate_json() -> Response:
+    """Generate images from latent vectors; return the grid, each image and the vectors."""
+    return inference_views.generate_json(_kind_of(_model()))
+
+
+@blueprint.post("/models/images/generic/generate")
+def generate() -> Response:
+    """Generate images from latent vectors; return a page or the part of a page that shows them."""
+    return inference_views.generate(_kind_of(_model()))
+
+
+@blueprint.post("/models/images/generic/infer_many.json")
+def infer_many() -> Response:
+    """Run a batch prediction; return the values of the output for each image: ``outputs``, by path and by name.
+
+    Images that cannot be read are in ``skipped``, with the reasons.
+    """
+    return _outputs_of("images", key=lambda place, image: image.path)
+
+
+@blueprint.post("/models/images/generic/infer_db.json")
+def infer_db_json() -> Response:
+    """Run a batch prediction; return the values of the output for the records of TFRecord files or of a database.
+
+    ``outputs`` are by file and record, or by key, and by name. Records that cannot be used are in ``skipped``, with
+    the reasons.
+    """
+    return _outputs_of("records", record_inputs.records_of_request(_model()))
+
+
+@blueprint.route("/models/images/generic/infer_db", methods=["GET", "POST"])
+def infer_db() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction for the records of TFRecord files or of a database; redirect to the results page."""
+    job = _model()
+    return prediction_views.begin(job.id, record_inputs.records_of_request(job))
+
+
+def _outputs_of(
+    noun: str,
+    find: FindSource | None = None,
+    *,
+    key: Callable[[int, ListedImage], str] = lambda place, image: image.name,
+) -> Response:
+    """Predict the images of this request, or the records that ``find`` returns; ``key`` returns their keys.
+
+    Raises BadRequest if there are no outputs.
+    """
+    job, about, results = prediction_views.run_to_completion(find, keeps_values=True)
+    prediction_views.check_readable(results, noun)
+    folder = predictions.folder_of(job.folder, about.id)
+    listed = in_thread(predictions.load_list, folder)
+    values = in_thread(predictions.read_values, folder)
+    if not values or len(listed) != len(results):
+        raise BadRequest("The values of the predictions cannot be read.", "Send the request again.")
+    rest = {
+        "problems": [{"line": item.line, "message": item.message} for item in about.problems],
+        "url": url_for("predictions.show", job_id=job.id, prediction_id=about.id),
+    }
+
+    def pieces() -> Iterator[str]:
+        skipped = {}
+        yield '{"outputs": {'
+        comma = ""
+        rows = zip(listed, results.read(), *values.values(), strict=True)
+        for place, (image, row, *arrays) in enumerate(rows):
+            name = key(place, image)
+            if row.error:
+                skipped[name] = row.error
+                continue
+            outputs = {each: array.tolist() for each, array in zip(values, arrays, strict=True)}
+            yield f"{comma}{json.dumps(name)}: {json.dumps(outputs)}"
+            comma = ", "
+        yield f'}}, "skipped": {json.dumps(skipped)}, {json.dumps(rest)[1:]}'
+
+    return Response(stream(pieces()), mimetype="application/json")
+
+
+def _kind(extension: str) -> Kind:
+    try:
+        return kind_named(extension)
+    except UnknownKind:
+        raise NotFound(f"There is no kind of dataset called “{extension}”.") from None
+
+
+def _kind_of(job: ModelJob) -> Kind:
+    kind = serializers.data_kind(job)
+    if kind is None:
+        raise NotFound(f"The dataset of “{job.name}” no longer exists.")
+    return kind
+
+
+def _model() -> ModelJob:
+    return requested_job(ModelJob)

@@ -1,0 +1,149 @@
+"""Compare models: metrics of the best snapshots, size, time, memory and differing settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import humanize
+import msgspec
+from flask import url_for
+
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob, epoch_label
+from digits.data import evaluation as evaluations
+from digits.kinds import default_kind
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.services import services
+from digits.web.template_filters import duration
+
+# Settings that differ between any two jobs.
+OWN = {"dataset", "task", "schema", "resume", "devices", "seed", "weights_folder", "weights_sources"}
+MAX_METRICS = 16
+NONE = "–"
+_COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "parameters": ("Parameters", lambda value: f"{value:,}"),
+    "flops": ("Operations per image", lambda value: humanize.metric(value, "FLOP")),
+    "seconds": ("Training time", duration),
+    "peak_memory": ("Peak memory", humanize.naturalsize),
+    "peak_gpu_memory": ("Peak GPU memory", humanize.naturalsize),
+    "milliseconds": ("Evaluation time per image", lambda value: f"{value:.3g} ms"),
+}
+
+
+def facts(job: ModelJob) -> dict[str, Any]:
+    """Return the numbers of a model; None where they are unknown.
+
+    ``metrics`` are the validation metrics at ``epoch``, that of the best snapshot, or the latest ones. ``flops`` are
+    the floating-point operations for one image; memory is in bytes.
+    """
+    state = services().scheduler.task_state(job, job.tasks[0])
+    chosen = job.snapshots().default
+    results = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
+    measured = next((item for item in results if item.records), None)
+    flops = (state.result or {}).get("flops")
+    return {
+        "id": job.id,
+        "name": job.name,
+        "status": job.status.title,
+        "dataset": serializers.row(job).get("dataset_name"),
+        "epoch": chosen.epoch if chosen else None,
+        "metrics": dict(chosen.metrics) if chosen and chosen.metrics else state.metrics.last_values(),
+        "parameters": state.parameters,
+        "flops": flops if isinstance(flops, int) else None,
+        "seconds": None if job.is_imported else job.elapsed,
+        "peak_memory": state.peak_memory or None,
+        "peak_gpu_memory": state.peak_gpu_memory or None,
+        "milliseconds": measured.milliseconds if measured else None,
+    }
+
+
+def table(jobs: Sequence[ModelJob], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which ones are the best."""
+    views = views_of(serializers.data_kind(jobs[0]) or default_kind())
+    rows = [
+        {"title": "Status", "values": [item["status"] for item in found]},
+        {"title": "Dataset", "values": [item["dataset"] or NONE for item in found]},
+        {
+            "title": "Best epoch",
+            "values": [NONE if item["epoch"] is None else epoch_label(item["epoch"]) for item in found],
+        },
+    ]
+    names = dict.fromkeys(name for item in found for name in item["metrics"] if "/" not in name)
+    for name in list(names)[:MAX_METRICS]:
+        values = [item["metrics"].get(name) for item in found]
+        metric = views.metric(name)
+        words = [NONE if value is None else metric.format(value) for value in values]
+        rows.append(_row(metric.title, values, words, views.lower_is_better(name)))
+    for name, (title, describe) in _COSTS.items():
+        values = [item[name] for item in found]
+        if name != "peak_gpu_memory" or any(values):
+            words = [NONE if value is None else describe(value) for value in values]
+            rows.append(_row(title, values, words, is_lower_better=True))
+    return rows
+
+
+def _row(
+    title: str, values: Sequence[float | None], words: Sequence[str], is_lower_better: bool
+) -> dict[str, Any]:
+    known = [value for value in values if value is not None]
+    best = (min if is_lower_better else max)(known) if len(set(known)) > 1 else None
+    return {
+        "title": title,
+        "values": words,
+        "best": [value is not None and value == best for value in values],
+    }
+
+
+def differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
+    """Return the settings that differ: the ``name``, and the ``values`` of all models as text."""
+    settings = [_flat(msgspec.to_builtins(job.recipe)) for job in jobs]
+    names = dict.fromkeys(name for each in settings for name in each if name.split(".")[0] not in OWN)
+    found = []
+    for name in names:
+        values = [_text(each.get(name)) for each in settings]
+        if len(set(values)) > 1:
+            found.append({"name": name, "values": values})
+    try:
+        texts = [job.network_text() for job in jobs]
+    except UnreadableFile:
+        return found
+    if len(set(texts)) > 1:
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts), start=1)}
+        found.append({"name": "network", "values": [f"source code {numbers[text]}" for text in texts]})
+    return found
+
+
+def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
+    """Return the addresses and unique names of the curves."""
+    counts = Counter(job.name for job in jobs)
+    return [
+        {
+            "label": job.name if counts[job.name] == 1 else f"{job.name} ({job.id[-6:]})",
+            "url": url_for("models.metrics", job_id=job.id),
+            "running": job.status.is_running,
+            "charts": [
+                asdict(chart) for chart in views_of(serializers.data_kind(job) or default_kind()).charts
+            ],
+        }
+        for job in jobs
+    ]
+
+
+def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, item in value.items():
+        flat |= _flat(item, f"{before}{name}.") if isinstance(item, dict) else {f"{before}{name}": item}
+    return flat
+
+
+def _text(value: Any) -> str:
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,256 @@
+"""The embedding maps of models: the page, its JSON, and the start of a new map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core import schema
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.core.recipe import MAX_LAYER_NAME, MapEmbeddings
+from digits.core.snapshot_list import Snapshot
+from digits.core.splits import SPLIT_TITLES, SPLITS, Split
+from digits.data import embedding_map as maps
+from digits.data.embedding_map import EmbeddingMap
+from digits.data.manifest import Manifest
+from digits.kinds import default_kind
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
+from digits.kinds.views import Views
+from digits.web.evaluations.panel import other_datasets, title_of
+from digits.web.evaluations.views import chosen_records
+from digits.web.jobs import serializers
+from digits.web.jobs.views import check_owner
+from digits.web.kind_routes import views_of
+from digits.web.models.views import snapshot_of
+from digits.web.offload import in_thread
+from digits.web.records.explore import GalleryItem, gallery_items
+from digits.web.records.selection import Place
+from digits.web.records.views import RecordImages, shown_size
+from digits.web.responses.negotiation import wants_json
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import require_tensorflow, services
+from digits.web.services.background import state_of
+
+blueprint = Blueprint("embeddings", __name__)
+
+NEIGHBORS = 12
+METHOD_TITLES = {"tsne": "t-SNE", "pca": "PCA"}
+
+
+@blueprint.post("/models/<job_id>/embeddings")
+def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Map the activations of a ``layer``, by default the last one before the output, for up to ``records`` records.
+
+    ``snapshot_epoch``, ``dataset`` and ``split`` are those of evaluations.
+    """
+    require_tensorflow()
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    if job.tasks[0].state.latent:
+        raise BadRequest(
+            f"“{job.name}” generates images from random vectors, so there are no activations of records."
+        )
+    dataset, split = chosen_records(job)
+    snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
+    recipe = _recipe(job, snapshot, dataset, split)
+    if services().background["embedding"].state(job.id):
+        raise NotReady(
+            f"A map of “{job.name}” is being computed.", "Try again when the computation has finished."
+        )
+    services().background["embedding"].start(job, recipe)
+    if wants_json():
+        return jsonify({**_state(job), "name": recipe.name}), 202
+    return redirect(url_for("embeddings.show", job_id=job.id))
+
+
+def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> MapEmbeddings:
+    """Return the recipe for the ``layer`` and the ``records`` of the request; raises BadRequest."""
+    low, default, high = _limits()
+    records = whole(request.form, "records", default, low, high)
+    layer = request.form.get("layer", "").strip()
+    if len(layer) > MAX_LAYER_NAME:
+        raise BadRequest(f"The network has no layer called “{layer[:80]}…”.")
+    other = "" if dataset.id == job.dataset_id else dataset.id
+    return MapEmbeddings(
+        model=str(job.folder),
+        snapshot=snapshot.name,
+        epoch=snapshot.epoch,
+        trained_on=str(job.folder.with_name(job.dataset_id)),
+        dataset=str(dataset.folder),
+        split=split,
+        name=maps.name_of(snapshot.name, split, other, layer),
+        layer=layer,
+        records=records,
+    )
+
+
+@blueprint.get("/models/<job_id>/embeddings.json")
+def show_json(job_id: str) -> Response:
+    """Return the state of the current computation and all maps.
+
+    With a ``name``, also the ``points`` of that map; with a ``record``, its nearest ``neighbors``.
+    """
+    job = services().store.get(job_id, ModelJob)
+    results = in_thread(maps.load_all, job.folder)
+    body: dict[str, Any] = {**_state(job), "maps": [_as_json(item) for item in results]}
+    name = request.args.get("name", "")
+    if name:
+        result = _find(results, name)
+        body["points"] = in_thread(_load_points, job, result)
+        if (record := _asked_record()) is not None:
+            body["neighbors"] = in_thread(_load_neighbors, job, result, record)
+    return jsonify(body)
+
+
+@blueprint.get("/models/<job_id>/embeddings")
+def show(job_id: str) -> str:
+    """Show the map with the ``name``, by default that of the latest epoch, and the neighbors of a ``record``."""
+    job = services().store.get(job_id, ModelJob)
+    results = in_thread(maps.load_all, job.folder)
+    name = request.args.get("name", "")
+    result = _find(results, name) if name or results else None
+    data = serializers.data_of(job)
+    own = data.manifest() if data else None
+    others = other_datasets(own, job.dataset_id) if own else []
+    offered = (own.splits if own else ()) if not job.is_imported else SPLITS if others else ()
+    shown_of = services().store.find(result.dataset_id) if result else None
+    kind = shown_of.data_kind if isinstance(shown_of, DatasetJob) else serializers.data_kind(job)
+    views = views_of(kind or default_kind())
+    return render_in_turns(
+        "embeddings.html",
+        job=serializers.row(job),
+        model=serializers.model(job),
+        views=views,
+        state=_state(job),
+        results=[(item.name, _title(item, job)) for item in results],
+        result=result,
+        datasets=others,
+        splits=[(split, SPLIT_TITLES[split]) for split in offered],
+        limits=_limits(),
+        **(_shown(job, result, views) if result else {}),
+    )
+
+
+def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, Any]:
+    """Return the parts of the page about a map."""
+    dataset = services().store.find(result.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    if manifest is not None and manifest.content_hash != result.content_hash:
+        manifest = None
+    record = _asked_record()
+    neighbors = in_thread(_load_neighbors, job, result, record) if record is not None else []
+    parts: dict[str, Any] = {
+        "title": _title(result, job),
+        "dataset": serializers.row(dataset) if dataset else None,
+        "methods": [(method, METHOD_TITLES[method]) for method in METHOD_TITLES if method in result.methods],
+        "record": record,
+        "neighbors": neighbors,
+        "is_current": manifest is not None,
+        "items": [],
+        "size": (1, 1),
+        "thumbnails": "",
+    }
+    if manifest is None or not isinstance(dataset, DatasetJob):
+        return parts
+    images = RecordImages(dataset, manifest)
+    parts["size"] = shown_size(dataset, manifest)
+    if views.shows_images:
+        # The scripts of the page replace the number.
+        parts["thumbnails"] = images.thumbnail(result.split, 0)
+    if record is not None:
+        places = [Place(result.split, each) for each in (record, *(item["record"] for item in neighbors))]
+        parts["items"] = _load_items(dataset, manifest, images, places)
+    return parts
+
+
+def _load_items(
+    dataset: DatasetJob, manifest: Manifest, images: RecordImages, places: list[Place]
+) -> list[GalleryItem]:
+    try:
+        return gallery_items(dataset, manifest, images, places)
+    except (UnreadableFile, IndexError):  # IndexError: a damaged map
+        return []
+
+
+def _state(job: ModelJob) -> dict[str, Any]:
+    return state_of(services().background["embedding"], job.id, (job.folder / maps.FOLDER).is_dir())
+
+
+def _title(result: EmbeddingMap, job: ModelJob) -> str:
+    return f"{title_of(result, job)}, layer {result.layer}"
+
+
+def _limits() -> tuple[int, int, int]:
+    """Return the smallest, the default and the largest number of records of a map."""
+    found = schema.limits(MapEmbeddings, "records")
+    return int(found.low or 0), int(found.default), int(found.high or 0)
+
+
+def _as_json(result: EmbeddingMap) -> dict[str, Any]:
+    return {**msgspec.to_builtins(result), "partial": result.is_partial}
+
+
+def _asked_record() -> int | None:
+    return whole(request.args, "record", None, 0)
+
+
+def _find(results: list[EmbeddingMap], name: str) -> EmbeddingMap:
+    found = next((item for item in results if not name or item.name == name), None)
+    if found is None:
+        raise NotFound("This embedding map does not exist.", "Compute it on the page of embedding maps.")
+    return found
+
+
+def _load_points(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
+    """Return the points of a map, by column; raises NotFound if they are damaged."""
+
+    def column(name: str, decimals: int | None = None) -> list[Any]:
+        array = maps.load_array(job.folder, result.name, name)
+        numbers = array if decimals is None else array.astype(np.float64).round(decimals)
+        values: list[Any] = numbers.tolist()
+        return values
+
+    try:
+        found = {"records": column(maps.RECORDS_FILE)}
+        found |= {method: column(f"{method}.npy", 4) for method in result.methods}
+        folder = maps.folder_of(job.folder, result.name)
+        for name, file in (("groups", maps.GROUPS_FILE), ("predicted", maps.PREDICTED_FILE)):
+            if (folder / file).is_file():
+                found[name] = column(file)
+    except UnreadableFile as error:
+        raise _damaged(error) from error
+    return found
+
+
+def _load_neighbors(job: ModelJob, result: EmbeddingMap, record: int) -> list[dict[str, Any]]:
+    """Return the records of a map nearest to ``record`` in all dimensions, each with its ``distance``.
+
+    Raises NotFound if the record is not on the map, or the map is damaged.
+    """
+    try:
+        records = maps.load_array(job.folder, result.name, maps.RECORDS_FILE)
+        (rows,) = np.nonzero(records == record)
+        if not len(rows):
+            raise NotFound(
+                f"Record {record:,} is not on this map.",
+                f"It shows {result.records:,} of the {result.total:,} records of the split, evenly spaced.",
+            )
+        embeddings = maps.load_array(job.folder, result.name, maps.EMBEDDINGS_FILE)
+    except UnreadableFile as error:
+        raise _damaged(error) from error
+    places, distances = maps.find_neighbors(embeddings, int(rows[0]), NEIGHBORS)
+    return [
+        {"record": number, "distance": distance}
+        for number, distance in zip(records[places].tolist(), distances.tolist(), strict=True)
+    ]
+
+
+def _damaged(error: UnreadableFile) -> NotFound:
+    return NotFound("This embedding map is damaged. Compute it again.", str(error))

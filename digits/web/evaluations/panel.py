@@ -1,0 +1,158 @@
+"""The evaluations of a model on its page."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from flask import url_for
+
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Evaluate
+from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.core.status import Status
+from digits.data import dataset_fit
+from digits.data import evaluation as evaluations
+from digits.data.dataset_fit import DatasetFit, UnfitDataset
+from digits.data.embedding_map import EmbeddingMap
+from digits.data.evaluation import Evaluation
+from digits.data.manifest import Manifest
+from digits.kinds import default_kind, kind_named
+from digits.kinds.jobs import DatasetJob
+from digits.runtime.background_tasks import BackgroundTask
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.services import services
+from digits.web.services.background import state_of
+
+# Models that the page offers for a comparison, and newest datasets among which it looks for other records.
+MAX_OTHERS = 25
+
+
+def panel(job: ModelJob) -> dict[str, Any]:
+    """Return the panel on the page of a model: the state, the results, and the choices for another evaluation."""
+    data = serializers.data_of(job)
+    manifest = data.manifest() if data else None
+    others = datasets_to_evaluate(manifest, job.dataset_id) if manifest else []
+    fitting = [other for other in others if not other["reason"]]
+    offered = (manifest.splits if manifest else ()) if not job.is_imported else SPLITS if fitting else ()
+    views = views_of(serializers.data_kind(job) or default_kind())
+    results = in_thread(evaluations.load_all, job.folder)
+    return {
+        **panel_state(job),
+        "results": [
+            {
+                "title": title_of(item, job),
+                "url": url_for("evaluation.show", job_id=job.id, name=item.name),
+                "metrics": views.describe_metrics(item.metrics),
+                "records": item.records,
+                "total": item.total if item.is_partial else 0,
+            }
+            for item in results
+        ],
+        "others": _others(job, {(item.content_hash, item.split) for item in results if item.is_comparable}),
+        "datasets": others,
+        "splits": [(name, SPLIT_TITLES[name]) for name in offered],
+    }
+
+
+def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return the newest other models of the dataset that have been evaluated on the same records."""
+    dataset = services().store.find(job.dataset_id)
+    if dataset is None or not evaluated:
+        return []
+    children = services().store.children(dataset)
+    models = (other for other in children if isinstance(other, ModelJob) and other.id != job.id)
+
+    def is_comparable(other: ModelJob) -> bool:
+        found = evaluations.load_all(other.folder)
+        return any((item.content_hash, item.split) in evaluated for item in found if item.is_comparable)
+
+    recent = list(itertools.islice(models, MAX_OTHERS))
+    chosen = in_thread(lambda: [other for other in recent if is_comparable(other)])
+    return [{"id": other.id, "name": other.name} for other in chosen]
+
+
+def fit_of(manifest: Manifest, other: Manifest) -> DatasetFit:
+    """Return how the records of ``other`` map to those of ``manifest``, that of a model; raises UnfitDataset."""
+    views = views_of(kind_named(manifest.kind))
+    return dataset_fit.fit(manifest, other, takes_image=views.takes_image and not views.has_input)
+
+
+def datasets_to_evaluate(manifest: Manifest, own: str) -> list[dict[str, str]]:
+    """Return the newest other datasets of the kind of ``manifest``, those that fit its models first.
+
+    ``reason`` says why a dataset does not fit, as a clause; "" if it does.
+    """
+
+    def reason(other: Manifest) -> str:
+        try:
+            fit_of(manifest, other)
+        except UnfitDataset as error:
+            return str(error)
+        return ""
+
+    found = [
+        {"id": job.id, "name": job.name, "reason": reason(other)} for job, other in _recent(manifest, own)
+    ]
+    return sorted(found, key=lambda item: bool(item["reason"]))
+
+
+def other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
+    """Return the newest other datasets whose records have the same size and targets as those of ``manifest``."""
+
+    def fits(other: Manifest) -> bool:
+        return (other.shape, other.dtype) == (manifest.shape, manifest.dtype) and (
+            other.target.names,
+            other.target.feature,
+        ) == (manifest.target.names, manifest.target.feature)
+
+    return [{"id": job.id, "name": job.name} for job, other in _recent(manifest, own) if fits(other)]
+
+
+def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
+    """Return the newest intact datasets of the kind of ``manifest``, except ``own``."""
+    store = services().store
+    kind = kind_named(manifest.kind)
+    recent = (
+        job
+        for job in store.all(DatasetJob)
+        if job.status is Status.DONE and job.id != own and job.data_kind.name == kind.name
+    )
+    chosen = list(itertools.islice(recent, MAX_OTHERS))
+    read = in_thread(lambda: [(job, job.manifest()) for job in chosen])
+    return [(job, other) for job, other in read if other is not None]
+
+
+def panel_state(job: ModelJob) -> dict[str, Any]:
+    """Return the state of the running evaluation, and the ``tasks``: this one and the waiting ones."""
+    has_result = (job.folder / evaluations.FOLDER).is_dir()
+    running = services().background["evaluation"]
+    tasks = [_describe_task(job, task) for task in running.tasks(job.id)]
+    return {**state_of(running, job.id, has_result), "tasks": tasks}
+
+
+def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:
+    """Return the title of an evaluation or a map, such as ``Epoch 3, validation``."""
+    return _title(job, result.epoch, result.split, result.dataset_id)
+
+
+def _title(job: ModelJob, epoch: float, split: str, dataset_id: str) -> str:
+    words = f"Epoch {epoch_label(epoch)}, {SPLIT_TITLES[split].lower()}"
+    if dataset_id == job.dataset_id:
+        return words
+    other = services().store.find(dataset_id)
+    return f"{words} of {other.name if other else 'a deleted dataset'}"
+
+
+def _describe_task(job: ModelJob, task: BackgroundTask) -> dict[str, Any]:
+    """Return the name and the title of an evaluation that is waiting or running, and its state."""
+    recipe = task.recipe
+    assert isinstance(recipe, Evaluate)
+    return {
+        "name": task.key,
+        "title": _title(job, recipe.epoch, recipe.split, Path(recipe.dataset).name),
+        "state": "stopping" if task.is_stopping else "waiting" if task.is_waiting else "running",
+    }

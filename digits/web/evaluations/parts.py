@@ -1,0 +1,242 @@
+"""The parts of an evaluation for pages and reports: metrics in words, confusion matrix, worst records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.data import evaluation as evaluations
+from digits.data.evaluation import Evaluation
+from digits.data.manifest import Manifest
+from digits.data.target import TargetSpec
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import Views
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.records.explore import GalleryItem, gallery_items
+from digits.web.records.selection import Place
+from digits.web.records.views import RecordImages
+
+# More classes do not fit on a page: the most confused ones are shown.
+MAX_MATRIX = 40
+# Detections with lower scores are not drawn.
+MIN_SCORE = 0.3
+MAX_POINTS = 2000
+MAX_LACKING = 8
+
+
+def metric_rows(result: Evaluation, views: Views[Any]) -> list[tuple[str, str]]:
+    """Return the title and the value of each metric, without those of single classes."""
+    return [
+        (views.metric(name).title, views.metric(name).format(value))
+        for name, value in result.metrics.items()
+        if "/" not in name
+    ]
+
+
+def excluded_words(result: Evaluation, views: Views[Any]) -> str:
+    """Describe the classes of the dataset that the model lacks; "" if there are none."""
+    if not result.lacking:
+        return ""
+    more = len(result.lacking) - MAX_LACKING
+    names = ", ".join(result.lacking[:MAX_LACKING]) + (f" and {more} more" if more > 0 else "")
+    if not result.excluded:
+        return f"The model does not have these names of the dataset, which are ignored: {names}."
+    records = f"{result.excluded:,} {views.record if result.excluded == 1 else views.records}"
+    return f"Not counted: {records} of {views.groups} that the model lacks ({names})."
+
+
+def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
+    """Return the number of records of each true class, by row, and predicted class; None for other kinds."""
+    try:
+        predictions = evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
+        targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
+    except UnreadableFile:
+        return None
+    if targets.dtype.kind != "i" or targets.ndim != 1:
+        return None
+    counted = targets >= 0  # the model lacks the classes of the others
+    predictions, targets = predictions[counted], targets[counted]
+    classes = predictions.shape[1]
+    pairs = targets * classes + predictions.argmax(axis=1)
+    return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+
+
+def shown_matrix(
+    matrix: NDArray[np.int64],
+    names: list[str],
+    options: dict[str, str],
+    explore: str,
+    limit: int = MAX_MATRIX,
+) -> dict[str, Any]:
+    """Return the rows of the confusion matrix, at most ``limit``, with links to the images of each cell.
+
+    ``explore`` is the URL of all images, "" for no links.
+    """
+
+    def url(true: int, predicted: int) -> str:
+        return f"{explore}&label={true}&predicted={predicted}" if explore else ""
+
+    wrong = matrix.copy()
+    np.fill_diagonal(wrong, 0)
+    confused = np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")
+    chosen = confused[:limit] if len(names) > limit else np.arange(len(names))
+    if options.get("order") != "errors":
+        chosen = np.sort(chosen)
+    else:
+        chosen = confused[: len(chosen)]
+    in_percent = options.get("unit") == "percent"
+    totals = matrix.sum(axis=1)
+    rows = []
+    for true in chosen.tolist():
+        total = int(totals[true])
+        cells = []
+        for predicted in chosen.tolist():
+            count = int(matrix[true, predicted])
+            share = count / total if total else 0.0
+            cells.append(
+                {
+                    "count": count,
+                    "text": (f"{100 * share:.0f}" if in_percent else f"{count:,}") if count else "",
+                    "share": round(share, 3),
+                    "is_right": true == predicted,
+                    "predicted": names[predicted],
+                    "url": url(true, predicted) if count else "",
+                }
+            )
+        rows.append({"name": names[true], "cells": cells, "total": total})
+    pairs = np.argsort(-wrong.ravel(), kind="stable")[:10]
+    return {
+        "columns": [names[place] for place in chosen.tolist()],
+        "rows": rows,
+        "hidden": len(names) - len(chosen),
+        "in_percent": in_percent,
+        "confused": [
+            {
+                "true": names[pair // len(names)],
+                "predicted": names[pair % len(names)],
+                "count": int(wrong.flat[pair]),
+                "url": url(pair // len(names), pair % len(names)),
+            }
+            for pair in pairs.tolist()
+            if wrong.flat[pair]
+        ],
+    }
+
+
+def worst_records(
+    job: ModelJob, result: Evaluation, dataset: DatasetJob, manifest: Manifest
+) -> list[dict[str, Any]]:
+    """Return the records with the largest errors, each as in the gallery, with its prediction."""
+    try:
+        errors = in_thread(_largest_errors, job, result)
+        places = [Place(result.split, number) for number in errors]
+        items = gallery_items(dataset, manifest, RecordImages(dataset, manifest), places)
+    except UnreadableFile:
+        return []
+    return in_thread(_with_predictions, items, errors, job, result, views_of(dataset.data_kind), manifest)
+
+
+def _largest_errors(job: ModelJob, result: Evaluation) -> dict[int, float]:
+    """Return the largest errors in descending order, by the numbers of their records; raises UnreadableFile."""
+    errors = evaluations.load_array(job.folder, result.name, evaluations.ERRORS_FILE)
+    order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
+    return {int(place): float(errors[place]) for place in order if np.isfinite(errors[place])}
+
+
+def _with_predictions(
+    items: list[GalleryItem],
+    errors: dict[int, float],
+    job: ModelJob,
+    result: Evaluation,
+    views: Views[Any],
+    manifest: Manifest,
+) -> list[dict[str, Any]]:
+    described = _describe_predictions(job, result, manifest, list(errors))
+    predicted = evaluations.load_worst(job.folder, result.name)
+    return [
+        {
+            "item": item,
+            "words": words
+            or " · ".join(filter(None, (views.describe_error(errors[item.number]), item.label))),
+            "prediction": draw_prediction(predicted.get(str(item.number)), item, manifest),
+        }
+        for item, words in zip(items, described, strict=True)
+    ]
+
+
+def draw_prediction(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any] | None:
+    """Return how to draw a prediction, for the macro ``drawn``; None for one that is not drawn."""
+    if predicted is None or not manifest.target.spatial:
+        return None
+    if manifest.target.spatial == "image":
+        return {"url": predicted["image"]}
+    if manifest.target.spatial == "mask":
+        return {"url": item.thumbnail, "mask": predicted["mask"]}
+    colors = {each["label"]: each["color"] for each in predicted}
+    rows = [(*each["box"], each["label"], each["score"]) for each in predicted if each["score"] >= MIN_SCORE]
+    boxes = [
+        {
+            "left": 100 * left / manifest.width,
+            "top": 100 * top / manifest.height,
+            "width": 100 * (right - left) / manifest.width,
+            "height": 100 * (bottom - top) / manifest.height,
+            "name": f"{label} {100 * score:.0f}%",
+            "color": colors[label],
+        }
+        for left, top, right, bottom, label, score in rows
+    ]
+    return {"url": item.thumbnail, "boxes": boxes}
+
+
+def _describe_predictions(
+    job: ModelJob, result: Evaluation, manifest: Manifest, places: list[int]
+) -> list[str]:
+    try:
+        predictions = evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
+        targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
+    except UnreadableFile:
+        return [""] * len(places)
+    target = _target_of(result, manifest)
+    separator = "," if target.classes else ";"
+    return [
+        f"{target.describe(targets[place])}{separator} predicted {describe_prediction(target, predictions[place])}"
+        for place in places
+    ]
+
+
+def _target_of(result: Evaluation, manifest: Manifest) -> TargetSpec:
+    """Return the target of an evaluation, with the names of the model."""
+    target = manifest.target
+    if not result.classes:
+        return target
+    shape = [len(result.classes)] if len(target.shape) == 1 else target.shape
+    return msgspec.structs.replace(target, names=result.classes, shape=shape, mean=[], std=[])
+
+
+def describe_prediction(target: TargetSpec, predicted: NDArray[Any]) -> str:
+    """Describe the outputs of a model for a record, float32 [outputs]: the most likely class, the labels or numbers."""
+    if target.classes:
+        return f"{target.names[predicted.argmax()]} ({100 * predicted.max():.0f}%)"
+    return target.describe(predicted >= 0.5 if target.multi_hot else predicted)
+
+
+def load_points(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[list[tuple[float, float]]]:
+    """Return the true and the predicted value of up to `MAX_POINTS` records, for each number of a regression."""
+    if not result.details.get("numbers"):
+        return []
+    try:
+        predictions = evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
+        targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
+    except UnreadableFile:
+        return []
+    places = np.linspace(0, len(targets) - 1, min(len(targets), MAX_POINTS)).astype(int)
+    return [
+        list(zip(targets[places, column].tolist(), predictions[places, column].tolist(), strict=True))
+        for column in range(targets.shape[1])
+    ]

@@ -1,0 +1,251 @@
+"""The evaluations of models: a page for each, its JSON, and the panel on the page of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.model_job import ModelJob
+from digits.core.splits import SPLIT_TITLES, SPLITS, Split
+from digits.core.status import Status
+from digits.data import evaluation as evaluations
+from digits.data.dataset_fit import UnfitDataset
+from digits.data.evaluation import Evaluation
+from digits.data.manifest import Manifest
+from digits.kinds import default_kind
+from digits.kinds.jobs import DatasetJob
+from digits.web.evaluations import charts as evaluation_charts
+from digits.web.evaluations.panel import fit_of, panel_state, title_of
+from digits.web.evaluations.parts import (
+    excluded_words,
+    load_matrix,
+    load_points,
+    metric_rows,
+    shown_matrix,
+    worst_records,
+)
+from digits.web.jobs import serializers
+from digits.web.jobs.views import check_owner
+from digits.web.kind_routes import views_of
+from digits.web.models.views import snapshot_of
+from digits.web.offload import in_thread
+from digits.web.records.views import shown_size
+from digits.web.responses.negotiation import wants_json
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import require_tensorflow, services
+from digits.web.services.evaluation_recipes import evaluation_recipe
+
+blueprint = Blueprint("evaluation", __name__)
+
+ORDERS = {"classes": "Class order", "errors": "Most confused first"}
+
+
+@blueprint.post("/models/<job_id>/evaluation")
+@blueprint.post("/models/<job_id>/evaluation.json", endpoint="start_json")
+def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Evaluate the snapshot of ``snapshot_epoch``, by default the best one, on a ``split`` of a dataset.
+
+    This is the validation split of the model's own dataset by default, or that of ``dataset``. The evaluations of a
+    model run one after another. With ``back=results``, redirects to the results of the dataset.
+    """
+    require_tensorflow()
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    dataset, split = chosen_records(job)
+    check_fits(job, dataset, split)
+    snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
+    recipe = evaluation_recipe(job, snapshot, dataset, split)
+    task = services().background["evaluation"].task(job.id, recipe.name)
+    if task is not None and not task.is_stopping:
+        raise NotReady(
+            f"An evaluation of this snapshot of “{job.name}” on these records is already running or waiting.",
+            "Try again when the evaluation has finished.",
+        )
+    services().background["evaluation"].start(job, recipe, key=recipe.name)
+    if request.form.get("back") == "results" and not wants_json():
+        return redirect(url_for("results.show", job_id=dataset.id, split=split))
+    return _started_or_stopped(job)
+
+
+@blueprint.post("/models/<job_id>/evaluation/stop")
+@blueprint.post("/models/<job_id>/evaluation/stop.json", endpoint="stop_json")
+def stop(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Stop the evaluation with the ``name``, by default all of the model; the results so far are kept."""
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    name = request.form.get("name", "")
+    tasks = services().background["evaluation"]
+    if not (tasks.task(job.id, name) if name else tasks.tasks(job.id)):
+        raise NotReady(f"No such evaluation of “{job.name}” is running.", "It may have finished.")
+    tasks.stop(job.id, name or None)
+    return _started_or_stopped(job)
+
+
+def _started_or_stopped(job: ModelJob) -> AnyResponse | tuple[Response, int]:
+    if wants_json():
+        return jsonify(panel_state(job)), 202
+    return redirect(url_for("models.show", job_id=job.id, _anchor="evaluation"))
+
+
+@blueprint.get("/models/<job_id>/evaluation.json")
+def show_json(job_id: str) -> Response:
+    """Return the state of the current evaluation, and all results, each with the confusion matrix of a classifier."""
+    job = services().store.get(job_id, ModelJob)
+    results = in_thread(evaluations.load_all, job.folder)
+    asked = request.args.get("name", "")
+    chosen = [_find(results, asked)] if asked else results
+    return jsonify({**panel_state(job), "evaluations": [in_thread(_as_json, job, item) for item in chosen]})
+
+
+@blueprint.get("/models/<job_id>/evaluation")
+def show(job_id: str) -> str:
+    """Show an evaluation: the one with the ``name``, by default that of the latest epoch."""
+    job = services().store.get(job_id, ModelJob)
+    results = in_thread(evaluations.load_all, job.folder)
+    result = _find(results, request.args.get("name", ""))
+    dataset = services().store.find(result.dataset_id)
+    kind = dataset.data_kind if isinstance(dataset, DatasetJob) else serializers.data_kind(job)
+    views = views_of(kind or default_kind())
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    is_same = manifest is not None and manifest.content_hash == result.content_hash
+    options = request.args.to_dict()
+    evaluated = {"job_id": result.dataset_id, "evaluation": f"{job.id}/{result.name}", "db": result.split}
+    explore = f"{url_for('explore.show', kind=kind or default_kind())}?{urlencode(evaluated)}"
+    return render_in_turns(
+        "evaluation.html",
+        job=serializers.row(job),
+        result=result,
+        results=[(item.name, title_of(item, job)) for item in results],
+        title=title_of(result, job),
+        excluded=excluded_words(result, views),
+        split_title=SPLIT_TITLES[result.split],
+        dataset=serializers.row(dataset) if dataset else None,
+        views=views,
+        metrics=metric_rows(result, views),
+        links=_links(job, result, options),
+        size=shown_size(dataset, manifest) if isinstance(dataset, DatasetJob) and manifest else (1, 1),
+        worst=worst_records(job, result, dataset, manifest)
+        if is_same and manifest and isinstance(dataset, DatasetJob)
+        else [],
+        **in_thread(_parts, job, result, manifest if is_same else None, explore, options),
+    )
+
+
+def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
+    """Return the ``dataset`` and the ``split`` of the request; by default the validation split of the model's own.
+
+    Raises NotFound and BadRequest.
+    """
+    dataset = services().store.get(request.form.get("dataset") or job.dataset_id, DatasetJob)
+    if dataset.status is not Status.DONE:
+        raise BadRequest(f"“{dataset.name}” cannot be used: it is {dataset.status.title}, not Done.")
+    split = request.form.get("split", "val")
+    if split not in SPLITS or split not in _manifest(dataset).splits:
+        raise BadRequest(f"“{dataset.name}” has no split called “{split[:20]}”.")
+    own = serializers.data_kind(job)
+    if own is not None and own.name != dataset.data_kind.name:
+        raise BadRequest(
+            f"“{dataset.name}” is a dataset for {dataset.data_kind.title.lower()}, "
+            f"but “{job.name}” is a model for {own.title.lower()}.",
+            "Choose a dataset of the same kind.",
+        )
+    return dataset, split
+
+
+def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
+    """Raise BadRequest unless the model ``job`` can predict records of the ``split`` of ``dataset``."""
+    own = serializers.data_of(job)
+    trained_on = own.manifest() if own else None
+    if trained_on is None:
+        return
+    manifest = _manifest(dataset)
+    try:
+        found = fit_of(trained_on, manifest)
+    except UnfitDataset as error:
+        raise BadRequest(
+            f"“{dataset.name}” does not fit “{job.name}”: {error}.",
+            "Choose another dataset on the page of the model.",
+        ) from error
+    counts = manifest.splits[split].counts
+    if found.target.classes and found.lacking and len(counts) == len(found.places):
+        shared = sum(count for count, place in zip(counts, found.places, strict=True) if place >= 0)
+        if not shared:
+            record = views_of(dataset.data_kind).record
+            raise BadRequest(
+                f"No {record} in the split “{split}” of “{dataset.name}” has a class of “{job.name}”.",
+                "Choose another split or dataset.",
+            )
+
+
+def _find(results: list[Evaluation], name: str) -> Evaluation:
+    found = next((item for item in results if not name or item.name == name), None)
+    if found is None:
+        raise NotFound(
+            "This model has no such evaluation." if name else "This model has not been evaluated.",
+            "Start an evaluation on the page of the model.",
+        )
+    return found
+
+
+def _manifest(dataset: DatasetJob) -> Manifest:
+    manifest = dataset.manifest()
+    if manifest is None:
+        raise BadRequest(f"“{dataset.name}” is damaged.", "Clone it to create it again.")
+    return manifest
+
+
+def _as_json(job: ModelJob, result: Evaluation) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.to_builtins(result)
+    matrix = load_matrix(job, result)
+    return body | ({} if matrix is None else {"confusion_matrix": matrix.tolist()})
+
+
+def _parts(
+    job: ModelJob, result: Evaluation, manifest: Manifest | None, explore: str, options: dict[str, str]
+) -> dict[str, Any]:
+    """Return the parts of the page that depend on the predictions; reads files.
+
+    ``manifest`` is None if the dataset has changed. ``explore`` is the URL of all its records, sorted by error.
+    """
+    details = result.details
+    names = result.names(manifest.target.names) if manifest else []
+    parts: dict[str, Any] = {
+        "names": names,
+        "worst_url": explore,
+        "matrix": None,
+        "charts": evaluation_charts.of(details, names),
+        "details": details,
+        "is_current": manifest is not None,
+    }
+    if manifest is None:
+        return parts
+    matrix = load_matrix(job, result)
+    if matrix is not None:
+        # Explore filters by the classes of the dataset.
+        parts["matrix"] = shown_matrix(matrix, names, options, "" if result.classes else explore)
+    points = load_points(job, result, manifest)
+    if points:
+        parts["charts"] = [*evaluation_charts.scatters(points, names), *parts["charts"]]
+    return parts
+
+
+def _links(job: ModelJob, result: Evaluation, options: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the links that choose the order and the unit of the confusion matrix."""
+    order, unit = options.get("order", "classes"), options.get("unit", "counts")
+
+    def url(**changes: str) -> str:
+        arguments: dict[str, Any] = {"name": result.name, "order": order, "unit": unit} | changes
+        return url_for("evaluation.show", job_id=job.id, **arguments, _anchor="matrix")
+
+    units = {"counts": "Counts", "percent": "Percent of the true class"}
+    return {
+        "order": [
+            {"words": words, "url": url(order=key), "on": key == order} for key, words in ORDERS.items()
+        ],
+        "unit": [{"words": words, "url": url(unit=key), "on": key == unit} for key, words in units.items()],
+    }

@@ -1,0 +1,112 @@
+"""Lists of jobs as JSON. Each response contains one page of each of its lists, to bound its size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from flask import Blueprint, Response, jsonify, request, url_for
+
+from digits import __version__
+from digits.core.job import DamagedJob, Job
+from digits.core.model_job import ModelJob
+from digits.kinds import refused_plugins
+from digits.kinds.jobs import DatasetJob
+from digits.web.jobs import serializers
+from digits.web.jobs.query import JobQuery, page_of, per_page_of
+from digits.web.offload import in_turns
+from digits.web.responses.negotiation import json_only
+from digits.web.services import services
+
+blueprint = Blueprint("lists", __name__)
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+@blueprint.get("/index.json")
+def index() -> Response:
+    """Return information about the server, and a page of brief job descriptions."""
+    lists, paging = _pages(
+        datasets=_select(DatasetJob), models=_select(ModelJob), damaged=_select(DamagedJob)
+    )
+    return jsonify(
+        version=__version__,
+        jobs_dir=str(services().store.folder),
+        server_name=services().settings.server_name,
+        datasets=[serializers.brief(job) for job in lists["datasets"]],
+        models=[
+            serializers.model_json(job, verbose=False)
+            for job in in_turns(iter(lists["models"]))
+            if isinstance(job, ModelJob)
+        ],
+        damaged=[serializers.brief(job) for job in lists["damaged"]],
+        refused_plugins=[asdict(refusal) for refusal in refused_plugins()],
+        **paging,
+    )
+
+
+@blueprint.get("/completed_jobs.json")
+def completed_jobs() -> Response:
+    """Return a page of the rows of unfinished jobs, datasets, models and damaged jobs."""
+    lists, paging = _pages(
+        running=[*_select(ModelJob, running=True), *_select(DatasetJob, running=True)],
+        datasets=_select(DatasetJob, running=False),
+        models=_select(ModelJob, running=False),
+        damaged=_select(DamagedJob),
+        pretrained_models=[job for job in _select(ModelJob, running=False) if job.is_imported],
+    )
+    pretrained = lists.pop("pretrained_models")
+    fields = {name for jobs in lists.values() for job in jobs for name in serializers.output_fields(job)}
+    if pretrained:
+        fields |= {"has_labels", "username"}
+    return jsonify(
+        **{name: serializers.rows(jobs, serializers.json_row) for name, jobs in lists.items()},
+        pretrained_models=serializers.rows(pretrained, serializers.pretrained_row),
+        model_output_fields=sorted(fields),
+        **paging,
+    )
+
+
+@blueprint.get("/datasets.json")
+def datasets() -> Response:
+    """Return a page of the rows of datasets."""
+    lists, paging = _pages(datasets=_select(DatasetJob))
+    return jsonify(datasets=serializers.rows(lists["datasets"], serializers.json_row), **paging)
+
+
+@blueprint.get("/models.json")
+def models() -> Response:
+    """Return a page of the rows of models."""
+    lists, paging = _pages(models=_select(ModelJob))
+    return jsonify(models=serializers.rows(lists["models"], serializers.json_row), **paging)
+
+
+@blueprint.get("/autocomplete/group")
+@json_only
+def complete_group() -> Response:
+    """Return groups whose names contain all words of ``query``."""
+    words = request.args.get("query", "")
+    return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
+
+
+def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:
+    """Return the jobs of a type that match the request's search, in the requested order."""
+    return JobQuery.parse(request.args).select(services().store.index, job_type, running)
+
+
+def _pages(**lists: Sequence[Job]) -> tuple[dict[str, Sequence[Job]], dict[str, Any]]:
+    """Return the requested page of each list, and the pagination fields of the response.
+
+    ``next`` is the URL of the next page; None if no list has more jobs.
+    """
+    number, size = page_of(request.args), per_page_of(request.args)
+    totals = {name: len(jobs) for name, jobs in lists.items()}
+    arguments = {**JobQuery.parse(request.args).arguments(), "per_page": size, "page": number + 1}
+    has_more = number * size < max(totals.values())
+    return {name: jobs[(number - 1) * size : number * size] for name, jobs in lists.items()}, {
+        "page": number,
+        "per_page": size,
+        "totals": totals,
+        "next": url_for(request.endpoint or "", **arguments) if has_more else None,
+    }

@@ -1,0 +1,275 @@
+"""Routes that all jobs share: rename, abort, delete, clone, and their files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import (
+    Blueprint,
+    Response,
+    jsonify,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, Outdated, explain
+from digits.core.job import DamagedJob, Job, is_id
+from digits.core.model_job import ModelJob
+from digits.kinds import default_kind
+from digits.kinds.form_fields import NAME_LENGTH
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice, whole
+from digits.kinds.versions import CreateVersion
+from digits.runtime.changes import JobEdited
+from digits.web.jobs import serializers
+from digits.web.responses.files import send_job_file
+from digits.web.responses.negotiation import json_only
+from digits.web.security.auth import login_name
+from digits.web.services import services
+
+blueprint = Blueprint("jobs", __name__)
+
+MAX_NOTES_CHARACTERS = 20_000
+OUTPUT_BYTES = 256 * 1024
+# Job files are untrusted. Only these types are displayed in the browser; all others are downloaded.
+_SHOWN_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".txt": "text/plain; charset=utf-8",
+    ".log": "text/plain; charset=utf-8",
+    ".py": "text/plain; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
+    ".jsonl": "text/plain; charset=utf-8",
+}
+_KINDS: dict[str, type[Job]] = {
+    "jobs": Job,
+    "datasets": DatasetJob,
+    "models": ModelJob,
+    "pretrained_models": ModelJob,
+}
+# The attribute that each field changes, and the maximum number of characters.
+_EDITABLE = {
+    "job_name": ("name", NAME_LENGTH),
+    "job_notes": ("notes", MAX_NOTES_CHARACTERS),
+    "group_name": ("group", NAME_LENGTH),
+}
+
+
+@blueprint.get("/jobs/<job_id>")
+def show(job_id: str) -> AnyResponse | str:
+    job = find_job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        return render_template("damaged.html", job=serializers.page(job))
+    return redirect(serializers.row(job)["url"])
+
+
+@blueprint.get("/jobs/<job_id>/table_data.json")
+def table_data(job_id: str) -> Response:
+    return jsonify(job=serializers.json_row(find_job("jobs", job_id)))
+
+
+@blueprint.get("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/status")
+@json_only
+def status(place: str, job_id: str) -> Response:
+    job = find_job(place, job_id)
+    return jsonify(
+        error=job.failure.message if job.failure else None,
+        status=job.status.title,
+        name=job.name,
+        type=serializers.type_title(job),
+        progress=round(100 * job.progress, 1),
+    )
+
+
+@blueprint.get("/jobs/<job_id>/output", endpoint="output")
+@json_only
+def output_text(job_id: str) -> Response:
+    """Return what the job's task printed after a byte offset, and the next offset."""
+    job = find_job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    after = whole(request.args, "after", 0, 0)
+    text, offset = services().executor.output(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
+    return jsonify(text=text, next=offset)
+
+
+@blueprint.put("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
+def edit(place: str, job_id: str) -> Response:
+    """Change the name, notes or group.
+
+    With ``job_notes_before``, raises Outdated if the notes are no longer these, so that nobody's notes are overwritten
+    by somebody who has not seen them.
+    """
+    job = find_job(place, job_id)
+    changes = _changes_of_request(*_EDITABLE)
+    before = request.form.get("job_notes_before")
+    if before is not None and _text(job.notes) not in (_text(before), changes.get("notes")):
+        raise Outdated("The notes were changed in the meantime.", "Load them again before you change them.")
+    _edit(job, changes)
+    return jsonify(name=job.name, notes=job.notes, group=job.group)
+
+
+@blueprint.post("/group")
+@json_only
+def group() -> Response:
+    """Move jobs to the group ``group_name``; an empty name removes them from their groups."""
+    changes = _changes_of_request("group_name")
+    return _each(lambda job: _edit(job, changes), "regrouped")
+
+
+def _changes_of_request(*fields: str) -> dict[str, str]:
+    """Return the new values of attributes in ``fields`` of the request. Raises BadRequest if there are none."""
+    changes: dict[str, str] = {}
+    for field in fields:
+        if field not in request.form:
+            continue
+        attribute, longest = _EDITABLE[field]
+        text = _text(request.form[field])
+        if attribute == "name" and not text:
+            raise BadRequest("The name must not be empty.")
+        if len(text) > longest:
+            raise BadRequest(f"The text must be at most {longest:,} characters long.")
+        changes[attribute] = text
+    if not changes:
+        raise BadRequest(f"Specify {' or '.join(fields)}.")
+    return changes
+
+
+def _edit(job: Job, changes: dict[str, str]) -> None:
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    check_owner(job)
+    services().store.edit(job, **changes)
+    for attribute in changes:
+        services().report(JobEdited(job, attribute))
+
+
+def _text(typed: str) -> str:
+    """Return text without surrounding space; forms separate lines by CR LF."""
+    return typed.replace("\r\n", "\n").strip()
+
+
+@blueprint.delete("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
+def delete(place: str, job_id: str) -> Response:
+    job = find_job(place, job_id)
+    _delete(job)
+    return jsonify(deleted=job.id)
+
+
+@blueprint.route("/jobs", methods=["DELETE"])
+def delete_many() -> Response:
+    return _each(_delete, "deleted")
+
+
+@blueprint.post("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/abort")
+@json_only
+def abort(place: str, job_id: str) -> Response:
+    job = find_job(place, job_id)
+    _abort(job)
+    return jsonify(aborted=job.id)
+
+
+@blueprint.post("/abort_jobs")
+@json_only
+def abort_many() -> Response:
+    return _each(_abort, "aborted")
+
+
+@blueprint.route("/clone/<job_id>", methods=["GET", "POST"])
+def clone(job_id: str) -> AnyResponse:
+    job = find_job("jobs", job_id)
+    if isinstance(job, DamagedJob):
+        raise job.error()
+    if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
+        return redirect(url_for("versions.new", job_id=job.recipe.parent_id, clone=job.id))
+    page = "models.new" if job.type == "model" else "datasets.new"
+    return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
+
+
+@blueprint.get("/files/<path:path>")
+def file(path: str) -> Response:
+    """Send a file from a job's folder."""
+    job_id, _, name = path.partition("/")
+    if not is_id(job_id) or services().store.find(job_id) is None or "/." in f"/{name}":
+        raise NotFound("There is no such file.")
+    suffix = name[name.rfind(".") :].lower() if "." in name else ""
+    response = send_job_file(services().store.get(job_id, Job).folder, name, _SHOWN_TYPES.get(suffix))
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return response
+
+
+@blueprint.get("/autocomplete/path")
+@json_only
+def complete_path() -> Response:
+    """Return paths below the data roots that start with ``query``; with ``type=folder``, only folders."""
+    only_folders = choice(request.args, "type", "any", ("any", "file", "folder")) == "folder"
+    found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
+    return jsonify(suggestions=found)
+
+
+def find_job(place: str, job_id: str) -> Job:
+    """Return a job of the type of a ``place`` in URLs, such as ``models``; raises NotFound."""
+    job = services().store.get(job_id, _KINDS[place])
+    if place == "pretrained_models" and isinstance(job, ModelJob) and not job.is_imported:
+        raise NotFound(f"“{job.name}” is not a pretrained model.", f"Its page is /models/{job.id}.")
+    return job
+
+
+def check_owner(job: Job) -> None:
+    """Raise NotAllowed if the job's owner is not this request's user."""
+    user = login_name(request)
+    if job.owner and user and job.owner != user:
+        raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask the owner, or log in under that name.")
+
+
+def _delete(job: Job) -> None:
+    check_owner(job)
+    served = services().production.names_of(job.id)
+    if served:
+        names = ", ".join(f"“{name}”" for name in served)
+        raise InUse(
+            f"“{job.name}” is in production as {names}.",
+            "Promote another model to this name, or remove it under Production models."
+            if len(served) == 1
+            else "Promote other models to these names, or remove them under Production models.",
+        )
+    services().inference.stop(job.id)
+    for tasks in services().background.values():
+        tasks.stop(job.id)
+    services().tensorboards.stop(job.id)
+    services().scheduler.remove(job)
+
+
+def _abort(job: Job) -> None:
+    check_owner(job)
+    if not services().scheduler.abort(job):
+        raise NotAllowed(f"“{job.name}” is not running: it is {job.status.title.lower()}.")
+
+
+def _each(act: Any, done: str) -> Response:
+    ids = request.form.getlist("job_ids[]")
+    if not ids:
+        raise BadRequest("Specify the jobs as job_ids[].")
+    refused: dict[str, DigitsError] = {}
+    for job_id in ids:
+        try:
+            act(find_job("jobs", job_id))
+        except DigitsError as error:
+            refused[job_id] = error
+        except OSError as error:
+            known = explain(error)
+            if known is None:
+                raise
+            refused[job_id] = known
+    if refused:
+        # One status for all errors: that of a disk error, if there is one.
+        kind = max((type(error) for error in refused.values()), key=lambda kind: kind.http_status)
+        said = " ".join(dict.fromkeys(error.message for error in refused.values()))
+        raise (kind if kind.http_status >= 500 else BadRequest)(
+            f"{len(refused)} of {len(ids)} jobs were not {done}: {said}"
+        )
+    return jsonify({done: ids})

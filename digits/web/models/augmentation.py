@@ -1,0 +1,84 @@
+"""Augmentation preview: dataset records with the settings of the model form, as in training."""
+
+from __future__ import annotations
+
+import msgspec
+from flask import Blueprint, Response, jsonify, render_template, request
+
+from digits.core import augmentation_preview
+from digits.core.augmentation_preview import AugmentationPreview
+from digits.core.errors import BadRequest, NotReady
+from digits.core.files import UnreadableFile
+from digits.core.recipe import PreviewAugmentation
+from digits.data.drawing import legend
+from digits.kinds.form_fields import errors_of
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
+from digits.web.kind_routes import views_of
+from digits.web.models.form import ModelForm
+from digits.web.offload import in_thread
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("augmentation", __name__)
+
+
+@blueprint.post("/models/augmentation-preview")
+@blueprint.post("/models/augmentation-preview.json", endpoint="preview_json")
+def preview() -> str | Response | tuple[Response, int]:
+    """Augment a few training records, and return the pictures.
+
+    ``seed`` determines the random variants. A newer request with the same ``form`` cancels an earlier one.
+    """
+    require_tensorflow()
+    dataset = services().store.get(request.form.get("dataset", ""), DatasetJob)
+    manifest = dataset.manifest()
+    if manifest is None:
+        raise NotReady(
+            f"The dataset “{dataset.name}” is not done yet.", "The preview appears once the dataset is done."
+        )
+    views = views_of(dataset.data_kind)
+    form = ModelForm(formdata=request.form, meta={"data_roots": services().roots})
+    form.keep_transformations(views.transformations)
+    form.validate()
+    errors = {name: messages for name, messages in errors_of(form).items() if _is_setting(name)}
+    if errors:
+        return jsonify(errors=errors), 400
+    recipe = PreviewAugmentation(
+        dataset=str(dataset.folder),
+        mean=form.use_mean.data,
+        crop_size=form.crop_size.data,
+        augment=form.augmentation(),
+        seed=whole(request.form, "seed", 0, 0, 2**32 - 1) % 2**31,
+    )
+    made = services().short_tasks.preview_augmentation(recipe, request.form.get("form", "")[:100])
+    if made.state.failure:
+        raise BadRequest(made.state.failure.message, made.state.failure.hint)
+    try:
+        found: AugmentationPreview = in_thread(augmentation_preview.load, made.folder)
+    except UnreadableFile as error:
+        raise NotReady(f"The preview cannot be read: {error}.", "Try again.") from error
+    finally:
+        services().short_tasks.forget(made)
+    if request.path.endswith(".json"):
+        return jsonify(msgspec.to_builtins(found))
+    boxes = [box for record in found.records for box in record.original.boxes]
+    return render_template(
+        "_augmented.html",
+        preview=found,
+        legend=legend(manifest.target, has_ignored=any(box.ignored for box in boxes)),
+        note=_note(recipe),
+        is_padded=min(manifest.width, manifest.height) < (recipe.crop_size or 0),
+        record_word=views.record,
+    )
+
+
+def _note(recipe: PreviewAugmentation) -> str:
+    """Explain how the pictures differ from the network's input."""
+    if recipe.augment.whitening:
+        return "; brightness and contrast normalized for display"
+    return "" if recipe.mean == "none" else "; mean added back for display"
+
+
+def _is_setting(field: str) -> bool:
+    """Return whether the preview depends on a field of the form."""
+    return field in ("use_mean", "crop_size") or field.startswith("aug_")

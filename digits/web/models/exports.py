@@ -1,0 +1,113 @@
+"""The exports of models: start one, follow it, and download its archive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.files import files_below
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Export, ExportFormat
+from digits.core.snapshot_list import Snapshot
+from digits.data import model_export as exports
+from digits.data.archive import MEDIA_TYPES, Entry, stream
+from digits.data.model_export import FORMATS, ModelExport
+from digits.web.jobs.views import check_owner
+from digits.web.models.export_panel import finished, formats, refusals, state, url_of
+from digits.web.models.views import check_ending, check_has_dataset, snapshot_of
+from digits.web.offload import each_in_thread, in_thread
+from digits.web.responses.negotiation import wants_json
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("model_export", __name__)
+
+_NAMES = ", ".join(f'"{name}"' for name in FORMATS)
+
+
+@blueprint.post("/models/<job_id>/export")
+@blueprint.post("/models/<job_id>/export.json", endpoint="start_json")
+def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Export the snapshot of ``snapshot_epoch``, by default the best one, in a ``format``.
+
+    An export that exists is kept: the response then has the status 200, else 202.
+    """
+    require_tensorflow()
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    format_ = _format(request.form.get("format", ""))
+    if refusal := refusals(job).get(format_):
+        raise BadRequest(refusal.message, refusal.hint)
+    check_has_dataset(job)
+    snapshot = snapshot_of(job, request.form.get("snapshot_epoch") or request.form.get("epoch"))
+    is_made = in_thread(exports.find, job.folder, snapshot.name, format_) is not None
+    if not is_made:
+        if services().background["export"].state(job.id):
+            raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
+        services().background["export"].start(job, _recipe(job, snapshot, format_))
+    if wants_json():
+        return jsonify(_as_json(job)), 200 if is_made else 202
+    return redirect(url_for("models.show", job_id=job.id, _anchor="export"))
+
+
+@blueprint.get("/models/<job_id>/export.json")
+def show_json(job_id: str) -> Response:
+    """Return the state of the current export, all finished ones, and the formats."""
+    return jsonify(_as_json(services().store.get(job_id, ModelJob)))
+
+
+@blueprint.get(f"/models/<job_id>/export/<any({_NAMES}):format_>.<ending>")
+def download(job_id: str, format_: str, ending: str) -> Response:
+    """Download an export of the snapshot of ``epoch``, by default the best one, as an archive."""
+    job = services().store.get(job_id, ModelJob)
+    check_ending(ending)
+    chosen, snapshot = _format(format_), snapshot_of(job, request.args.get("epoch"))
+    made = in_thread(exports.find, job.folder, snapshot.name, chosen)
+    if made is None:
+        raise NotFound(
+            f"Epoch {epoch_label(snapshot.epoch)} of “{job.name}” has not been exported as {FORMATS[chosen].title}.",
+            "Export it on the page of the model.",
+        )
+    name = f"{job.id}_epoch_{epoch_label(made.epoch)}_{chosen}.{ending}"
+    return Response(
+        each_in_thread(stream(ending, in_thread(_entries, job, made))),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _as_json(job: ModelJob) -> dict[str, Any]:
+    found = [{**msgspec.to_builtins(item), "url": url_of(job, item)} for item in finished(job)]
+    return {**state(job), "exports": found, "formats": formats(job)}
+
+
+def _format(name: str) -> ExportFormat:
+    if name not in FORMATS:
+        raise BadRequest(f"Unknown format “{name[:40]}”.", f"Use one of {', '.join(FORMATS)}.")
+    return name
+
+
+def _recipe(job: ModelJob, snapshot: Snapshot, format_: ExportFormat) -> Export:
+    return Export(
+        model=str(job.folder),
+        snapshot=snapshot.name,
+        dataset=str(job.folder.with_name(job.dataset_id)),
+        target=str(exports.folder_of(job.folder, snapshot.name, format_)),
+        format=format_,
+        replace=True,
+    )
+
+
+def _entries(job: ModelJob, made: ModelExport) -> list[Entry]:
+    """Return the files of an export; a SavedModel has the folders of TensorFlow Serving, with the step as version."""
+    folder = exports.folder_of(job.folder, made.snapshot, made.format)
+    entries: list[Entry] = []
+    for path in files_below(folder):
+        name = path.relative_to(folder).as_posix()
+        if made.format == "savedmodel" and name not in exports.BESIDE:
+            name = f"{exports.SERVED_FOLDER}/{max(1, made.step)}/{name}"
+        entries.append((name, (path, job.folder)))
+    return entries

@@ -1,0 +1,283 @@
+"""Import models trained elsewhere, and copy snapshots to new models."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.datastructures import FileStorage
+from werkzeug.utils import secure_filename
+from werkzeug.wrappers import Response as AnyResponse
+from wtforms import SelectField, StringField, TextAreaField
+from wtforms.validators import DataRequired, Length, NumberRange, Optional
+
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel, Train
+from digits.core.recipe import load as load_recipe
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.data import manifest as manifests
+from digits.data.model_archive import INFO_FILE, names_of
+from digits.kinds import kind_named
+from digits.kinds.dataset_form import RESIZE_MODES
+from digits.kinds.form_fields import (
+    NAME_LENGTH,
+    OWN_DIRECTION,
+    AllowedPath,
+    JobForm,
+    OptionalInteger,
+    choices,
+    errors_of,
+    select,
+)
+from digits.web.jobs import serializers
+from digits.web.jobs.views import check_owner, find_job
+from digits.web.kind_routes import views_of
+from digits.web.models.views import archive_of, snapshot_of
+from digits.web.offload import in_thread
+from digits.web.responses.pages import render_in_turns
+from digits.web.security.auth import current_username
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("pretrained", __name__)
+
+# Scripts send the number of channels of the JSON of a model.
+_COLOR_MODES = {"3": "COLOR", "1": "GRAYSCALE"}
+# A checkpoint consists of several files.
+MAX_UPLOADED_FILES = 20
+
+
+class PretrainedForm(JobForm):
+    """The form that imports a model from files on the server."""
+
+    LONG_FIELDS = frozenset({"labels"})
+
+    job_name = StringField(
+        "Name", validators=[DataRequired("Enter a name."), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
+    )
+    source = StringField(
+        "Model", validators=[DataRequired("Upload a model, or enter its path."), AllowedPath("any")]
+    )
+    network = StringField("Network definition", default="", validators=[Optional(), AllowedPath("file")])
+    labels = TextAreaField("Classes", default="")
+    width = OptionalInteger("Width", default=None, validators=[Optional(), NumberRange(1, MAX_SIDE_PIXELS)])
+    height = OptionalInteger("Height", default=None, validators=[Optional(), NumberRange(1, MAX_SIDE_PIXELS)])
+    image_type = SelectField(
+        "Channels",
+        choices=choices(("COLOR", "Color"), ("GRAYSCALE", "Grayscale")),
+        default="COLOR",
+        filters=[lambda text: _COLOR_MODES.get(text, text)],
+    )
+    resize_mode = select("Resize mode", RESIZE_MODES, ImportModel, "resize_mode")
+
+
+@blueprint.get("/pretrained_models/new")
+def new() -> str:
+    return _page(PretrainedForm(formdata=None, meta={"data_roots": services().roots}))
+
+
+@blueprint.post("/pretrained_models/new")
+@blueprint.post("/pretrained_models/new.json", endpoint="create_json")
+def create() -> AnyResponse | tuple[str | Response, int]:
+    """Import a model from files on the server or from uploaded files.
+
+    Uploads are ``weights_file`` (an archive, or a file; repeated for a checkpoint), ``model_def_file`` with the source
+    code of the network, and ``labels_file`` with the class names.
+    """
+    require_tensorflow()
+    as_json = request.path.endswith(".json")
+    form = PretrainedForm(meta={"data_roots": services().roots})
+    with _uploaded() as folder:
+        weights = _names_of_uploads("weights_file")
+        if folder is not None and (weights or not form.source.data):
+            source = folder / weights[0] if len(weights) == 1 else folder
+            form.source.validators, form.source.data = [], str(source)
+        form.validate()
+        errors = errors_of(form)
+        if errors:
+            return (jsonify(errors=errors), 400) if as_json else (_page(form), 400)
+        try:
+            job = _imported(
+                _recipe(form, folder), form.job_name.data.strip(), (form.group_name.data or "").strip()
+            )
+        except BadRequest as error:
+            if as_json and not error.trace:
+                return jsonify(errors={"source": [error.sentences]}), 400
+            if as_json:
+                raise
+            form.source.errors = [error.sentences]
+            return _page(form), 400
+    if as_json:
+        return jsonify(serializers.model_json(job))
+    return redirect(url_for("models.show", job_id=job.id))
+
+
+@blueprint.get("/pretrained_models/<job_id>")
+def show(job_id: str) -> AnyResponse:
+    """Redirect to the page of an imported model."""
+    return redirect(url_for("models.show", job_id=find_job("pretrained_models", job_id).id))
+
+
+@blueprint.get("/pretrained_models/<job_id>.json")
+def show_json(job_id: str) -> AnyResponse:
+    return redirect(url_for("models.show_json", job_id=find_job("pretrained_models", job_id).id))
+
+
+@blueprint.post("/pretrained_models/upload_archive")
+def upload_archive() -> Response:
+    """Import a model from an uploaded ``archive`` in the format of “Download”."""
+    require_tensorflow()
+    if not request.files.get("archive"):
+        raise BadRequest("No archive was uploaded.", "Send a tar or zip file in the field “archive”.")
+    with _uploaded("archive") as folder:
+        assert folder is not None
+        (archive,) = folder.iterdir()
+        job = import_from(archive)
+    return jsonify(status="success", id=job.id, name=job.name)
+
+
+@blueprint.post("/models/<job_id>/to_pretrained")
+@blueprint.post("/models/<job_id>/to_pretrained.json", endpoint="keep_json")
+def keep(job_id: str) -> AnyResponse:
+    """Copy a snapshot to a new model that does not depend on the original model or its dataset."""
+    require_tensorflow()
+    job = services().store.get(job_id, ModelJob)
+    check_owner(job)
+    snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch"))
+    name = f"{job.name}, epoch {epoch_label(snapshot.epoch)}"[:NAME_LENGTH]
+    described, files = archive_of(job, snapshot)
+    with scratch() as folder:
+        (folder / INFO_FILE).write_text(json.dumps({**described, "name": name}))
+        for archived, (path, _) in files.items():
+            if path.is_file() and not path.is_symlink():
+                target = folder / archived
+                target.parent.mkdir(exist_ok=True, parents=True)
+                target.hardlink_to(path)
+        kept = import_from(folder, name, job.group)
+    if request.path.endswith(".json"):
+        return jsonify(serializers.model_json(kept))
+    return redirect(url_for("models.show", job_id=kept.id))
+
+
+def import_from(source: Path, name: str = "", group: str = "") -> ModelJob:
+    """Import the model in an archive, or in a folder with the files of one, into a new job.
+
+    Without a ``name``, the job has that of the model. Raises BadRequest if it cannot be imported.
+    """
+    return _imported(_recipe_for(source), name, group)
+
+
+def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:
+    """Return the recipe of the form; the folder ``uploads`` contains the uploaded files."""
+    recipe = _recipe_for(Path(form.source.data))
+    recipe.network = form.network.data or None
+    recipe.labels = names_of((form.labels.data or "").splitlines())
+    recipe.width, recipe.height = form.width.data, form.height.data
+    recipe.channels = 1 if form.image_type.data == "GRAYSCALE" else 3
+    recipe.resize_mode = form.resize_mode.data
+    if uploads:
+        for name in _names_of_uploads("model_def_file"):
+            recipe.network = str(uploads / name)
+        for name in _names_of_uploads("labels_file"):
+            text = (uploads / name).read_text(encoding="utf-8-sig", errors="replace")
+            recipe.labels = names_of(text.splitlines())
+    return recipe
+
+
+def _recipe_for(source: Path) -> ImportModel:
+    settings = services().settings
+    return ImportModel(
+        source=str(source),
+        target="",
+        max_bytes=settings.max_upload_unpacked,
+        max_files=settings.max_upload_files,
+    )
+
+
+def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
+    """Import the model of ``recipe`` into a new job. Raises BadRequest if it cannot be imported."""
+    began = time.time()
+    with services().store.creation() as new_folder:
+        folder = new_folder()
+        recipe.target = str(folder)
+        result = services().short_tasks.import_model(recipe)
+        failure = result.state.failure
+        services().short_tasks.forget(result)
+        if failure:
+            # The other frames are those of the server.
+            own = [dict(frame) for frame in failure.trace if frame["own"]]
+            raise BadRequest(failure.message, failure.hint, own)
+        kind = kind_named(in_thread(manifests.load, folder).kind)
+        if views_of(kind).has_input:
+            raise BadRequest(
+                f"Models for {kind.title.lower()} cannot be imported.",
+                "Import a model that predicts from a single image.",
+            )
+        history = [
+            (Status.INIT, began),
+            (Status.WAIT, began),
+            (Status.RUN, began),
+            (Status.DONE, time.time()),
+        ]
+        job = ModelJob(
+            id=folder.name,
+            folder=folder,
+            name=name or str((result.state.result or {}).get("name", "")) or "Imported model",
+            owner=current_username(request),
+            group=group,
+            tasks=[Task(name="train", title="Import the model", history=list(history))],
+            history=history,
+            dataset_id=folder.name,
+            recipe=load_recipe(folder / "train", Train),
+        )
+        services().scheduler.submit(job)
+    return job
+
+
+@contextmanager
+def _uploaded(*fields: str) -> Iterator[Path | None]:
+    """Yield a folder that contains the uploaded files, or None if there are no uploads."""
+    names = fields or ("weights_file", "model_def_file", "labels_file")
+    uploads = [upload for name in names for upload in request.files.getlist(name) if upload.filename]
+    if not uploads:
+        yield None
+        return
+    if len(uploads) > MAX_UPLOADED_FILES:
+        raise BadRequest(
+            f"Too many files: {len(uploads)}; the maximum is {MAX_UPLOADED_FILES}.",
+            "Upload an archive instead.",
+        )
+    with scratch() as folder:
+        for upload in uploads:
+            in_thread(upload.save, folder / _file_name(upload))
+        yield folder
+
+
+def _names_of_uploads(field: str) -> list[str]:
+    return [_file_name(upload) for upload in request.files.getlist(field) if upload.filename]
+
+
+def _file_name(upload: FileStorage) -> str:
+    return secure_filename(upload.filename or "") or "file"
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Yield a temporary folder on the same file system as the jobs, and discard it on exit."""
+    folder = services().new_upload()
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        services().store.discard(folder)
+
+
+def _page(form: PretrainedForm) -> str:
+    return render_in_turns(
+        "pretrained_new.html", form=form, has_stores=bool(services().settings.model_stores)
+    )

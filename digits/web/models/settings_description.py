@@ -1,0 +1,120 @@
+"""The settings of a training in words, for the page and the report of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from digits.core.recipe import DEFAULT_BATCH_SIZE, Augment, Solver, Train
+from digits.core.schedules import TITLES
+from digits.web.models.form import SOLVER_TITLES
+
+# Titles with descriptions.
+Settings = list[tuple[str, str]]
+
+_MEANS = {"pixel": "per channel"}
+_BALANCES = {"class_weights": "class weights", "sampling": "oversampling of rare classes"}
+_XLA = {None: "", True: ", XLA", False: ", no XLA"}
+_PLACES = {"mirrored": "on the first GPU", "central": "on the CPU"}
+# The words for each field of `Augment`: a format of its value, or words for some of its values.
+_AUGMENTATIONS: dict[str, str | dict[str, str]] = {
+    "flip": {
+        "fliplr": "horizontal flip",
+        "flipud": "vertical flip",
+        "fliplrud": "horizontal and vertical flip",
+    },
+    "quad_rotation": {
+        "rot90": "90° rotation left or right",
+        "rot180": "180° rotation",
+        "rotall": "rotation by multiples of 90°",
+    },
+    "rotation": "rotation ±{:g}°",
+    "scale": "zoom {:g}",
+    "noise": "noise {:g}",
+    "contrast": "contrast {:g}",
+    "hsv_hue": "hue {:g}",
+    "hsv_saturation": "saturation {:g}",
+    "hsv_value": "brightness {:g}",
+    "mixup": "MixUp {:g}",
+    "cutmix": "CutMix {:g}",
+    "randaugment": "RandAugment {:g}",
+    "pad_crop": "pad and crop {} px",
+    "cutout": "cutout {} px",
+    "whitening": "per-image standardization",
+}
+
+
+def describe_settings(recipe: Train) -> Settings:
+    """Return the settings of a training, without those that are off."""
+    stopping, tuning = recipe.early_stopping, recipe.fine_tune
+    settings = {
+        "Epochs": f"{recipe.epochs:g}",
+        "Batch size": f"{recipe.batch_size or DEFAULT_BATCH_SIZE}",
+        "Optimizer": _describe_solver(recipe.solver),
+        "Learning rate": f"{recipe.solver.learning_rate}, {TITLES[type(recipe.lr_policy)].lower()}",
+        "Initial weights": (recipe.weights or "").rpartition("/")[2],
+        "Fine-tuning": "",
+        "Frozen layers": ", ".join(recipe.freeze),
+        **dict(describe_preprocessing(recipe)),
+        "Augmentation": _describe_augmentation(recipe.augment),
+        "Class balancing": _BALANCES.get(recipe.balance, ""),
+        "Precision": recipe.precision.replace("_", " ") + _XLA[recipe.xla],
+        "Seed": "" if recipe.seed is None else str(recipe.seed),
+    }
+    if stopping:
+        settings["Epochs"] += f"; early stopping on {stopping.metric}, patience {stopping.patience:g}"
+    if recipe.batch_accumulation > 1:
+        settings["Batch size"] += f", gradients accumulated over {recipe.batch_accumulation} batches"
+    if tuning:
+        settings["Fine-tuning"] = (
+            f"Head first for {tuning.head_epochs:g} epochs at {tuning.head_rate:g}, "
+            f"then all layers with trunk factor {tuning.trunk_factor:g}"
+        )
+    return known(settings)
+
+
+def describe_preprocessing(recipe: Train) -> Settings:
+    """Return the settings that an imported model has, too."""
+    crop_size = f"{recipe.crop_size} px" if recipe.crop_size else ""
+    return known({"Mean subtraction": _MEANS.get(recipe.mean, recipe.mean), "Random crop size": crop_size})
+
+
+def describe_devices(recipe: Train, devices: Sequence[str]) -> Settings:
+    """Return the devices of a training, and the place of the weights if it has several."""
+    names = device_names(devices)
+    if len(devices) > 1:
+        return [("Devices", f"{names}; weights {_PLACES[recipe.strategy]}")]
+    return known({"Device": names})
+
+
+def device_names(devices: Sequence[str]) -> str:
+    """Return the names of devices; GPUs have the driver's numbers."""
+    return ", ".join("CPU" if device == "cpu" else f"GPU {device}" for device in devices)
+
+
+def known(values: Mapping[str, str]) -> Settings:
+    """Return titles and ``values``, without empty ones."""
+    return [(title, value) for title, value in values.items() if value]
+
+
+def _describe_solver(solver: Solver) -> str:
+    words = ""
+    if solver.type in ("MOMENTUM", "NESTEROV"):
+        words = f" {solver.momentum}"
+    elif solver.type == "RMSPROP":
+        words = f", momentum {solver.momentum}, decay {solver.rms_decay}"
+    elif solver.type in ("ADAM", "ADAMW", "LION"):
+        words = f", β {solver.beta_1} and {solver.beta_2}"
+    if solver.type in ("ADAMW", "LION"):
+        words += f", weight decay {solver.weight_decay}"
+    return f"{SOLVER_TITLES[solver.type]}{words}"
+
+
+def _describe_augmentation(augment: Augment) -> str:
+    found = []
+    for name, words in _AUGMENTATIONS.items():
+        value = getattr(augment, name)
+        if isinstance(words, dict):
+            found.append(words.get(value, ""))
+        elif value:
+            found.append(words.format(value))
+    return ", ".join(filter(None, found))

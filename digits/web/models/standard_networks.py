@@ -1,0 +1,211 @@
+"""The standard networks: source files shipped with DIGITS, which the server reads but never runs.
+
+A file begins with a comment:
+
+    # Title: a description, and the paper.
+    #
+    # The input it was designed for, and the recommended settings, as text.
+    #
+    # settings: solver_type=ADAM learning_rate=0.001
+    # kinds: image-classification
+    # images: 12-64 grayscale
+    # pretrained: resnet50
+    # requires: keras_hub digits[vit]
+    # not keras: its layers are functions of slim.
+
+``settings`` are fields of the model form with their values, on as many such lines as
+they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
+``images`` describes the images for which the network is the default: the range of their side lengths
+in pixels, which may be open-ended, and optionally ``grayscale`` or ``color``. If several networks match,
+the first in the list is chosen. Networks without ``images`` are never the default. ``pretrained`` names the entry of
+`digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
+install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
+why the network cannot be exported in it.
+The package of a kind can have further networks in its folder ``networks``, by default for this kind.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import importlib.util
+import itertools
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import digits
+from digits.core.errors import NotFound
+from digits.data.model_export import FORMATS
+from digits.kinds import Kind, all_kinds
+
+_FOLDER = Path(digits.__file__).resolve().parent / "networks"
+
+_ORDER = (
+    "regression",
+    "multilabel",
+    "lenet",
+    "alexnet",
+    "googlenet",
+    "vgg16",
+    "resnet32",
+    "resnet50",
+    "mobilenetv3",
+    "efficientnetv2",
+    "convnext",
+    "vit",
+    "autoencoder",
+    "gan",
+    "unet",
+    "segmenter",
+    "dncnn",
+    "detector",
+    "siamese",
+    "textcnn",
+)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
+
+    ``values`` contains these settings as text by field of the model form. ``images`` describes the images for which
+    the network is the default, if any. ``pretrained`` is the name of its ImageNet weights, if there are any.
+    ``package`` is the name of the optional package that it imports, if any, and ``requirement`` installs it.
+    ``refusals`` are the reasons why it cannot be exported in some formats, by format.
+    """
+
+    id: str
+    title: str
+    summary: str
+    settings: str
+    values: dict[str, str]
+    kinds: tuple[str, ...]
+    text: str
+    images: Images | None = None
+    pretrained: str = ""
+    package: str = ""
+    requirement: str = ""
+    refusals: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> str:
+        """How to install the package that the network requires; "" if it can be used."""
+        # Looks for the package without importing it.
+        if not self.package or importlib.util.find_spec(self.package):
+            return ""
+        return f"Not installed: run pip install '{self.requirement}' on the server."
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images with sides of ``smallest`` to ``largest`` pixels and one of the given numbers of ``channels``."""
+
+    smallest: int
+    largest: float = math.inf
+    channels: tuple[int, ...] = (1, 3)
+
+    def fit(self, width: int, height: int, channels: int, *, may_be_larger: bool = False) -> bool:
+        """Return whether images of this size match; ``may_be_larger`` ignores the upper limit."""
+        is_small = may_be_larger or max(width, height) <= self.largest
+        return channels in self.channels and self.smallest <= min(width, height) and is_small
+
+
+def default_network(kind: str, width: int, height: int, channels: int) -> Network | None:
+    """Return the default network for a dataset with this ``kind``, image size and number of channels."""
+    offered = list(networks([kind]).values())
+    known = [item for item in offered if item.images]
+    for may_be_larger in (False, True):
+        for item in known:
+            if item.images and item.images.fit(width, height, channels, may_be_larger=may_be_larger):
+                return item
+    return next(iter([*known, *offered]), None)
+
+
+def networks(kinds: Collection[str]) -> dict[str, Network]:
+    """Return the standard networks for datasets of any of ``kinds``, by id, in the order of the list."""
+    return {item.id: item for item in every_network().values() if not set(item.kinds).isdisjoint(kinds)}
+
+
+@cache
+def every_network() -> dict[str, Network]:
+    """Return all standard networks by id."""
+    shipped = {name: read(name, (_FOLDER / f"{name}.py").read_text(encoding="utf-8")) for name in _ORDER}
+    of_kinds = {item.id: item for kind in all_kinds().values() for item in _networks_of(kind)}
+    return shipped | {name: item for name, item in of_kinds.items() if name not in shipped}
+
+
+def _networks_of(kind: Kind) -> Iterator[Network]:
+    """Yield the networks in the package of ``kind``."""
+    folder = importlib.resources.files(kind.package) / "networks"
+    files = sorted(folder.iterdir(), key=lambda file: file.name) if folder.is_dir() else []
+    for file in files:
+        name, _, ending = file.name.rpartition(".")
+        if ending == "py" and name != "__init__":
+            item = read(name, file.read_text(encoding="utf-8"))
+            yield item if item.kinds else replace(item, kinds=(kind.name,))
+
+
+@cache
+def template() -> str:
+    """Return the initial network in the form's editor."""
+    return (_FOLDER / "template.py").read_text(encoding="utf-8")
+
+
+def network(name: str) -> Network:
+    """Return the standard network with this id; raises NotFound."""
+    try:
+        return every_network()[name]
+    except KeyError:
+        raise NotFound(f"There is no standard network called “{name}”.") from None
+
+
+def of_text(text: str) -> Network | None:
+    """Return the standard network with this source code, if it is one."""
+    return next((item for item in every_network().values() if item.text == text), None)
+
+
+def read(name: str, text: str) -> Network:
+    """Parse a network's ``text`` and the comment at its top."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    prose: list[str] = []
+    refusals: dict[str, str] = {}
+    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": [], "pretrained": [], "requires": []}
+    for line in comment:
+        line = line.removeprefix("#").strip()
+        key, _, rest = line.partition(": ")
+        if key in tags:
+            tags[key] += rest.split()
+        elif key.removeprefix("not ") in FORMATS:
+            refusals[key.removeprefix("not ")] = rest
+        else:
+            prose.append(line)
+    paragraphs = [" ".join(lines) for filled, lines in itertools.groupby(prose, bool) if filled]
+    title, _, summary = paragraphs[0].partition(": ") if paragraphs else (name, "", "")
+    return Network(
+        id=name,
+        title=title,
+        summary=summary[:1].upper() + summary[1:],
+        settings=" ".join(paragraphs[1:]),
+        values=dict(_pair(item) for item in tags["settings"]),
+        kinds=tuple(tags["kinds"]),
+        text=text,
+        images=_images(*tags["images"]) if tags["images"] else None,
+        refusals=refusals,
+        pretrained=next(iter(tags["pretrained"]), ""),
+        **dict(zip(("package", "requirement"), tags["requires"], strict=False)),
+    )
+
+
+_CHANNELS = {"": (1, 3), "grayscale": (1,), "color": (3,)}
+
+
+def _images(sides: str, mode: str = "") -> Images:
+    smallest, _, largest = sides.partition("-")
+    return Images(int(smallest), int(largest) if largest else math.inf, _CHANNELS[mode])
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value

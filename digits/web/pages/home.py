@@ -1,0 +1,127 @@
+"""The home page: all jobs, and the first steps for new users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits import __version__
+from digits.core.errors import DigitsError, NotFound, explain
+from digits.core.files import check_spare_descriptors
+from digits.core.job import DamagedJob, Job
+from digits.core.model_job import ModelJob
+from digits.core.status import Status
+from digits.data.sample_catalog import SAMPLES
+from digits.kinds import refused_plugins
+from digits.kinds.jobs import DatasetJob
+from digits.runtime.job_index import COLUMNS
+from digits.web.datasets.submit import new_sample
+from digits.web.jobs import serializers
+from digits.web.jobs.query import JobQuery, Page, page_of
+from digits.web.models.submit import first_model
+from digits.web.responses.negotiation import json_only, wants_json
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("home", __name__)
+
+PAGE_ROWS = 50
+# Limit on the unfinished jobs shown, because many may be waiting.
+RUNNING_ROWS = 20
+# Pages open files, folders and sockets at the same time.
+DESCRIPTORS_OF_A_PAGE = 16
+
+
+@blueprint.get("/")
+def index() -> Response:
+    """Show the home page, or only its tables for a page that refreshes itself."""
+    fragment = request.headers.get("X-Fragment") == "jobs"
+    query = JobQuery.parse(request.args)
+    jobs = services().store.index
+    pages = {
+        "models": _page("models", query.select(jobs, ModelJob)),
+        "datasets": _page("datasets", query.select(jobs, DatasetJob)),
+        "damaged": _page("damaged", jobs.select(DamagedJob)),
+    }
+    running: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
+    running.sort(key=_is_waiting)  # stable
+    page = render_in_turns(
+        "_jobs.html" if fragment else "home.html",
+        **{name: serializers.rows(page.items) for name, page in pages.items()},
+        pages=pages,
+        addresses={name: partial(_address, query, pages, name) for name in pages},
+        running=serializers.rows(running[:RUNNING_ROWS]),
+        running_count=len(running),
+        query=query.arguments(),
+        heads=_heads(query),
+        samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
+        devices=serializers.device_rows(),
+        refused_plugins=refused_plugins(),
+        has_production=services().production.exists,
+    )
+    response = make_response(page)
+    response.vary.add("X-Fragment")
+    return response
+
+
+@blueprint.get("/health")
+@json_only
+def health() -> Response:
+    """Health check: the version, and the problem if jobs cannot be saved or pages not served. Requires no login."""
+    problem = services().store.problem or _descriptor_problem()
+    if problem is None:
+        return jsonify(version=__version__)
+    return make_response(jsonify(version=__version__, problem=problem.message), problem.http_status)
+
+
+def _descriptor_problem() -> DigitsError | None:
+    try:
+        check_spare_descriptors(DESCRIPTORS_OF_A_PAGE)
+    except OSError as error:
+        return explain(error)
+    return None
+
+
+@blueprint.post("/try/<sample>")
+def try_sample(sample: str) -> AnyResponse:
+    """Download a sample, create a dataset from it and train a network that fits it, with one click."""
+    if sample not in SAMPLES:
+        raise NotFound(f"There is no sample called “{sample}”.")
+    with services().store.creation() as new_folder:
+        dataset = new_sample(new_folder(), SAMPLES[sample])
+        model = first_model(new_folder(), dataset)
+        services().scheduler.submit(dataset, model)
+    if wants_json():
+        return jsonify(dataset=serializers.brief(dataset), model=serializers.brief(model))
+    return redirect(url_for("models.show", job_id=model.id))
+
+
+def _page(name: str, jobs: Sequence[Job]) -> Page[Job]:
+    return Page.of(jobs, page_of(request.args, f"{name}_page"), PAGE_ROWS)
+
+
+def _address(query: JobQuery, pages: Mapping[str, Page[Job]], name: str, number: int) -> str:
+    """Return the URL of the home page that shows page ``number`` of the list ``name``."""
+    shown = {key: page.number for key, page in pages.items()} | {name: number}
+    numbers: dict[str, Any] = {f"{key}_page": shown[key] for key in pages if shown[key] > 1}
+    return url_for("home.index", **query.arguments(), **numbers, _anchor=f"{name}-title")
+
+
+def _is_waiting(job: Job) -> bool:
+    return job.status is not Status.RUN
+
+
+def _heads(query: JobQuery) -> dict[str, dict[str, str]]:
+    """Return the ``aria-sort`` value of each column, and the URL that sorts by it."""
+    orders = {"asc": "ascending", "desc": "descending"}
+    return {
+        key: {
+            "order": orders[query.direction] if key == query.sort else "none",
+            "url": url_for("home.index", **query.toggled(key).arguments()),
+        }
+        for key in COLUMNS
+    }

@@ -1,0 +1,447 @@
+"""Batch predictions: the task, the results page, and the DIGITS 6 routes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gevent
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob, epoch_label
+from digits.data import images, predictions
+from digits.data.predictions import BatchPrediction, Row
+from digits.kinds import default_kind
+from digits.kinds.decoding import SmallArray, SmallImage
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice, whole
+from digits.web.jobs import serializers
+from digits.web.jobs.query import Page, page_of
+from digits.web.jobs.views import check_owner
+from digits.web.kind_routes import views_of
+from digits.web.models.views import snapshot_of
+from digits.web.offload import in_thread, in_turns
+from digits.web.predictions import record_inputs
+from digits.web.predictions.runs import (
+    FindSource,
+    Results,
+    as_csv,
+    best_of_classes,
+    is_among,
+    labels_of,
+    results_of,
+    start,
+)
+from digits.web.responses.negotiation import wants_json
+from digits.web.responses.pages import json_with_list, render_in_turns, stream
+from digits.web.services import refuse_other_sites, requested_job, require_tensorflow, services
+from digits.web.services.background import error_of
+
+blueprint = Blueprint("predictions", __name__)
+
+PAGE_IMAGES = 24
+MAX_PARTS = 16
+PAGE_CLASSES = 20
+POLL_SECONDS = 0.05
+DEFAULT_TOP_N = 9
+MAX_TOP_N = 100
+TOP = "top"
+
+
+@blueprint.post("/models/<job_id>/predictions")
+@blueprint.post("/models/<job_id>/predictions.json", endpoint="create_json")
+def create(job_id: str) -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction, and redirect to the results page."""
+    return begin(job_id)
+
+
+def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction as `start` does, and redirect to the results page with the arguments ``shown``."""
+    require_tensorflow()
+    refuse_other_sites()
+    job = services().store.get(job_id, ModelJob)
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    about = start(job, snapshot, find or _inputs_of_kind(job))
+    address = url_for("predictions.show", job_id=job.id, prediction_id=about.id, **shown)
+    if wants_json():
+        return jsonify(id=about.id, url=address, images=about.total), 202
+    return redirect(address)
+
+
+@blueprint.get("/models/<job_id>/predictions/<prediction_id>")
+def show(job_id: str, prediction_id: str) -> str:
+    """Show the results so far: accuracy, confusion matrix, and images with their predictions.
+
+    These are all images, the ``wrong`` or ``unreadable`` ones, or the ``top_n`` most probable ones for each class.
+    """
+    job, about = _find(job_id, prediction_id)
+    results, labels = results_of(job, about), labels_of(job)
+    shown = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
+    top = _top_n() if shown == TOP and labels else 0
+    number = page_of(request.args, "page")
+    places: dict[str, Sequence[int]] = {"wrong": results.sums.wrong, "unreadable": results.sums.unreadable}
+    page = Page.of(places.get(shown, range(len(results))), number, PAGE_IMAGES)
+    classes = Page.of(range(len(labels)), number, PAGE_CLASSES)
+    kind = serializers.data_kind(job) or default_kind()
+    matrix = results.sums.matrix()
+    data = serializers.data_of(job)
+    manifest = data.manifest() if data else None
+    views = views_of(kind)
+    parts = manifest.channels // data.kind_recipe.channels if manifest and isinstance(data, DatasetJob) else 1
+    # Stacked arrays are not image files.
+    has_pictures = views.shows_images and (
+        manifest is None or (manifest.dtype == "uint8" and (views.has_inputs or manifest.channels in (1, 3)))
+    )
+    return render_in_turns(
+        "predictions.html",
+        job=serializers.row(job),
+        about=about,
+        title=f"Epoch {epoch_label(about.epoch)}",
+        state=_state(job, about, results),
+        kind=kind,
+        views=views,
+        labels=labels,
+        tiles=_tiles(about, results, views.records.capitalize()),
+        matrix=None if matrix is None else matrix.tolist(),
+        page=classes if top else page,
+        cards=[
+            _card(job, about, place, row, labels, parts if has_pictures else 0)
+            for place, row in zip(page.items, results.read(page.items), strict=True)
+        ],
+        has_pictures=has_pictures,
+        top=top,
+        max_top=MAX_TOP_N,
+        classes=_top_images(job, about, results, labels, classes.items, top) if top else [],
+        show=shown,
+        choices=_choices(results),
+        address=lambda number: url_for(
+            "predictions.show",
+            job_id=job.id,
+            prediction_id=about.id,
+            show=shown,
+            top_n=top or None,
+            page=number,
+        ),
+    )
+
+
+@blueprint.get("/models/<job_id>/predictions/<prediction_id>.json")
+def show_json(job_id: str, prediction_id: str) -> Response:
+    """Return the state, metrics and results so far as JSON."""
+    job, about = _find(job_id, prediction_id)
+    results, labels = results_of(job, about), labels_of(job)
+    matrix = results.sums.matrix()
+    body = dict(
+        id=about.id,
+        source=about.title,
+        epoch=about.epoch,
+        **_state(job, about, results),
+        images=about.total,
+        unreadable=len(results.sums.unreadable),
+        problems=[{"line": item.line, "message": item.message} for item in about.problems],
+        problem_count=about.problem_count,
+        labels=labels,
+        accuracy=results.sums.accuracy(),
+        top5_accuracy=results.top5_accuracy,
+        confusion_matrix=None if matrix is None else matrix.tolist(),
+    )
+    rows = (_row_json(row, labels) for row in results.read())
+    return Response(stream(json_with_list(body, "results", rows)), mimetype="application/json")
+
+
+@blueprint.get("/models/<job_id>/predictions/<prediction_id>.csv")
+def table(job_id: str, prediction_id: str) -> Response:
+    job, about = _find(job_id, prediction_id)
+    return Response(
+        stream(as_csv(results_of(job, about).read(), labels_of(job))),
+        mimetype="text/csv",
+        headers={"Content-Disposition": f'attachment; filename="{job.id}-{about.id}.csv"'},
+    )
+
+
+@blueprint.get("/models/<job_id>/predictions/<prediction_id>/images/<int:number>")
+def image(job_id: str, prediction_id: str, number: int) -> Response:
+    """Return a PNG thumbnail of an image in the list, or of a ``part`` of stacked ones, without metadata."""
+    job, about = _find(job_id, prediction_id)
+    folder = predictions.folder_of(job.folder, about.id)
+    part = whole(request.args, "part", 0, 0, MAX_PARTS - 1)
+
+    def find() -> SmallImage | SmallArray:
+        listed = predictions.load_list(folder)
+        if number >= len(listed):
+            raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
+        parts = listed[number].paths
+        path = parts[min(part, len(parts) - 1)]
+        own = path.startswith(f"{folder}/")
+        if own and path.endswith(predictions.ARRAY_SUFFIX):
+            return SmallArray(path, str(folder))
+        return SmallImage(path if own else str(roots.resolve(path, "file")))
+
+    roots = services().roots
+    try:
+        data = services().decoder.run(in_thread(find)).data
+    except (images.UnusableImage, UnreadableFile) as error:
+        raise BadRequest("The file cannot be displayed as an image.", str(error)) from error
+    return Response(data, mimetype="image/png", headers={"Cache-Control": "private, max-age=3600"})
+
+
+@blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop")
+@blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop.json", endpoint="stop_json")
+def stop(job_id: str, prediction_id: str) -> AnyResponse | tuple[Response, int]:
+    """Stop a batch prediction; the results so far are kept."""
+    job, about = _find(job_id, prediction_id)
+    check_owner(job)
+    if not services().background["prediction"].task(job.id, about.id):
+        raise NotReady("These predictions are not running.", "They may have finished.")
+    services().background["prediction"].stop(job.id, about.id)
+    if wants_json():
+        return jsonify(id=about.id, **_state(job, about, results_of(job, about))), 202
+    return redirect(url_for("predictions.show", job_id=job.id, prediction_id=about.id))
+
+
+@blueprint.delete("/models/<job_id>/predictions/<prediction_id>")
+def delete(job_id: str, prediction_id: str) -> Response:
+    """Delete the results of a batch prediction, and stop it if it is waiting or running."""
+    job, about = _find(job_id, prediction_id)
+    check_owner(job)
+    services().background["prediction"].stop(job.id, about.id)
+    services().store.discard(predictions.folder_of(job.folder, about.id))
+    return jsonify(deleted=about.id)
+
+
+@blueprint.post("/models/images/classification/classify_many.json")
+def classify_many_json() -> Response:
+    """Run a batch prediction to completion, and return up to five classes per image."""
+    return _all_at_once(
+        lambda results, labels: {
+            "classifications": {
+                row.name: row.predictions for row in in_turns(results.read()) if not row.error
+            }
+        }
+    )
+
+
+@blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
+@blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
+def many() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction, and redirect to the results page."""
+    return create(requested_job(ModelJob).id)
+
+
+@blueprint.post("/models/images/classification/top_n")
+def top_n() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction, and redirect to the page of the most probable images for each class."""
+    count = _top_n()
+    job = requested_job(ModelJob)
+    _classes_of(job)
+    return begin(job.id, show=TOP, top_n=count)
+
+
+@blueprint.post("/models/images/classification/top_n.json")
+def top_n_json() -> Response:
+    """Run a batch prediction to completion, and return the most probable images for each class."""
+    count = _top_n()
+    labels = _classes_of(requested_job(ModelJob))
+    _, _, results = run_to_completion()
+    best = in_thread(best_of_classes, results, range(len(labels)), count)
+    names = _names_of(results, best)
+    return jsonify(
+        top_n={
+            label: [[names[place], percent] for place, percent in found]
+            for label, found in zip(labels, best, strict=True)
+        },
+        skipped=_skipped(results),
+    )
+
+
+def _classes_of(job: ModelJob) -> list[str]:
+    labels = labels_of(job)
+    if not labels:
+        raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
+    return labels
+
+
+def _top_n() -> int:
+    return whole(request.values, "top_n", DEFAULT_TOP_N, 1, MAX_TOP_N)
+
+
+def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:
+    job, about, results = run_to_completion()
+    check_readable(results, "images")
+    labels = labels_of(job)
+    return jsonify(
+        **body(results, labels),
+        skipped=_skipped(results),
+        problems=[{"line": item.line, "message": item.message} for item in about.problems],
+        accuracy=results.sums.accuracy(),
+        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
+    )
+
+
+def run_to_completion(
+    find: FindSource | None = None, *, keeps_values: bool = False
+) -> tuple[ModelJob, BatchPrediction, Results]:
+    """Run a batch prediction as `start` does, and return its results when it has finished."""
+    require_tensorflow()
+    refuse_other_sites()
+    job = requested_job(ModelJob)
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)
+    while services().background["prediction"].task(job.id, about.id):
+        gevent.sleep(POLL_SECONDS)
+    failure = services().background["prediction"].failure(job.id, about.id)
+    if failure:
+        raise BadRequest(failure.message, failure.hint)
+    results = results_of(job, about)
+    if len(results) < about.total:
+        raise BadRequest(
+            f"The prediction was stopped after {len(results):,} of {about.total:,} images.",
+            "Send the request again.",
+        )
+    return job, about, results
+
+
+def _inputs_of_kind(job: ModelJob) -> FindSource | None:
+    """Return the inputs in the fields of a kind that does not predict from images; None for other kinds."""
+    views = views_of(serializers.data_kind(job) or default_kind())
+    if not views.has_inputs:
+        return None
+    find = record_inputs.inputs_of_request(job)
+    if find is None:
+        raise BadRequest(
+            f"The request contains no {views.records}.", "Use the fields on the page of the model."
+        )
+    return find
+
+
+def check_readable(results: Results, noun: str) -> None:
+    """Raise BadRequest if there are results, but none of the records could be read."""
+    if 0 < len(results) == len(results.sums.unreadable):
+        reason = next(results.read([0])).error
+        raise BadRequest(f"None of the {len(results):,} {noun} can be used: {reason}")
+
+
+def _skipped(results: Results) -> dict[str, str]:
+    return {row.name: row.error for row in results.read(results.sums.unreadable)}
+
+
+def _names_of(results: Results, best: list[list[tuple[int, float]]]) -> dict[int, str]:
+    """Return the names of the images in the lists of `best_of_classes`."""
+    places = sorted({place for found in best for place, _ in found})
+    return {place: row.name for place, row in zip(places, results.read(places), strict=True)}
+
+
+def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
+    job = services().store.get(job_id, ModelJob)
+    try:
+        return job, in_thread(predictions.load, job.folder, prediction_id)
+    except UnreadableFile as error:
+        raise NotFound(
+            "These predictions do not exist.", "They may have been deleted. Run them again."
+        ) from error
+
+
+def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str, Any]:
+    """Return the ``state`` (waiting, running, done, failed or incomplete) and the ``progress`` in percent.
+
+    Also returns what the task is ``doing``, and any ``error``.
+    """
+    task = services().background["prediction"].task(job.id, about.id)
+    failure = services().background["prediction"].failure(job.id, about.id)
+    done = len(results)
+    if task is not None:
+        state = "waiting" if task.is_waiting else "running"
+    elif done == about.total:
+        state = "done"
+    else:
+        state = "failed" if failure else "incomplete"
+    return {
+        "state": state,
+        "doing": task.state.doing if task else "",
+        "progress": round(100 * done / max(1, about.total), 1),
+        "done": done,
+        "error": error_of(failure if state == "failed" else None),
+    }
+
+
+def _tiles(about: BatchPrediction, results: Results, title: str) -> list[tuple[str, str]]:
+    tiles = [(title, f"{about.total:,}")]
+    for words, accuracy in (
+        ("Accuracy", results.sums.accuracy()),
+        ("Top-5 accuracy", results.top5_accuracy),
+    ):
+        if accuracy is not None:
+            tiles.append((words, f"{100 * accuracy:.1f}%"))
+    if results.sums.unreadable:
+        tiles.append(("Unreadable", f"{len(results.sums.unreadable):,}"))
+    return tiles
+
+
+def _choices(results: Results) -> list[tuple[str, str, int | None]]:
+    """Return the filters of the image list as tuples of value, title and number of images."""
+    choices = (
+        ("all", "All", len(results)),
+        ("wrong", "Wrong", len(results.sums.wrong)),
+        ("unreadable", "Unreadable", len(results.sums.unreadable)),
+    )
+    found: list[tuple[str, str, int | None]] = [choice for choice in choices if choice[2]]
+    return [*found, (TOP, "Top per class", None)] if results.sums.labels else found
+
+
+def _top_images(
+    job: ModelJob,
+    about: BatchPrediction,
+    results: Results,
+    labels: list[str],
+    classes: Sequence[int],
+    count: int,
+) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the ``count`` most probable images so far for each of the ``classes``, with their names."""
+    best = in_thread(best_of_classes, results, classes, count)
+    names = _names_of(results, best)
+    return [
+        (
+            labels[number],
+            [
+                {
+                    "url": _image_url(job, about, place),
+                    "name": names[place],
+                    "percent": percent,
+                }
+                for place, percent in found
+            ],
+        )
+        for number, found in zip(classes, best, strict=True)
+    ]
+
+
+def _card(
+    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], parts: int
+) -> dict[str, Any]:
+    """Return what the page shows of one result, with the URLs of the ``parts`` of its image: several are stacked."""
+    url = _image_url(job, about, number)
+    has_truth = row.truth is not None and row.truth < len(labels)
+    return {
+        "name": row.name,
+        "url": url,
+        "picture": {"url": url, "width": row.width, "height": row.height} if parts else None,
+        "parts": [url, *(f"{url}?part={place}" for place in range(1, parts))],
+        "predictions": row.predictions,
+        "error": row.error,
+        "truth": labels[row.truth] if has_truth and row.truth is not None else "",
+        "is_right": has_truth and not row.error and is_among(row, labels),
+    }
+
+
+def _image_url(job: ModelJob, about: BatchPrediction, number: int) -> str:
+    return url_for("predictions.image", job_id=job.id, prediction_id=about.id, number=number)
+
+
+def _row_json(row: Row, labels: list[str]) -> dict[str, Any]:
+    body: dict[str, Any] = {"image": row.name}
+    if row.truth is not None and row.truth < len(labels):
+        body["true_class"] = labels[row.truth]
+    return body | ({"error": row.error} if row.error else {"predictions": row.predictions})

@@ -1,0 +1,151 @@
+"""Predictions of all snapshots of a training for the same images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, make_response, request, url_for
+
+from digits.core.errors import NotFound
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.data import evaluation as evaluations
+from digits.data.manifest import Manifest
+from digits.data.target import TargetSpec
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
+from digits.web.evaluations.parts import draw_prediction
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.predictions.inside import spread_snapshots
+from digits.web.predictions.single import chosen_snapshot
+from digits.web.records.explore import GalleryItem, gallery_items
+from digits.web.records.selection import Place
+from digits.web.records.views import RecordImages, shown_size
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("epochs", __name__)
+
+# Records and epochs on the page. Predictions that are drawn, not written, take more room.
+MAX_RECORDS, MAX_EPOCHS = 14, 20
+MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS = 6, 8
+# Labels with a lower probability are not predicted.
+MIN_PERCENT = 50
+MAX_NUMBERS = 3
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The predictions for some records of a ``split``: ``epochs`` with a JSON value for each of the ``places``."""
+
+    dataset: DatasetJob
+    manifest: Manifest
+    split: str
+    places: list[int]
+    epochs: list[dict[str, Any]]
+
+
+@blueprint.get("/models/<job_id>/epoch-predictions")
+def show(job_id: str) -> Response:
+    """Return the part of the model's page with the predictions of each snapshot."""
+    job = services().store.get(job_id, ModelJob)
+    found = _follow(job)
+    images = RecordImages(found.dataset, found.manifest)
+    places = [Place(found.split, place) for place in found.places]
+    try:
+        items = gallery_items(found.dataset, found.manifest, images, places)
+    except UnreadableFile as error:
+        raise NotFound(f"The records cannot be read: {error}.", "Create the dataset again.") from error
+    count = found.manifest.splits[found.split].count
+    response = make_response(
+        render_in_turns(
+            "_epoch_predictions.html",
+            job_id=job.id,
+            has_evaluation=bool(in_thread(evaluations.load_all, job.folder)),
+            views=views_of(found.dataset.data_kind),
+            size=shown_size(found.dataset, found.manifest),
+            epochs=[
+                {
+                    "epoch": epoch["epoch"],
+                    "cells": [
+                        _cell(predicted, item, found.manifest)
+                        for predicted, item in zip(epoch["predictions"], items, strict=True)
+                    ],
+                }
+                for epoch in found.epochs
+            ],
+            next_url=url_for("epochs.show", job_id=job.id, first=(found.places[-1] + 1) % count)
+            if count > len(found.places)
+            else "",
+        )
+    )
+    response.vary.add("X-Fragment")
+    return response
+
+
+@blueprint.get("/models/<job_id>/epoch-predictions.json")
+def show_json(job_id: str) -> Response:
+    """Return the predictions of each snapshot for the same records."""
+    found = _follow(services().store.get(job_id, ModelJob))
+    return jsonify(split=found.split, records=found.places, epochs=found.epochs)
+
+
+def _follow(job: ModelJob) -> Followed:
+    """Predict the same validation records, from ``first`` of this request on, with each snapshot."""
+    default = chosen_snapshot(job)
+    dataset = services().store.find(job.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    if manifest is None or not isinstance(dataset, DatasetJob):
+        raise NotFound("The dataset of this model was deleted.", "Predict images from your computer instead.")
+    split = next((name for name in ("val", "test", "train") if name in manifest.splits), "")
+    count = manifest.splits[split].count if split else 0
+    first = whole(request.args, "first", 0, 0, max(0, count - 1))
+    is_drawn = bool(manifest.target.spatial)
+    most_records, most_epochs = (
+        (MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS) if is_drawn else (MAX_RECORDS, MAX_EPOCHS)
+    )
+    places = list(range(first, min(count, first + most_records)))
+    epochs = spread_snapshots(job, most_epochs)
+    asked = {
+        "call": "follow",
+        "snapshot": default.name,
+        "snapshots": list(epochs),
+        "dataset": str(dataset.folder),
+        "split": split,
+        "places": places,
+    }
+    answer = services().inference.ask(job.folder, asked)
+    found = [
+        {"epoch": epochs[item["snapshot"]], "predictions": item["predictions"]} for item in answer["epochs"]
+    ]
+    return Followed(dataset, manifest, split, places, found)
+
+
+def _cell(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any]:
+    """Return how a prediction is shown. ``is_right`` is None if the prediction is not a class."""
+    target = manifest.target
+    is_class = target.classes and not target.multi_hot and isinstance(predicted, list)
+    return {
+        "item": item,
+        "drawing": draw_prediction(predicted, item, manifest),
+        "words": _in_words(predicted, target),
+        "is_right": predicted[0][0] == item.label if is_class and not target.spatial else None,
+    }
+
+
+def _in_words(predicted: Any, target: TargetSpec) -> str:
+    """Describe a prediction, as returned by the kind's `Targets.describe`, in a few words."""
+    if target.spatial:
+        return ""
+    if isinstance(predicted, dict):
+        numbers = predicted.get("values", [value for value in predicted.values() if isinstance(value, float)])
+        return ", ".join(f"{value:.3g}" for value in numbers[:MAX_NUMBERS])
+    if target.multi_hot:
+        likely = [f"{name} {percent:.0f}%" for name, percent in predicted if percent >= MIN_PERCENT]
+        return ", ".join(likely) or "no label"
+    if target.classes:
+        name, percent = predicted[0]
+        return f"{name} {percent:.0f}%"
+    return ", ".join(f"{name} {value:.3g}" for name, value in predicted[:MAX_NUMBERS])

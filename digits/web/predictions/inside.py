@@ -1,0 +1,177 @@
+"""Inside the network: layers, weights and heat maps of a trained model for one image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flask import Blueprint, Response, jsonify, make_response, request, url_for
+
+from digits.core.errors import NotFound
+from digits.core.model_job import ModelJob, epoch_label
+from digits.kinds import default_kind
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import choice, whole
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.predictions.single import chosen_snapshot, input_of
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("inside", __name__)
+
+METHODS = {"grad_cam": "Grad-CAM", "integrated_gradients": "Integrated gradients"}
+# The page selects at most this many layers by default.
+SELECTED_LAYERS = 12
+# Filters are shown for at most this many snapshots.
+MAX_SNAPSHOTS = 60
+
+
+@blueprint.route("/models/<job_id>/inside", methods=["GET", "POST"])
+def show(job_id: str) -> Response:
+    """Return the page of a model's layers; a POST request adds those of its image, or returns only these."""
+    job = _model(job_id)
+    found = _inspect(job) if request.method == "POST" else {}
+    if request.headers.get("X-Fragment") == "layers":
+        return _part("_layers.html", **found)
+    kind = serializers.data_kind(job) or default_kind()
+    return _part(
+        "inside.html",
+        job=serializers.row(job),
+        kind=kind,
+        views=views_of(kind),
+        snapshots=serializers.snapshots(job),
+        record=_first_record(job),
+        methods=METHODS,
+        **found,
+    )
+
+
+@blueprint.post("/models/<job_id>/inside.json")
+def inspect_json(job_id: str) -> Response:
+    """Return the activations and weights of layers for an image."""
+    return jsonify(_inspect(_model(job_id)))
+
+
+@blueprint.get("/models/<job_id>/layers")
+def layers(job_id: str) -> Response:
+    """Return the part of the page that selects layers, outputs and a method."""
+    found = _layers(_model(job_id))
+    selected = [layer["name"] for layer in found["layers"] if layer["parameters"]][:SELECTED_LAYERS]
+    return _part("_layer_choice.html", methods=METHODS, selected=selected, **found)
+
+
+@blueprint.get("/models/<job_id>/layers.json")
+def layers_json(job_id: str) -> Response:
+    """Return the layers that can be inspected, and the outputs that can be explained."""
+    return jsonify(_layers(_model(job_id)))
+
+
+@blueprint.post("/models/<job_id>/heat-map")
+def heat_map(job_id: str) -> Response:
+    """Return the part of the page with a heat map of the pixels that an output depends on."""
+    return _part("_heat_map.html", methods=METHODS, **_explain(_model(job_id)))
+
+
+@blueprint.post("/models/<job_id>/heat-map.json")
+def heat_map_json(job_id: str) -> Response:
+    """Return a heat map of the pixels that an output depends on."""
+    return jsonify(_explain(_model(job_id)))
+
+
+@blueprint.get("/models/<job_id>/filters")
+def filters(job_id: str) -> Response:
+    """Return the part of the page with the filters of the first convolution in each snapshot."""
+    return _part("_filters.html", **_filters(_model(job_id)))
+
+
+@blueprint.get("/models/<job_id>/filters.json")
+def filters_json(job_id: str) -> Response:
+    """Return the filters of the first convolution in each snapshot."""
+    return jsonify(_filters(_model(job_id)))
+
+
+def inspect(job: ModelJob, layers: list[str] | None = None) -> dict[str, Any]:
+    """Return the activations and weights of ``layers``, by default all, for the image of this request.
+
+    Raises an error if the layers, the snapshot or the image cannot be used.
+    """
+    return _ask(job, "inspect", layers=layers)
+
+
+def _model(job_id: str) -> ModelJob:
+    return services().store.get(job_id, ModelJob)
+
+
+def _part(template: str, **values: Any) -> Response:
+    response = make_response(render_in_turns(template, **values))
+    response.vary.add("X-Fragment")
+    return response
+
+
+def _layers(job: ModelJob) -> dict[str, Any]:
+    snapshot = chosen_snapshot(job)
+    answer = services().inference.ask(job.folder, {"call": "layers", "snapshot": snapshot.name})
+    return {name: answer[name] for name in ("layers", "maps", "default", "outputs")}
+
+
+def _filters(job: ModelJob) -> dict[str, Any]:
+    """Return the filters of at most `MAX_SNAPSHOTS` snapshots, evenly spread, from the first to the last one."""
+    default = chosen_snapshot(job)
+    epochs = spread_snapshots(job, MAX_SNAPSHOTS)
+    asked = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
+    answer = services().inference.ask(job.folder, asked)
+    return {
+        "layer": answer["layer"],
+        "shape": answer["shape"],
+        "filters": [{"epoch": epochs[item["snapshot"]], **item} for item in answer["filters"]],
+    }
+
+
+def spread_snapshots(job: ModelJob, most: int) -> dict[str, str]:
+    """Return the epochs of at most ``most`` snapshots by name, evenly spread, from the first to the last one."""
+    saved = [snapshot for snapshot in reversed(job.snapshots().snapshots) if snapshot.is_intact]
+    places = {round(place) for place in np.linspace(0, len(saved) - 1, most)} if saved else ()
+    return {saved[place].name: epoch_label(saved[place].epoch) for place in sorted(places)}
+
+
+def _inspect(job: ModelJob) -> dict[str, Any]:
+    return inspect(job, request.values.getlist("layers") or None)
+
+
+def _explain(job: ModelJob) -> dict[str, Any]:
+    """Return the heat map that this request asks for; raises BadRequest."""
+    method = choice(request.values, "method", "grad_cam", METHODS)
+    output = whole(request.values, "output", None, 0, 10**9)
+    return _ask(job, "explain", method=method, output=output, layer=request.values.get("layer", ""))
+
+
+def _ask(job: ModelJob, call: str, **options: Any) -> dict[str, Any]:
+    """Ask the inference server of ``job`` about the image of this request."""
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
+        asked = {"call": call, item.type: str(item.path), "snapshot": snapshot.name}
+        answer = services().inference.ask(job.folder, asked | options)
+    return {
+        **{name: value for name, value in answer.items() if name != "ok"},
+        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
+    }
+
+
+def _first_record(job: ModelJob) -> dict[str, str] | None:
+    """Return the name and URL of the first validation record, as an example; None if the dataset has none."""
+    try:
+        dataset = services().store.get(job.dataset_id, DatasetJob)
+    except NotFound:
+        return None
+    manifest = dataset.manifest()
+    if manifest is None:
+        return None
+    split = next((name for name in ("val", "test", "train") if name in manifest.splits), None)
+    if split is None or not manifest.splits[split].count:
+        return None
+    return {
+        "name": split,
+        "last": str(manifest.splits[split].count - 1),
+        "url": url_for("records.image", job_id=dataset.id, split=split, number=0).removesuffix("0"),
+    }

@@ -1,0 +1,553 @@
+"""Predictions of trained models for the user's images."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from flask import (
+    Blueprint,
+    Response,
+    after_this_request,
+    jsonify,
+    make_response,
+    render_template,
+    request,
+    url_for,
+)
+from numpy.typing import NDArray
+from werkzeug.datastructures import FileStorage
+
+from digits.core.csv_cells import harmless
+from digits.core.errors import BadRequest, NotFound, Unavailable
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import Snapshot
+from digits.data import images, number_text
+from digits.kinds import Kind, default_kind
+from digits.kinds.builtin_views.gan.view import GenerationOptions
+from digits.kinds.decoding import Animation, ReadInput, RecordArray, SmallImage, StoredImage
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.prediction_rendering import Prediction, check_options
+from digits.kinds.request_fields import flag, parse_integer, whole
+from digits.kinds.views import InputRequest
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.models.views import snapshot_of
+from digits.web.offload import each_in_thread, in_thread
+from digits.web.predictions.runs import may_resize
+from digits.web.predictions.view_choice import (
+    ViewChoice,
+    chosen_view,
+    fitting,
+    rendering,
+    requested,
+    view_named,
+    views_for,
+)
+from digits.web.records import views as record_views
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import refuse_other_sites, requested_job, services
+from digits.web.services.recent_predictions import Recent
+
+blueprint = Blueprint("inference", __name__)
+
+TOP = 5
+MEDIA_TYPES = {"json": "application/json", "csv": "text/csv", "npy": "application/octet-stream"}
+MAX_GRID_SIDE = 50
+# The view of generated images in DIGITS 6.
+GAN = "image-gan"
+# The frames of an animation.
+CHAIN = {"interpolate": True, "chained": True}
+
+
+@blueprint.post("/models/<kind:kind>/<any(infer_one, classify_one):call>.json")
+def predict_json(kind: Kind, call: str) -> Response:
+    """Return the prediction, and with ``view_extension_id``, what the view draws."""
+    job = _model()
+    choice = chosen_view(serializers.data_kind(job) or kind, request.values)
+    if choice.view is None:
+        return jsonify(_predict(job))
+    recent, layers = _predict_outputs(job, choice.kind)
+    found = {**layers, "predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
+    return jsonify({**found, "snapshot": recent.snapshot, "milliseconds": recent.milliseconds})
+
+
+@blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
+def predict(kind: Kind, call: str) -> Response:
+    """Predict from an image; return a page or the part of a page that shows the prediction."""
+    job = _model()
+    path = request.values.get("image_path", "").strip()
+    uploaded = bool(request.files.get("image_file"))
+    image_url = url_for("inference.image", path=path) if path and not uploaded else None
+    choice = chosen_view(serializers.data_kind(job) or kind, request.values)
+    recent, layers = _predict_outputs(job, choice.kind)
+    return _shown(choice, recent, services().recent_predictions.add(recent), image_url=image_url, **layers)
+
+
+@blueprint.get("/models/recent-predictions/<name>")
+def recent_prediction(name: str) -> Response:
+    """Show a recent prediction in another view."""
+    recent = services().recent_predictions.get(name)
+    job = services().store.get(recent.job_id, ModelJob)
+    return _shown(chosen_view(_kind_of(job), request.values), recent, name)
+
+
+@blueprint.get("/models/recent-predictions/<name>.json")
+def recent_prediction_json(name: str) -> Response:
+    """Return what a view draws for a recent prediction."""
+    recent = services().recent_predictions.get(name)
+    choice = chosen_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
+    return jsonify({"predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)})
+
+
+@blueprint.get("/models/recent-predictions/<name>/outputs.<any(json, csv, npy):ending>")
+def recent_outputs(name: str, ending: str) -> Response:
+    """Return the outputs of a recent prediction, or the one named ``output``. A ``npy`` file contains one output."""
+    outputs = services().recent_predictions.get(name).prediction.outputs
+    asked = request.args.get("output", "")
+    if asked and asked not in outputs:
+        raise NotFound(f"The network has no output “{asked}”.", f"Its outputs are {', '.join(outputs)}.")
+    found = {asked: outputs[asked]} if asked else dict(outputs)
+    if not found:
+        raise NotFound("The outputs were too large to be kept.")
+    headers = {"Content-Disposition": f'attachment; filename="outputs.{ending}"', "Cache-Control": "no-store"}
+    return Response(each_in_thread(output_file(found, ending)), mimetype=MEDIA_TYPES[ending], headers=headers)
+
+
+@blueprint.get("/models/view-config/<view>")
+def view_options(view: str) -> str:
+    """Render the fields of the options of a view; nothing if it has none."""
+    return render_template("_view_options.html", form=rendering(view_named(view)).Options(), name=view)
+
+
+def output_file(outputs: Mapping[str, NDArray[Any]], ending: str) -> Iterator[bytes]:
+    """Yield the ``outputs`` as a file, in pieces: JSON, CSV with one value per row, or the first as a NumPy file."""
+    if ending == "npy":
+        yield from number_text.npy_pieces(next(iter(outputs.values())))
+    elif ending == "json":
+        for number, (name, values) in enumerate(outputs.items()):
+            yield b"," if number else b"{"
+            yield msgspec.json.encode(name) + b":"
+            yield from number_text.json_pieces(values)
+        yield b"}"
+    else:
+        yield b"output,index,value\r\n"
+        for name, values in outputs.items():
+            yield from number_text.csv_pieces(quoted_cell(name), values)
+
+
+def quoted_cell(text: str) -> str:
+    """Return ``text`` as a cell of a CSV file."""
+    return '"' + harmless(text).replace('"', '""') + '"'
+
+
+def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Response:
+    """Render a prediction as a page, or the part of a page that shows it, with more ``context``."""
+    prediction = recent.prediction
+    own_views = views_of(choice.kind)
+    is_part = request.headers.get("X-Fragment") == "prediction"
+    is_kept = name in services().recent_predictions
+    response = make_response(
+        render_in_turns(
+            "_prediction.html" if is_part else "prediction.html",
+            job=serializers.row(services().store.get(recent.job_id, ModelJob)),
+            partial=choice.template,
+            title=own_views.infer_title,
+            choice=choice,
+            options=choice.options,
+            recent=name if is_kept else "",
+            fitting=fitting(choice.kind, prediction),
+            snapshot=recent.snapshot,
+            milliseconds=recent.milliseconds,
+            predictions=prediction.predictions,
+            picture=prediction.picture if own_views.draws_on_image or choice.view else None,
+            shown=choice.context(prediction),
+            **context,
+        )
+    )
+    response.vary.add("X-Fragment")
+    return response
+
+
+def _kind_of(job: ModelJob) -> Kind:
+    return serializers.data_kind(job) or default_kind()
+
+
+@blueprint.post("/models/<kind:kind>/generate.json")
+def generate_json(kind: Kind) -> Response:
+    """Generate images from latent vectors; return the grid, each image and the vectors."""
+    job, animated = _model(), _is_animated()
+    found = _generate(job, with_images=True, **(CHAIN if animated else {}))
+    return jsonify({**found, "animation": _animation(found)} if animated else found)
+
+
+@blueprint.post("/models/<kind:kind>/generate")
+def generate(kind: Kind) -> Response:
+    """Generate images from latent vectors; return a page or the part of a page that shows them."""
+    job, animated = _model(), _is_animated()
+    is_part = request.headers.get("X-Fragment") == "prediction"
+    found = _generate(job, **(CHAIN | {"with_images": True} if animated else {}))
+    response = make_response(
+        render_in_turns(
+            "_prediction.html" if is_part else "prediction.html",
+            job=serializers.row(job),
+            image_url=None,
+            partial="_generated.html",
+            title="Generate images",
+            animation=_animation(found) if animated else None,
+            **found,
+        )
+    )
+    response.vary.add("X-Fragment")
+    return response
+
+
+@blueprint.get("/models/image")
+def image() -> Response:
+    """Return an image below the data roots as a small PNG without metadata."""
+    path = services().roots.resolve(request.args.get("path", ""), file_type="file")
+    try:
+        data = services().decoder.run(SmallImage(str(path))).data
+    except images.UnusableImage as error:
+        raise BadRequest("The file cannot be displayed as an image.", error.reason) from error
+    return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
+
+
+def _as_picture(item: _Input) -> dict[str, Any]:
+    """Return the URL, the width and the height of an image on which predictions are drawn."""
+    if item.pixels is None:
+        picture = services().decoder.run(SmallImage(str(item.path)))
+        data, width, height = picture.data, picture.width, picture.height
+    else:
+        height, width, _ = item.pixels.shape
+        data = in_thread(images.encode, item.pixels, "png")
+    return {"url": images.data_uri(data), "width": width, "height": height}
+
+
+def _model() -> ModelJob:
+    return requested_job(ModelJob)
+
+
+def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
+    """Return the outputs for the input of this request by name, as the JSON text of nested lists.
+
+    See `digits.data.predictions.with_outputs`. Also returns the rest of the response: ``visualizations`` if requested,
+    and the names of outputs that are ``omitted`` because they are too large, if any.
+    """
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
+        answer, texts = _exchange(job, item, snapshot, values=True)
+        layers = _visualizations(job, item, snapshot)
+    omitted = {"omitted": answer["omitted"]} if answer["omitted"] else {}
+    return dict(zip(answer["names"], texts, strict=True)), {**omitted, **layers}
+
+
+def _predict(job: ModelJob) -> dict[str, Any]:
+    """Return the prediction for the image of this request."""
+    snapshot = chosen_snapshot(job)
+    with input_of(job) as item:
+        answer = _ask(job, item, snapshot)
+        layers = _visualizations(job, item, snapshot)
+    return {
+        **layers,
+        "predictions": views_of(_kind_of(job)).conclude(answer["predictions"], snapshot.metrics),
+        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
+        "milliseconds": answer.get("milliseconds"),
+    }
+
+
+def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]:
+    """Return the prediction for the image of this request with all outputs, which any view can show.
+
+    Also returns ``visualizations`` of the layers if requested; they are too large to be kept.
+    """
+    snapshot = chosen_snapshot(job)
+    views = views_of(kind)
+    draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
+    with input_of(job) as item:
+        answer, bodies = _exchange(job, item, snapshot, outputs=True)
+        picture = _as_picture(item) if draws and item.is_picture else None
+        layers = _visualizations(job, item, snapshot)
+    dataset = services().store.find(job.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    predictions = views.conclude(answer["predictions"], snapshot.metrics)
+    prediction = Prediction(
+        kind.name,
+        predictions,
+        all_predictions=answer.get("all_predictions", predictions),
+        outputs=_arrays(answer["outputs"], bodies),
+        omitted=[output["name"] for output in answer["outputs"] if not output["attached"]],
+        picture=picture,
+        geometry=_geometry(answer.get("geometry")),
+        pixels=item.pixels,
+        recipe=dataset.kind_recipe if isinstance(dataset, DatasetJob) else None,
+        target=manifest.target if manifest else None,
+    )
+    words = f"Epoch {epoch_label(snapshot.epoch)}"
+    return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
+
+
+def _arrays(outputs: Sequence[Mapping[str, Any]], bodies: Iterable[bytearray]) -> dict[str, NDArray[Any]]:
+    """Return the attached outputs in the answer of an inference server by name, without copying them."""
+    attached = (output for output in outputs if output["attached"])
+    return {
+        output["name"]: np.ndarray(output["shape"], output["dtype"], buffer=body)
+        for output, body in zip(attached, bodies, strict=True)
+    }
+
+
+def _geometry(found: Mapping[str, Any] | None) -> images.Geometry | None:
+    if not found:
+        return None
+    padded = found.get("padded")
+    return images.Geometry(
+        tuple(found["size"]),
+        found["width"],
+        found["height"],
+        found["mode"],
+        tuple(padded) if padded else None,
+    )
+
+
+def generated_values(job: ModelJob) -> list[Any]:
+    """Return the pixels of the images that the network generates for this request, as nested lists."""
+    values: list[Any] = _generate(job, with_values=True)["values"]
+    return values
+
+
+def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
+    """Return the images that the network generates for this request; by default, with the newest snapshot.
+
+    The validation loss of a GAN does not measure the quality of its images.
+    """
+    snapshot = chosen_snapshot(job, "-1")
+    grid = _grid(request.values) | options
+    asked = {"call": "generate", "snapshot": snapshot.name, "grid": grid}
+    answer = services().inference.ask(job.folder, asked)
+    return {
+        **answer["generated"],
+        **{name: grid[name] for name in ("rows", "columns", "seed")},
+        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
+        "milliseconds": answer.get("milliseconds"),
+    }
+
+
+def _is_animated() -> bool:
+    """Return whether this request asks for an animation. Raises BadRequest for other views and invalid options."""
+    field, name = requested(request.values)
+    if name not in ("", GAN):
+        raise BadRequest(
+            f"“{field}”: “{name}” does not show generated images.", f"Use {GAN}, or leave it out."
+        )
+    options = GenerationOptions(request.values)
+    check_options(options)
+    return bool(options["gan_view_task_id"].data == "animation")
+
+
+def _animation(generated: Mapping[str, Any]) -> str:
+    """Return generated images as the data URI of an animation."""
+    frames = [several[0] for several in generated["images"]]
+    return images.data_uri(services().decoder.run(Animation(frames)).data, "image/gif")
+
+
+def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the `digits.worker.training.models.generator.Grid` that ``fields`` describe; raises BadRequest."""
+    grid: dict[str, Any] = {
+        "rows": whole(fields, "rows", 5, 1, MAX_GRID_SIDE),
+        "columns": whole(fields, "columns", 10, 1, MAX_GRID_SIDE),
+        "seed": whole(fields, "seed", secrets.randbelow(10**6), 0, 2**32 - 1),
+        "interpolate": flag(fields, "interpolate"),
+        "vectors": [_vector(line) for line in fields.get("vectors", "").splitlines() if line.strip()],
+    }
+    label = whole(fields, "label", None, 0, 10**6)
+    return grid if label is None else {**grid, "label": label}
+
+
+def _vector(line: str) -> list[float]:
+    try:
+        numbers = [float(word) for word in line.strip("[] \t,").replace(",", " ").split()]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise BadRequest(
+            f"“{line.strip()[:40]}” is not a vector.",
+            "Enter one vector per line, as numbers separated by spaces or commas.",
+        )
+    return numbers
+
+
+def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
+    """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
+    refuse_other_sites()
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+    return snapshot_of(job, request.values.get("snapshot_epoch") or default)
+
+
+def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str, Any]:
+    """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
+    if not flag(request.values, "show_visualizations"):
+        return {}
+    if not may_resize():
+        raise BadRequest(
+            "Layers can only be shown for images of the network’s size.",
+            "Leave out “dont_resize” or “show_visualizations”.",
+        )
+    return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
+
+
+def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
+    return _exchange(job, item, snapshot, **options)[0]
+
+
+def _exchange(
+    job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any
+) -> tuple[dict[str, Any], list[bytearray]]:
+    """Return the response of the inference server, and its attachments."""
+    asked = {
+        "call": "predict",
+        item.type: str(item.path),
+        "snapshot": snapshot.name,
+        "top": TOP,
+        "resize": may_resize(),
+    }
+    return services().inference.exchange(job.folder, asked | options)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What a model predicts from: an image file, or the file of an array with its ``pixels``."""
+
+    path: Path
+    pixels: NDArray[Any] | None = None
+
+    @property
+    def type(self) -> str:
+        return "image" if self.pixels is None else "pixels"
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it can be shown as an image."""
+        return self.pixels is None or (self.pixels.dtype == np.uint8 and self.pixels.shape[2] in (1, 3))
+
+
+@contextmanager
+def input_of(job: ModelJob) -> Iterator[_Input]:
+    """Yield what this request contains: an image, a record, or the input of the kind's own fields.
+
+    A ``record`` of the model's dataset is named like ``val/12``.
+    """
+    dataset = services().store.find(job.dataset_id)
+    record = request.values.get("record", "").strip()
+    if record and not _has_image():
+        with _array_input(_record_pixels(job, record)) as item:
+            yield item
+        return
+    if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
+        pixels = _read_input(dataset)
+        if pixels is not None:
+            with _array_input(pixels) as item:
+                yield item
+            return
+    with _image() as path:
+        yield _Input(path)
+
+
+def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
+    """Return the pixels that the kind of ``dataset`` reads from this request, if any; files in another process."""
+    asked = input_request()
+    if asked.files:
+        found = services().decoder.run(ReadInput.of(dataset.kind_recipe, asked))
+        return found.as_array() if found.data else None
+    return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, asked)
+
+
+def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
+    """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
+    split, _, digits = text.rpartition("/")
+    number = parse_integer(digits)
+    if number is None or number < 0:
+        raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
+    dataset = record_views.find_dataset(job.dataset_id)
+    image = in_thread(record_views.open_record(dataset, split, number, StoredImage.of))
+    try:
+        return services().decoder.run(RecordArray(image)).as_array()
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error
+
+
+def input_request() -> InputRequest:
+    """Return the fields and the files of this request, for `Views.read_input` and `Views.read_inputs`."""
+    files: dict[str, bytes | Path] = {}
+    uploads: list[str] = []
+    for field, text in request.values.items():
+        name = field.removesuffix("_path").removesuffix("_file")
+        if name not in (field, "image") and text.strip():
+            files[name] = services().roots.resolve(text.strip(), file_type="file")
+    for field, upload in request.files.items():
+        name = field.removesuffix("_file")
+        if name not in (field, "image") and upload.filename:
+            files[name] = _saved(upload)
+            uploads.append(name)
+    return InputRequest(request.values.to_dict(), files, uploads)
+
+
+def _saved(upload: FileStorage) -> Path:
+    """Save ``upload`` as a file of the uploads folder that is discarded at the end of this request."""
+    path = services().new_upload()
+    discard = services().store.discard
+
+    @after_this_request
+    def remove(response: Response) -> Response:
+        discard(path)
+        return response
+
+    in_thread(upload.save, path)
+    return path
+
+
+def _has_image() -> bool:
+    """Return whether this request contains an image or its path."""
+    upload = request.files.get("image_file")
+    return bool(upload and upload.filename) or bool(request.values.get("image_path", "").strip())
+
+
+@contextmanager
+def _image() -> Iterator[Path]:
+    """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
+    upload = request.files.get("image_file")
+    if upload is not None and upload.filename:
+        yield _saved(upload)
+        return
+    text = request.values.get("image_path", "").strip()
+    if not text:
+        raise BadRequest("Upload an image, or specify its path.")
+    if "://" in text:
+        raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
+    yield services().roots.resolve(text, file_type="file")
+
+
+@contextmanager
+def _array_input(pixels: NDArray[Any]) -> Iterator[_Input]:
+    with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
+        yield _Input(path, pixels)
+
+
+@contextmanager
+def _kept(save: Callable[[Path], Any], ending: str = "") -> Iterator[Path]:
+    """Yield a file of the uploads folder that ``save`` writes, and discard it at the end of the block."""
+    path = services().new_upload(ending)
+    try:
+        save(path)
+        yield path
+    finally:
+        services().store.discard(path)

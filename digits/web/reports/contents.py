@@ -1,0 +1,419 @@
+"""The contents of the report of a model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from digits import __version__
+from digits.core.errors import NotFound
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.core.task import TaskState
+from digits.data import evaluation as evaluations
+from digits.data import images
+from digits.data.drawing import Outline
+from digits.data.evaluation import Evaluation
+from digits.data.images import UnusableImage
+from digits.data.manifest import Manifest
+from digits.data.record_index import IndexCache
+from digits.data.records import Record, SplitReader
+from digits.kinds import default_kind
+from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImage
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import Views
+from digits.web.evaluations import charts as evaluation_charts
+from digits.web.evaluations.panel import title_of
+from digits.web.evaluations.parts import (
+    excluded_words,
+    load_matrix,
+    load_points,
+    metric_rows,
+    shown_matrix,
+    worst_records,
+)
+from digits.web.jobs import serializers
+from digits.web.kind_routes import views_of
+from digits.web.offload import in_thread
+from digits.web.records.explore import GalleryItem
+from digits.web.reports.plots import Plot, curves, of_evaluation
+from digits.web.services import services
+from digits.web.template_filters import duration
+
+# More classes do not fit on paper.
+MAX_MATRIX = 20
+MAX_CLASSES = 200
+PICTURE_SIDE = 240
+_CLASS_COLUMNS = {
+    "precision": "Precision",
+    "recall": "Recall",
+    "f1": "F1",
+    "iou": "IoU",
+    "ap": "AP",
+    "ap50": "AP@50",
+}
+
+Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with its ``header``. The first ``text_columns`` contain words, and the others numbers.
+
+    ``shares`` are the shades, from 0 to 1, of the cells after the first of each row.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    shares: Sequence[Sequence[float]] = ()
+    text_columns: int = 1
+
+
+@dataclass(frozen=True)
+class WorstRecord:
+    """A record with a large error: its target and prediction in ``words``; ``pictures`` are captions and JPEG files."""
+
+    words: str
+    filename: str
+    pictures: Sequence[tuple[str, bytes]] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An evaluation in the report. The parts that need its dataset are empty if that was deleted or changed."""
+
+    title: str
+    name: str
+    records: str
+    note: str
+    metrics: Pairs
+    tables: Sequence[Table]
+    plots: Sequence[Plot]
+    worst: Sequence[WorstRecord]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a model; ``problem`` is why its training failed, if it did."""
+
+    job_id: str
+    name: str
+    type_title: str
+    created: str
+    facts: Pairs
+    problem: str
+    notes: str
+    settings: Pairs
+    snapshots: Table | None
+    curves: Sequence[Plot]
+    evaluated: Evaluated | None
+    environment: Pairs
+    layers: Table | None
+    network: str
+    network_problem: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as data, without its images and charts."""
+        return {
+            "id": self.job_id,
+            "name": self.name,
+            "facts": dict(self.facts),
+            "error": self.problem or None,
+            "notes": self.notes,
+            "settings": dict(self.settings),
+            "environment": dict(self.environment),
+            "evaluation": self.evaluated and {"name": self.evaluated.name, **self.numbers},
+            "worst": [{"file": record.filename, "result": record.words} for record in self.evaluated.worst]
+            if self.evaluated
+            else [],
+        }
+
+
+def build(job: ModelJob, name: str = "") -> Report:
+    """Return the report of ``job`` with the evaluation ``name``, by default that of its best snapshot.
+
+    Raises NotFound if there is no such evaluation.
+    """
+    state = services().scheduler.task_state(job, job.tasks[0])
+    kind = serializers.data_kind(job) or default_kind()
+    views = views_of(kind)
+    model, row = serializers.model(job), serializers.row(job)
+    result = _choose(job, in_thread(evaluations.load_all, job.folder), name)
+    snapshots = [
+        (each["title"], each["metrics"], "best" if each["best"] else "") for each in model["snapshots"]
+    ]
+    return Report(
+        job_id=job.id,
+        name=job.name,
+        type_title=row["type_title"],
+        created=_date(datetime.now(UTC).timestamp()),
+        facts=_facts(job, model, result),
+        problem=job.failure.message if job.failure else "",
+        notes=job.notes or "",
+        settings=model["settings"],
+        snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
+        if snapshots
+        else None,
+        curves=in_thread(curves, state.metrics, views.charts),
+        evaluated=_evaluated(job, result, views) if result else None,
+        environment=_environment(job, state, model["devices"]),
+        layers=_layers(model["layers"]),
+        network=model["network"],
+        network_problem=model["network_problem"],
+        numbers={"snapshot": result.snapshot, "split": result.split, "metrics": result.metrics}
+        if result
+        else {},
+    )
+
+
+def _choose(job: ModelJob, results: list[Evaluation], name: str) -> Evaluation | None:
+    """Return the evaluation to show: the one called ``name``, else a complete one of the best snapshot, else any."""
+    if name:
+        found = next((item for item in results if item.name == name), None)
+        if found is None:
+            raise NotFound("This model has no such evaluation.", "Leave out the name to use the latest one.")
+        return found
+    best = job.snapshots().default
+
+    def rank(item: Evaluation) -> tuple[bool, bool, bool]:
+        is_own = item.dataset_id == job.dataset_id
+        return item.is_partial, best is None or item.snapshot != best.name, not is_own
+
+    return min(results, key=rank, default=None)
+
+
+def _facts(job: ModelJob, model: dict[str, Any], result: Evaluation | None) -> Pairs:
+    data = serializers.data_of(job)
+    manifest = data.manifest() if data else None
+    content_hash = manifest.content_hash if manifest else ""
+    if not content_hash and result and result.dataset_id == job.dataset_id:
+        content_hash = result.content_hash
+    dataset = (
+        "Unknown: the model was imported"
+        if job.is_imported
+        else f"{data.name} ({data.id})"
+        if isinstance(data, DatasetJob)
+        else f"Deleted ({job.dataset_id})"
+    )
+    counts = ", ".join(
+        f"{split.count:,} {name}"
+        for name, split in (manifest.splits if manifest else {}).items()
+        if split.count
+    )
+    found = {
+        "Status": job.status.title,
+        "Created": _date(job.submitted),
+        "Training time": duration(job.elapsed) if job.elapsed and not job.is_imported else "",
+        "Owner": job.owner or "",
+        "Group": job.group,
+        "Dataset": dataset,
+        "Records": counts if not job.is_imported else "",
+        "Content hash": content_hash,
+        "Parameters": f"{model['parameters']:,}" if model["parameters"] is not None else "",
+        "ID": job.id,
+    }
+    return [(key, value) for key, value in found.items() if value]
+
+
+def _environment(job: ModelJob, state: TaskState, devices: str) -> Pairs:
+    result = state.result or {}
+    recorded = result.get("environment")
+    known = recorded if isinstance(recorded, dict) else {}
+    seed = result.get("seed", None if job.is_imported else job.recipe.seed)
+    found = {
+        **{key: str(value) for key, value in known.items()},
+        "Device": devices,
+        "Seed": "" if seed is None else str(seed),
+        "Report": f"DIGITS {__version__}",
+    }
+    return [(key, value) for key, value in found.items() if value]
+
+
+def _layers(layers: list[Any]) -> Table | None:
+    if not layers:
+        return None
+    rows = [
+        (
+            layer["name"],
+            layer["type"],
+            " × ".join("batch" if size is None else str(size) for size in layer["shape"]),
+            f"{layer['parameters']:,}",
+        )
+        for layer in layers
+    ]
+    return Table("Layers", ("Layer", "Type", "Output shape", "Parameters"), rows, text_columns=3)
+
+
+def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluated:
+    dataset = services().store.find(result.dataset_id)
+    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
+    is_same = manifest is not None and manifest.content_hash == result.content_hash
+    note = (
+        f"Partial result: the first {result.records:,} of {result.total:,} {views.records}."
+        if result.is_partial
+        else ""
+    )
+    note = f"{note} {excluded_words(result, views)}".strip()
+    if not is_same:
+        changed = "The dataset of this evaluation was deleted or changed: classes and images are not shown."
+        note = f"{note} {changed}".strip()
+    names = result.names(manifest.target.names) if manifest and is_same else []
+    worst: Sequence[WorstRecord] = ()
+    plots = evaluation_charts.of(result.details, names)
+    tables: list[Table] = []
+    if manifest and is_same and isinstance(dataset, DatasetJob):
+        records = worst_records(job, result, dataset, manifest)
+        indexes = services().record_indexes
+        drawings = in_thread(_drawings, result, dataset, manifest, records, indexes, views.shows_images)
+        worst = list(_worst(drawings))
+        found_tables, points = in_thread(_numbers, job, result, manifest)
+        tables += found_tables
+        if points:
+            plots = [*evaluation_charts.scatters(points, names), *plots]
+    return Evaluated(
+        title=title_of(result, job),
+        name=result.name,
+        records=f"{result.records:,} {views.record if result.records == 1 else views.records}",
+        note=note,
+        metrics=metric_rows(result, views),
+        tables=tables,
+        plots=of_evaluation(plots),
+        worst=worst,
+    )
+
+
+def _numbers(
+    job: ModelJob, result: Evaluation, manifest: Manifest
+) -> tuple[list[Table], list[list[tuple[float, float]]]]:
+    """Return the tables of an evaluation, and the points of its scatter plots; reads files."""
+    names = result.names(manifest.target.names)
+    tables = []
+    matrix = load_matrix(job, result)
+    if matrix is not None:
+        shown = shown_matrix(matrix, names, {}, "", MAX_MATRIX)
+        hidden = f" {shown['hidden']:,} classes with fewer errors are not shown." if shown["hidden"] else ""
+        tables.append(
+            Table(
+                "Confusion matrix",
+                ("True class", *shown["columns"], "Total"),
+                [
+                    (row["name"], *(cell["text"] for cell in row["cells"]), f"{row['total']:,}")
+                    for row in shown["rows"]
+                ],
+                f"Rows are true classes and columns are predicted classes.{hidden}",
+                [[cell["share"] for cell in row["cells"]] for row in shown["rows"]],
+            )
+        )
+        if shown["confused"]:
+            pairs = [(pair["true"], pair["predicted"], f"{pair['count']:,}") for pair in shown["confused"]]
+            tables.append(
+                Table("Most frequent errors", ("True class", "Predicted", "Count"), pairs, text_columns=2)
+            )
+    if result.details.get("classes"):
+        tables.append(_classes(result.details["classes"], names))
+    if result.details.get("numbers"):
+        rows = [
+            (
+                item["name"],
+                f"{item['mae']:.4g}",
+                f"{item['rmse']:.4g}",
+                "–" if item["r2"] is None else f"{item['r2']:.3f}",
+                f"{item['bias']:+.3g}",
+            )
+            for item in result.details["numbers"]
+        ]
+        tables.append(Table("Targets", ("Target", "MAE", "RMSE", "R²", "Mean residual"), rows))
+    return tables, load_points(job, result, manifest)
+
+
+def _classes(classes: list[dict[str, Any]], names: list[str]) -> Table:
+    keys = [key for key in _CLASS_COLUMNS if key in classes[0]]
+    rows = [
+        (
+            name,
+            *("–" if item.get(key) is None else f"{100 * item[key]:.1f}%" for key in keys),
+            f"{item['support']:,}",
+        )
+        for name, item in list(zip(names, classes, strict=False))[:MAX_CLASSES]
+    ]
+    hidden = len(classes) - len(rows)
+    header = ("Class", *(_CLASS_COLUMNS[key] for key in keys), "Support")
+    return Table("Classes", header, rows, f"{hidden:,} more classes are not shown." if hidden > 0 else "")
+
+
+# The titles of the pictures of a record with what is in them.
+_Drawings = list[tuple[str, Request]]
+
+
+def _drawings(
+    result: Evaluation,
+    dataset: DatasetJob,
+    manifest: Manifest,
+    records: list[dict[str, Any]],
+    indexes: IndexCache,
+    shows_images: bool,
+) -> list[tuple[WorstRecord, _Drawings]]:
+    """Return the worst records, and what to draw of them; those that cannot be read are left out."""
+    if not records:
+        return []
+    split = manifest.splits[result.split]
+    found = []
+    with SplitReader(dataset.folder, split, indexes.get(dataset.folder, split)) as reader:
+        for each in records:
+            item = each["item"]
+            try:
+                pictures = (
+                    list(_drawings_of(reader.read(item.number), item, each["prediction"], manifest))
+                    if shows_images
+                    else []
+                )
+            except (UnreadableFile, OSError, ValueError):
+                continue
+            found.append((WorstRecord(each["words"], item.name, [], item.text or ""), pictures))
+    return found
+
+
+def _drawings_of(
+    record: Record, item: GalleryItem, prediction: dict[str, Any] | None, manifest: Manifest
+) -> Iterator[tuple[str, Request]]:
+    """Return the image of a record with its target, and the prediction if it is drawn."""
+    spec, image = manifest.target, StoredImage.of(record)
+    truth = RecordTarget.of(record, spec) if spec.spatial == "mask" else None
+    title = "Truth" if prediction and spec.spatial != "image" else "Image"
+    boxes, arrow = list(item.boxes), list(item.arrow or ())
+    yield title, DrawnRecord(image, PICTURE_SIDE, truth=truth, boxes=boxes, arrow=arrow)
+    if spec.spatial == "image":
+        yield "Truth", RecordTarget.of(record, spec, PICTURE_SIDE)
+    if prediction:
+        url = str(prediction["url"])
+        if url.startswith("data:"):
+            image = StoredImage(images.from_data_uri(url), "png", 0, 0, 0, record.source)
+        predicted = prediction.get("mask")
+        yield (
+            "Prediction",
+            DrawnRecord(
+                image,
+                PICTURE_SIDE,
+                mask=images.from_data_uri(predicted) if predicted else None,
+                boxes=[Outline(**box) for box in prediction.get("boxes", ())],
+            ),
+        )
+
+
+def _worst(drawings: list[tuple[WorstRecord, _Drawings]]) -> Iterator[WorstRecord]:
+    """Yield the records with their pictures; those that cannot be drawn are left out."""
+    for record, pictures in drawings:
+        with contextlib.suppress(UnreadableFile, UnusableImage):
+            drawn = [(title, services().decoder.run(request).data) for title, request in pictures]
+            yield replace(record, pictures=drawn)
+
+
+def _date(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,293 @@
+"""The long-lived parts of the server, created once and shared by all requests."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TypeVar, cast
+
+import msgspec
+from flask import current_app, request
+
+from digits.core import snapshot_list
+from digits.core.errors import BadRequest, OtherSite, Unavailable
+from digits.core.files import make_folder
+from digits.core.job import Job
+from digits.core.model_job import ModelJob
+from digits.core.remote import CredentialStore, RemotePolicy
+from digits.core.settings import Settings
+from digits.core.snapshot_list import SnapshotList
+from digits.core.status import Status
+from digits.data.data_roots import Roots
+from digits.data.production import ProductionModels
+from digits.data.record_index import IndexCache
+from digits.kinds.decoding import Decoder
+from digits.kinds.jobs import JOB_TYPES, DatasetJob
+from digits.runtime import inference_servers, short_tasks
+from digits.runtime.background_tasks import BackgroundTasks
+from digits.runtime.changes import Change, CurveChanged, JobDeleted, ProgressChanged, StatusChanged
+from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.devices import Devices
+from digits.runtime.executor import Executor
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.inference_servers import InferenceServers
+from digits.runtime.request_batches import RequestBatches
+from digits.runtime.scheduler import Scheduler
+from digits.runtime.short_tasks import ShortTasks
+from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
+from digits.runtime.tensorflow_support import find_tensorflow
+from digits.web.kind_routes import health_check
+from digits.web.live import messages as live_messages
+from digits.web.live.socket import Live
+from digits.web.records.selection import RecordSearch
+from digits.web.security.gate import SAFE_METHODS, comes_from_another_site
+from digits.web.services import background
+from digits.web.services.evaluation_recipes import first_evaluation
+from digits.web.services.folder_sizes import FolderSizes
+from digits.web.services.model_lists import StoreCache
+from digits.web.services.picture_cache import PictureCache
+from digits.web.services.recent_predictions import RecentPredictions
+from digits.web.services.results_cache import ResultsCache
+from digits.web.services.serving_metrics import ServingMetrics
+from digits.web.services.tensorboard import TensorBoards
+from digits.web.services.upload_store import UploadStore
+
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+SERVER_FOLDER = ".server"
+# Uploaded files while a request needs them.
+UPLOADS_FOLDER = "uploads"
+# About 100 MB.
+CACHED_RECORDS = 3_000_000
+# On disk; a thumbnail of a photo has about 8 kB.
+PICTURE_BYTES = 256 << 20
+
+
+class Services:
+    """Store, scheduler, task runner and the other services of the server.
+
+    Tasks run on ``executor``, by default as processes of this machine.
+    """
+
+    def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
+        self.settings = settings
+        self.tensorflow = find_tensorflow()
+        self.roots = Roots(settings.readable_roots)
+        self.remote = RemotePolicy(settings.remote_addresses)
+        self.credentials = CredentialStore(settings.state_dir / "credentials")
+        self.devices = Devices()
+        self.store = Store(settings.jobs_dir, JOB_TYPES)
+        self.live = Live(self._storage_problem)
+        self._published_problem: dict[str, str] | None = None
+        self.folder = settings.jobs_dir / SERVER_FOLDER
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.executor: Executor = executor or LocalExecutor(
+            standby=settings.standby and self.tensorflow.available,
+            log_file=self.folder / "forkserver.log",
+            pass_env=settings.pass_env,
+        )
+        self.ledger = DeviceLedger(_limits(), gpus=self._gpus)
+        self.runner = TaskRunner(self.executor, self.ledger, may_run=self._maintain)
+        self.scheduler = Scheduler(self.store, self.runner, report=self.report)
+        self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
+        self.inference = InferenceServers(self.runner)
+        self.recent_predictions = RecentPredictions()
+        self.prediction_results = ResultsCache()
+        self.serving_metrics = ServingMetrics()
+        self.production = ProductionModels(settings.jobs_dir)
+        self.model_stores = StoreCache(settings.model_stores)
+        self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
+        self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
+        self.folder_sizes = FolderSizes(lambda job: self.live.publish(*live_messages.size_measured(job)))
+        self.background = {name: self._background(name) for name in background.KINDS}
+        self.tensorboards = TensorBoards(settings.url_prefix)
+        self.record_indexes = IndexCache(CACHED_RECORDS)
+        self.record_search = RecordSearch(self.record_indexes)
+        self.decoder = Decoder()
+        self.pictures = PictureCache(self.folder / "pictures", PICTURE_BYTES)
+        self.uploads = UploadStore(
+            self.folder / "archives", settings, self._datasets_from, self.store.discard
+        )
+
+    def start(self) -> None:
+        """Load the jobs, follow those that are running, and warm up."""
+        self.short_tasks.clear()  # before the store discards the folders into which they import
+        self.store.discard(self.folder / UPLOADS_FOLDER)
+        self.store.load()
+        self.credentials.keep_only(job.id for job in self.store.all(DatasetJob) if job.status.is_running)
+        self.uploads.start()
+        self.scheduler.start()
+        self.runner.serve()
+        if self.tensorflow.available:
+            self.executor.warm_up()
+
+    def stop(self) -> None:
+        """Stop everything that must not outlive the server. Tasks of jobs keep running."""
+        self.scheduler.stop()
+        self.uploads.stop()
+        self.inference.stop_all()
+        self.runner.close()
+        self.tensorboards.stop_all()
+        self.decoder.close()
+        self.model_stores.close()
+        self.executor.close()
+        self.store.close()
+
+    def _maintain(self) -> bool:
+        """Maintain the store, and send browsers its current problem when it changes."""
+        is_ours = self.store.maintain()
+        problem = self._storage_problem()
+        if problem != self._published_problem:
+            self._published_problem = problem
+            self.live.publish_storage_problem()
+        return is_ours
+
+    def _storage_problem(self) -> dict[str, str] | None:
+        problem = self.store.problem
+        return {"message": problem.message, "hint": problem.hint} if problem else None
+
+    def report(self, change: Change) -> None:
+        """Send browsers the messages about ``change``, and keep the index up to date."""
+        if isinstance(change, ProgressChanged | CurveChanged):
+            self.store.index.update(change.job)  # the store updates it only for changes that it saves
+        for message in live_messages.of(change):
+            self.live.publish(*message)
+        if isinstance(change, JobDeleted):
+            self.folder_sizes.forget(change.job)
+        if isinstance(change, StatusChanged) and not change.job.status.is_running:
+            self.credentials.discard(change.job.id)
+        is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
+        if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
+            self.background["health"].start(change.job, health_check(change.job))
+
+        if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
+            self._evaluate(change.job)
+
+    def new_upload(self, ending: str = "") -> Path:
+        """Return a new path for a file or folder that a request needs temporarily; the request discards it.
+
+        It is on the same file system as the jobs. Raises StoreLost or OSError.
+        """
+        self.store.check()
+        folder = self.folder / UPLOADS_FOLDER
+        make_folder(folder)
+        return folder / f"{secrets.token_hex(8)}{ending}"
+
+    def snapshots_of(self, job: ModelJob) -> SnapshotList:
+        """Return the snapshots of ``job``.
+
+        They are read again only when one was added, validated or removed, or when the files of the default one
+        changed. Later damage to the files of the other ones is not noticed.
+        """
+        folder = str(job.folder)
+        changed = _changed_at(folder), _changed_at(f"{folder}/{snapshot_list.FILE_NAME}")
+        found = self._snapshots.get(job.id)
+        if found is None or found[0] != (*changed, *_default_changed_at(folder, found[1])):
+            saved = job.snapshots()
+            found = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
+        return found[1]
+
+    def _evaluate(self, job: ModelJob) -> None:
+        """Evaluate the best snapshot of a finished training on the validation split, if it has one."""
+        recipe = first_evaluation(job, self.store)
+        if recipe is not None and self.tensorflow.available:
+            self.background["evaluation"].start(job, recipe, key=recipe.name)
+
+    def _background(self, name: background.Name) -> BackgroundTasks:
+        """Return background tasks that browsers receive messages about."""
+
+        def report(job: Job, key: str) -> None:
+            task, failure = tasks.task(job.id, key), tasks.failure(job.id, key)
+            if task is None and name == "embedding":
+                self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
+            state = task.state if task else None
+            self.live.publish(*live_messages.background(name, job, key, state, failure))
+
+        kind = background.KINDS[name]
+        tasks = BackgroundTasks(self.runner, name, kind.folder, kind.noun, report)
+        return tasks
+
+    def _gpus(self) -> list[str]:
+        return [device.id for device in self.devices.list() if device.is_gpu]
+
+    def _datasets_from(self, text: str, only_unfinished: bool) -> list[str]:
+        """Return the names of the datasets whose recipe contains ``text``."""
+        return [
+            job.name
+            for job in self.store.all(DatasetJob)
+            if (job.status.is_running or not only_unfinished)
+            and text.encode() in msgspec.json.encode(job.recipe)
+        ]
+
+    def tensorboard_folder(self, job_id: str) -> Path | None:
+        """Return the folder with the events of a model or preview; None for an unknown id."""
+        folder = self.short_tasks.tensorboard_folder(job_id)
+        if folder:
+            return folder
+        job = self.store.find(job_id)
+        return getattr(job, "tensorboard_folder", None)
+
+
+def _changed_at(path: str) -> int:
+    """Return the time of the last change to ``path`` in nanoseconds, or 0 if they are unreadable."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _default_changed_at(folder: str, saved: SnapshotList) -> list[int]:
+    """Return the times of the last changes to the files of the default snapshot in nanoseconds."""
+    if saved.default is None:
+        return []
+    return [_changed_at(f"{folder}/{saved.default.name}{suffix}") for suffix in snapshot_list.SUFFIXES]
+
+
+def _limits() -> dict[str, int]:
+    """Return the number of tasks that may run at the same time in each pool."""
+    cores = os.cpu_count() or 1
+    return {
+        "create": 1,
+        # A training on the CPU uses about four cores efficiently.
+        "cpu": max(1, cores // 4),
+        **dict.fromkeys(background.KINDS, 1),
+        short_tasks.POOL: max(2, cores // 4),
+        inference_servers.POOL: inference_servers.MAX_SERVERS,
+    }
+
+
+def is_opened_by_another_site() -> bool:
+    """Return whether a page of another site caused this GET or HEAD, which Flask answers with the same views.
+
+    The gate already refuses writes from other sites.
+    """
+    return request.method in SAFE_METHODS and comes_from_another_site(request.environ)
+
+
+def refuse_other_sites() -> None:
+    """Raise OtherSite if another site opened this page; for views that start a process when read."""
+    if is_opened_by_another_site():
+        raise OtherSite(
+            "This request came from another site.", "Opening this page starts a program on this machine."
+        )
+
+
+def requested_job(job_type: type[AnyJob]) -> AnyJob:
+    """Return the job ``job_id`` of this request. Raises BadRequest if it is missing, NotFound if there is none."""
+    job_id = request.values.get("job_id", "").strip()
+    if not job_id:
+        raise BadRequest("The job_id is missing.", f"Specify the id of a {job_type.type}.")
+    return services().store.get(job_id, job_type)
+
+
+def require_tensorflow() -> None:
+    """Raise Unavailable if tasks cannot use TensorFlow."""
+    if not services().tensorflow.available:
+        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
+
+
+def services() -> Services:
+    """Return the services of the app that handles this request."""
+    return cast(Services, current_app.extensions["digits"])

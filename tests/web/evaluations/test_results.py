@@ -1,0 +1,112 @@
+"""The results of all models of a dataset on the same records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from digits.kinds.classification.views import Views as ClassificationViews
+from digits.kinds.views import Metric
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+from tests.web.evaluations.test_views import train, wait_for_evaluation
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("results"), evaluations=True), executor)
+    yield opened
+    opened.close()
+
+
+def test_models_are_sorted_and_the_front_is_marked(site: Site, monkeypatch: pytest.MonkeyPatch):
+    dataset = site.dataset(folder_pct_val=25, seed=1)
+    assert site.wait_for_end(dataset) == "Done"
+    assert "No evaluated models" in site.get(f"/datasets/{dataset}/results").text
+    models = [
+        train(site, dataset, model_name=name, learning_rate=rate, train_epochs=epochs)
+        for name, rate, epochs in (("untrained", 1e-9, 1), ("trained", 0.02, 4))
+    ]
+    for model in models:
+        wait_for_evaluation(site, model)
+
+    body = site.json(f"/datasets/{dataset}/results.json")
+    by_name = {row["name"]: row for row in body["models"]}
+    assert (body["metric"], body["split"], len(by_name)) == ("accuracy", "val", 2)
+    assert by_name["trained"]["metrics"]["accuracy"] == 1.0 > by_name["untrained"]["metrics"]["accuracy"]
+    assert by_name["trained"]["is_on_front"]
+    assert by_name["trained"]["milliseconds"] > 0
+    assert by_name["trained"]["parameters"] == 16 * 16 * 3 * 3 + 3
+
+    def names(**arguments: str) -> list[str]:
+        page = site.client.get(f"/datasets/{dataset}/results", query_string=arguments).text
+        return re.findall(r'<th scope="row"><a href="[^"]+"><bdi[^>]*>(\w+)<', page)
+
+    assert names() == names(sort="accuracy", direction="desc") == ["trained", "untrained"]
+    assert names(sort="accuracy", direction="asc") == ["untrained", "trained"]
+    assert names(sort="loss") == ["trained", "untrained"]
+    assert names(sort="name", direction="desc") == ["untrained", "trained"]
+    assert len(names(sort="no such column")) == 2
+    page = site.get(f"/datasets/{dataset}/results").text
+    assert "F1, mean of classes" in page
+    assert "Pareto front" in page and "100.00%" in page and 'class="plot-mark"' in page
+    assert "Production: " not in page
+    trained = by_name["trained"]["id"]
+    answer = site.post(
+        f"/models/{trained}/promote",
+        name="best-bars",
+        snapshot_epoch=by_name["trained"]["snapshot_epoch"],
+    )
+    assert answer.status_code == 302
+    body = site.json(f"/datasets/{dataset}/results.json")
+    assert {row["name"]: row["production"] for row in body["models"]} == {
+        "untrained": [],
+        "trained": [{"name": "best-bars", "epoch": by_name["trained"]["epoch"]}],
+    }
+    page = site.get(f"/datasets/{dataset}/results").text
+    assert "Production: " in page and f'action="/models/{trained}/promote"' in page
+    assert f"/datasets/{dataset}/results" in site.get(f"/datasets/{dataset}").text
+    assert "No evaluated models" in site.get(f"/datasets/{dataset}/results?split=test").text
+
+    def best_loss() -> str:
+        page = site.get(f"/models/compare?ids={','.join(models)}").text
+        return re.findall(r'<th scope="row">Loss</th>.*?<b>([^<]+)</b>', page)[0]
+
+    lowest = best_loss()
+    # Metrics that declare the opposite directions change the order, the front and the best values.
+    opposite = (Metric("accuracy", "Hits", best="lowest"), Metric("loss", "Loss"))
+    monkeypatch.setattr(ClassificationViews, "metrics", opposite)
+    assert names() == names(sort="accuracy", direction="asc") == ["untrained", "trained"]
+    assert float(best_loss()) > float(lowest)
+    for path in (
+        f"/datasets/{dataset}/results",
+        f"/models/{trained}/evaluation",
+        f"/models/{trained}/report",
+    ):
+        assert "Hits" in site.get(path).text
+    assert "Validation hits" in site.get(f"/models/{models[0]}").text
+    offered = site.get(f"/models/images/classification/new?dataset={dataset}").text
+    assert "Lowest validation hits" in offered and "When hits stops improving" in offered
+    rows = site.json(f"/datasets/{dataset}/results.json")["models"]
+    assert next(row for row in rows if row["name"] == "untrained")["is_on_front"]
+
+
+def test_models_without_an_evaluation_can_be_evaluated(site: Site):
+    dataset = site.dataset(folder_pct_val=25, folder_pct_test=25, seed=1)
+    assert site.wait_for_end(dataset) == "Done"
+    model = train(site, dataset)
+    wait_for_evaluation(site, model)
+    url = f"/datasets/{dataset}/results?split=test"
+    page = site.get(url).text
+    assert f'formaction="/models/{model}/evaluation"' in page and "–" in page
+    (row,) = site.json(url.replace("results", "results.json"))["models"]
+    assert (row["metrics"], row["milliseconds"], row["evaluation_url"]) == ({}, None, None)
+    answer = site.post(f"/models/{model}/evaluation", split="test", back="results")
+    assert answer.headers["Location"] == url
+    wait_for_evaluation(site, model, 2)
+    (row,) = site.json(url.replace("results", "results.json"))["models"]
+    assert row["metrics"] and row["milliseconds"] > 0

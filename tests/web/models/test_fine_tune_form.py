@@ -1,0 +1,127 @@
+"""Initial weights and Fine-tune in the form of a new model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.core.model_job import ModelJob
+from digits.core.recipe import FineTune, Train
+from digits.core.status import Status
+from digits.data.pretrained_catalog import CATALOG
+from digits.web.models import fine_tune_settings
+from digits.web.models.form import ModelForm
+from digits.web.models.standard_networks import every_network, network
+from tests.site import Site, open_site, site_settings
+from tests.worker.networks import LINEAR
+
+CREATE = "/models/images/classification.json"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("fine-tune")
+    opened = open_site(
+        site_settings(folder, weights_dir=folder / "weights", weights_sources=("https://mirror.example",))
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    return site.dataset(resize_width=64, resize_height=64)
+
+
+def create(site: Site, dataset: str, **fields: Any) -> Any:
+    return site.post(CREATE, **{"dataset": dataset, "model_name": "tuned", "select_gpu": "cpu", **fields})
+
+
+def created(site: Site, answer: Any) -> ModelJob:
+    """Return the job that was created, which waits for nothing more."""
+    assert answer.status_code == 200, answer.get_json()
+    job = site.services.store.get(answer.get_json()["id"], ModelJob)
+    site.services.scheduler.abort(job)
+    site.wait(lambda: job.status is Status.ABORT)
+    return job
+
+
+def test_fine_tune_applies_sound_defaults_and_keeps_what_was_sent(site: Site, dataset: str) -> None:
+    fields = {"standard_networks": "resnet50", "initial_weights": "imagenet", "fine_tune": "true"}
+    recipe = created(site, create(site, dataset, train_epochs=3, **fields)).recipe
+    assert recipe.weights == "imagenet:resnet50"
+    assert recipe.fine_tune == FineTune(head_epochs=2, head_rate=0.003, trunk_factor=0.1)
+    assert (recipe.epochs, recipe.batch_size, recipe.mean, recipe.augment.flip) == (3, 16, "none", "fliplr")
+    assert recipe.early_stopping is not None and recipe.lr_policy.warmup > 0
+    assert recipe.weights_folder == str(site.services.settings.weights_dir)
+    assert recipe.weights_sources == ["https://mirror.example"]
+
+
+def test_a_clone_has_the_same_weights(site: Site, dataset: str, tmp_path: Path) -> None:
+    fields = {"standard_networks": "mobilenetv3", "initial_weights": "imagenet", "fine_tune": "true"}
+    job = created(site, create(site, dataset, **fields))
+    again = created(site, create(site, dataset, clone=job.id)).recipe
+    assert (again.weights, again.fine_tune) == (job.recipe.weights, job.recipe.fine_tune)
+    file = site.data / "own.weights.h5"
+    file.write_bytes(b"weights")
+    fields = {**fields, "initial_weights": "file", "custom_network_snapshot": str(file)}
+    job = created(site, create(site, dataset, **fields))
+    assert job.recipe.weights == str(file)
+    assert created(site, create(site, dataset, clone=job.id)).recipe.weights == str(file)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"standard_networks": "resnet50", "fine_tune": "true"}, "fine_tune"),
+        ({"standard_networks": "lenet", "initial_weights": "imagenet"}, "initial_weights"),
+        ({"standard_networks": "resnet50", "initial_weights": "file"}, "custom_network_snapshot"),
+        ({"method": "custom", "custom_network": LINEAR, "fine_tune": "true"}, "fine_tune"),
+    ],
+)
+def test_missing_weights_are_named(site: Site, dataset: str, fields: dict[str, str], field: str) -> None:
+    answer = create(site, dataset, **fields)
+    assert answer.status_code == 400
+    assert list(answer.get_json()["errors"]) == [field]
+
+
+def test_a_network_of_a_missing_package_is_refused(
+    site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keras_hub", None)
+    errors = create(site, dataset, standard_networks="vit").get_json()["errors"]
+    assert "run pip install 'digits[vit]' on the server." in errors["standard_networks"][0]
+    page = site.get("/models/images/classification/new").get_data(as_text=True)
+    assert "Not installed: run pip install &#39;digits[vit]&#39; on the server." in page
+    assert (
+        "The ImageNet weights of ViT-B/16 are not on this server and cannot be downloaded automatically."
+        in page
+    )
+
+
+def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: str) -> None:
+    page = site.get("/models/images/classification/new").get_data(as_text=True)
+    assert "The ImageNet weights of ResNet-50 will be downloaded before training: about 103 MB." in page
+    folder = site.services.settings.weights_dir
+    folder.mkdir(exist_ok=True)
+    (folder / CATALOG["resnet50"].without_top.name).write_bytes(b"weights")
+    page = site.get("/models/images/classification/new").get_data(as_text=True)
+    assert "The ImageNet weights of ResNet-50 are on this server." in page
+
+
+def test_the_settings_are_those_of_fields(site: Site) -> None:
+    with site.app.app_context():
+        form = ModelForm(None)
+        recipe = fine_tune_settings.default_recipe(network("resnet50"), "/jobs/d", "/w.h5")
+    assert all(name in form for name in fine_tune_settings.SETTINGS)
+    assert isinstance(recipe, Train) and recipe.fine_tune is not None
+    assert recipe.fine_tune.head_epochs < recipe.epochs
+
+
+def test_networks_name_entries_of_the_catalog() -> None:
+    named = {item.pretrained for item in every_network().values()} - {""}
+    assert named == set(CATALOG)

@@ -1,0 +1,115 @@
+"""The choices of the model form: the newest datasets and models, and all others by searching."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import DatasetJob
+from tests.site import Site
+
+NEW = "/models/images/classification/new"
+CREATE = "/models/images/classification.json"
+
+
+@pytest.fixture(autouse=True)
+def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("digits.web.models.views.SHOWN_DATASETS", 2)
+    monkeypatch.setattr("digits.web.models.views.SHOWN_MODELS", 2)
+
+
+def dataset(site: Site, name: str, status: Status = Status.DONE) -> str:
+    folder = site.services.store.new_folder()
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
+    task = Task(name="create", title="Create")
+    for step in (Status.RUN, status):
+        task.move(step)
+    job = DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=[task])
+    job.update_status()
+    site.services.store.add(job)
+    return job.id
+
+
+def datasets(page: str) -> list[str]:
+    """Return the names offered in the dataset field."""
+    field = re.search(r'<select[^>]* name="dataset".*?</select>', page, re.DOTALL)
+    assert field is not None
+    return re.findall(r"<option[^>]*>([^<]*)<", field[0])
+
+
+def models(page: str) -> list[str]:
+    """Return the ids of the previous models offered."""
+    return re.findall(r'name="previous_networks" value="([^"]*)"', page)
+
+
+def test_the_form_lists_the_newest_datasets_and_the_chosen_one(site: Site) -> None:
+    oldest, *_ = [dataset(site, f"birds {number}") for number in range(4)]
+    page = site.get(NEW).text
+    assert datasets(page) == ["birds 3", "birds 2"]
+    assert 'id="dataset-search"' in page
+    assert datasets(site.get(f"{NEW}?dataset={oldest}").text) == ["birds 3", "birds 2", "birds 0"]
+
+
+def test_a_short_list_needs_no_search(site: Site) -> None:
+    dataset(site, "birds")
+    site.finished_model(dataset(site, "fish"))
+    page = site.get(NEW).text
+    assert "dataset-search" not in page and "previous-search" not in page
+
+
+def test_a_search_finds_every_usable_dataset(site: Site) -> None:
+    dataset(site, "Rainy birds")
+    for number in range(3):
+        dataset(site, f"sunny {number}")
+    dataset(site, "rainy failure", Status.ERROR)
+    found = site.json("/models/dataset-choices.json?q=RAINY")
+    assert [row["name"] for row in found["datasets"]] == ["Rainy birds"] and not found["more"]
+    assert found["datasets"][0]["data_kind"] == "image-classification"
+    found = site.json("/models/dataset-choices.json?q=sunny")
+    assert [row["name"] for row in found["datasets"]] == ["sunny 2", "sunny 1"] and found["more"]
+
+
+def test_a_dataset_that_is_not_listed_can_be_chosen(site: Site) -> None:
+    oldest, *_ = [dataset(site, f"birds {number}") for number in range(4)]
+    fields = {"model_name": "net", "train_epochs": "1"}
+    answer = site.post(CREATE, **fields, dataset=oldest)
+    assert answer.status_code == 200 and answer.get_json()["dataset_id"] == oldest
+    answer = site.post(CREATE, **fields, dataset=dataset(site, "failed", Status.ERROR))
+    assert "dataset" in answer.get_json()["errors"]
+    # A form with an error is shown again with the chosen dataset.
+    page = site.client.post(
+        CREATE.removesuffix(".json"), data={"dataset": oldest}, headers={"Accept": "text/html"}
+    )
+    assert page.status_code == 400 and datasets(page.text) == ["birds 3", "birds 2", "birds 0"]
+
+
+def test_a_clone_keeps_a_dataset_that_is_not_listed(site: Site) -> None:
+    oldest, *_ = [dataset(site, f"birds {number}") for number in range(4)]
+    model = site.finished_model(oldest)
+    assert "birds 0" in datasets(site.get(f"{NEW}?clone={model}").text)
+    answer = site.post(CREATE, clone=model)
+    assert answer.status_code == 200 and answer.get_json()["dataset_id"] == oldest
+
+
+def test_the_form_lists_the_newest_models_and_the_chosen_one(site: Site) -> None:
+    parent = dataset(site, "birds")
+    ids = [site.finished_model(parent) for _ in range(4)]
+    page = site.get(NEW).text
+    assert models(page) == [ids[3], ids[2]]
+    assert "Showing 2 of 4 models" in page
+    assert models(site.get(f"{NEW}?previous={ids[0]}").text) == [ids[0], ids[3], ids[2]]
+
+
+def test_a_search_finds_every_model_and_keeps_the_chosen_one(site: Site) -> None:
+    fish = site.finished_model(dataset(site, "fish"))
+    birds = [site.finished_model(dataset(site, "birds")) for _ in range(3)]
+    found = site.get("/models/network-choices?q=fish").text
+    assert models(found) == [fish] and "1 found" in found
+    found = site.get(f"/models/network-choices?q=birds&chosen={fish}").text
+    assert models(found) == [fish, birds[2], birds[1]]
+    assert re.search(rf'value="{fish}"[^>]* checked', found)
+    assert models(site.get("/models/network-choices?q=nothing").text) == []

@@ -1,0 +1,163 @@
+"""Title, summary and settings of the standard networks in the form."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from werkzeug.datastructures import MultiDict
+
+from digits.core import schedules
+from digits.core.errors import NotFound
+from digits.web.models import standard_networks
+from digits.web.models.form import ModelForm
+from digits.web.models.network_lint import lint
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTED = (ROOT / "docs" / "standard-networks.md").read_text(encoding="utf-8")
+
+TEXT = """# Title: what it is: in short,
+# and the paper.
+#
+# Made for pictures.
+# Good settings: many.
+#
+# settings: solver_type=ADAM learning_rate=0.001
+# settings: lr_multistep_values=50,85
+# kinds: classification regression
+# images: 12-64 grayscale
+
+# settings: not=these
+"""
+
+
+def test_the_leading_comment_describes_the_network():
+    network = standard_networks.read("some", TEXT)
+    assert network.id == "some"
+    assert network.title == "Title"
+    assert network.summary == "What it is: in short, and the paper."
+    assert network.settings == "Made for pictures. Good settings: many."
+    assert network.values == {
+        "solver_type": "ADAM",
+        "learning_rate": "0.001",
+        "lr_multistep_values": "50,85",
+    }
+    assert network.kinds == ("classification", "regression")
+    assert network.images == standard_networks.Images(12, 64, (1,))
+    assert network.text == TEXT
+
+
+def test_a_network_without_a_comment_is_titled_by_its_file_name():
+    network = standard_networks.read("some", "class UserModel(Tower): ...\n")
+    assert (network.title, network.summary, network.settings) == ("some", "", "")
+    assert network.values == {}
+    assert network.kinds == ()
+
+
+def test_every_network_file_is_listed():
+    folder = Path(standard_networks.__file__).resolve().parents[2] / "networks"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
+    assert set(standard_networks.every_network()) == files
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "channels", "name"),
+    [
+        ("image-classification", (28, 28), 1, "lenet"),
+        ("image-classification", (64, 48), 1, "lenet"),
+        ("image-classification", (32, 32), 3, "resnet32"),
+        ("image-classification", (8, 8), 1, "resnet32"),
+        ("image-classification", (96, 96), 1, "mobilenetv3"),
+        ("image-classification", (256, 256), 3, "mobilenetv3"),
+        ("image-classification", (20, 300), 3, "resnet32"),
+        ("image-regression", (16, 16), 1, "regression"),
+        ("image-regression", (256, 256), 3, "regression"),
+        ("image-regression", (8, 8), 3, "regression"),
+        ("image-multilabel", (16, 16), 1, "multilabel"),
+        ("image-multilabel", (256, 256), 3, "multilabel"),
+        ("image-object-detection", (96, 96), 1, "detector"),
+        ("image-segmentation", (32, 32), 3, "unet"),
+        ("image-gradients", (32, 32), 1, "regression"),
+        ("text-classification", (1024, 1), 1, "textcnn"),
+        ("image-processing", (8, 8), 1, "dncnn"),
+        ("image-pairs", (28, 28), 1, "siamese"),
+        ("image-gan", (64, 64), 3, "gan"),
+        ("generic", (28, 28), 1, "regression"),
+    ],
+)
+def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:
+    fitting = standard_networks.default_network(kind, *size, channels)
+    assert fitting and fitting.id == name
+
+
+def test_a_kind_without_networks_has_none_that_fits():
+    assert standard_networks.default_network("sounds", 28, 28, 1) is None
+
+
+def test_only_networks_for_the_kind_of_dataset_are_offered():
+    offered = standard_networks.networks(["image-classification"])
+    assert next(iter(offered)) == "lenet"
+    assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
+    assert not {"unet", "regression", "multilabel", "detector", "siamese"} & set(offered)
+    assert list(standard_networks.networks(["image-segmentation"])) == ["unet", "segmenter"]
+    assert standard_networks.network("unet").title == "U-Net"
+
+
+@pytest.mark.parametrize("kind", ["image-regression", "image-multilabel"])
+def test_networks_for_classification_are_offered_for_numbers_and_labels(kind: str) -> None:
+    unsuitable = {"autoencoder", "gan"}  # they use no labels
+    assert set(standard_networks.networks(["image-classification"])) - unsuitable <= set(
+        standard_networks.networks([kind])
+    )
+
+
+def test_the_initial_network_in_the_editor_has_no_errors():
+    assert "class UserModel(Tower):" in standard_networks.template()
+    assert lint(standard_networks.template()) == []
+
+
+def test_an_unknown_network_is_not_found():
+    with pytest.raises(NotFound, match="resnet-9000"):
+        standard_networks.network("resnet-9000")
+
+
+@pytest.mark.parametrize("name", standard_networks.every_network())
+def test_a_network_reports_its_description_and_settings(name):
+    network = standard_networks.network(name)
+    assert network.summary
+    assert f"| {network.title} | `{name}` |" in DOCUMENTED
+    assert network.settings.startswith("Designed for ")
+    assert "Recommended settings" in network.settings
+    assert {"solver_type", "learning_rate", "lr_policy", "train_epochs", "batch_size"} <= set(network.values)
+    assert network.kinds
+    assert lint(network.text) == []
+
+
+def test_a_network_names_the_package_that_is_not_installed() -> None:
+    network = standard_networks.read("some", "# Some: a network.\n# requires: no_such_package digits[some]\n")
+    assert network.missing == "Not installed: run pip install 'digits[some]' on the server."
+    assert not standard_networks.network("lenet").missing
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    vit = standard_networks.network("vit")
+    assert (vit.package, vit.requirement) == ("keras_hub", "digits[vit]") and "vit" in extras
+
+
+@pytest.mark.parametrize("name", standard_networks.every_network())
+def test_the_form_accepts_the_recommended_settings_of_a_network(name):
+    values = standard_networks.network(name).values
+    application = Flask(__name__)
+    application.config["WTF_CSRF_ENABLED"] = False
+    with application.test_request_context():
+        form = ModelForm(MultiDict({"model_name": "model", "dataset": "", **values}))
+        form.validate()
+        assert set(values) <= {field.name for field in form}
+        assert not set(values) & set(form.errors), form.errors
+        recipe = form.recipe("", None, form.batch_size.data[0], form.learning_rate.data[0])
+    assert recipe.epochs == int(values["train_epochs"])
+    assert recipe.batch_size == int(values["batch_size"])
+    assert recipe.solver.type == values["solver_type"]
+    assert recipe.solver.learning_rate == float(values["learning_rate"])
+    assert isinstance(recipe.lr_policy, schedules.POLICIES[values["lr_policy"]])
+    assert recipe.mean == values["use_mean"]

@@ -1,0 +1,87 @@
+"""The predictions for the same records in each epoch."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+from tests.web.evaluations.test_views import LINEAR, train
+
+pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path_factory.mktemp("epochs")), executor)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    created = site.dataset(folder_pct_val=75, seed=1)
+    assert site.wait_for_end(created) == "Done"
+    return created
+
+
+@pytest.fixture(scope="module")
+def model(site: Site, dataset: str) -> str:
+    return train(site, dataset, LINEAR, train_epochs=3, learning_rate=0.1)
+
+
+def test_each_snapshot_predicts_the_same_records(site: Site, model: str) -> None:
+    found = site.json(f"/models/{model}/epoch-predictions.json")
+    assert (found["split"], found["records"]) == ("val", list(range(14)))
+    assert [item["epoch"] for item in found["epochs"]] == ["1", "2", "3"]
+    for epoch in found["epochs"]:
+        answers = [
+            site.post(
+                "/models/images/classification/classify_one.json",
+                job_id=model,
+                record=f"val/{place}",
+                snapshot_epoch=epoch["epoch"],
+            ).get_json()["predictions"][0]
+            for place in (0, 9)
+        ]
+        for (name, percent), place in zip(answers, (0, 9), strict=True):
+            assert epoch["predictions"][place][0] == [name, pytest.approx(percent, abs=0.01)]
+    assert len({str(item["predictions"]) for item in found["epochs"]}) == 3
+
+
+def test_the_part_of_the_page_marks_wrong_predictions(site: Site, model: str) -> None:
+    found = site.json(f"/models/{model}/epoch-predictions.json?first=4")
+    part = site.get(f"/models/{model}/epoch-predictions?first=4").text
+    assert "<html" not in part and part.count("<figure>") == 3 * 14
+    assert part.count("right:") + part.count("wrong:") == 3 * 14
+    assert f"first={(found['records'][-1] + 1) % 18}" in part
+    assert "epoch-predictions" in site.get(f"/models/{model}").text
+
+
+@pytest.mark.parametrize("first", ["18", "-1", "x", "9" * 30])
+def test_records_that_do_not_exist_are_refused(site: Site, model: str, first: str) -> None:
+    answer = site.get(f"/models/{model}/epoch-predictions.json?first={first}")
+    assert answer.status_code == 400 and "“first”" in answer.get_json()["error"]["message"]
+
+
+def test_a_damaged_snapshot_is_left_out(site: Site, dataset: str) -> None:
+    model = train(site, dataset, LINEAR, train_epochs=3)
+    path = site.services.store.folder / model / "snapshot_2.ckpt.index"
+    path.write_bytes(path.read_bytes()[:20])
+    found = site.json(f"/models/{model}/epoch-predictions.json")
+    assert [item["epoch"] for item in found["epochs"]] == ["1", "3"]
+
+
+def test_a_deleted_dataset_is_explained(site: Site) -> None:
+    dataset = site.dataset(folder_pct_val=25, seed=2)
+    assert site.wait_for_end(dataset) == "Done"
+    model = train(site, dataset, LINEAR)
+    archive = site.get(f"/models/{model}/download.zip").data
+    imported = site.client.post(
+        "/pretrained_models/upload_archive", data={"archive": (io.BytesIO(archive), "model.zip")}
+    ).get_json()["id"]
+    answer = site.get(f"/models/{imported}/epoch-predictions.json")
+    assert answer.status_code == 404 and "dataset" in answer.get_json()["error"]["message"]
