@@ -36,8 +36,8 @@ from digits.data.model_export import FORMATS, ModelExport
 from digits.data.sample_catalog import SAMPLES
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
-from digits.kinds.pair_source import PairFolders
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import TargetImageFolders
 from digits.web.models.standard_networks import network
 
 Pixels = NDArray[np.uint8]
@@ -137,7 +137,7 @@ def _create_dataset(case: Case, dataset: Path, folder: Path) -> None:
     recipe: CreateDataset
     if case.network == "unet":
         _write_masks(sources, case)
-        pairs = PairFolders(images=str(sources / "images"), targets=str(sources / "masks"))
+        pairs = TargetImageFolders(images=str(sources / "images"), targets=str(sources / "masks"))
         labels = str(sources / "labels.txt")
         recipe = CreateSegmentation(train=pairs, class_labels_file=labels, pct_val=25, **settings)
     elif case.network == "detector":

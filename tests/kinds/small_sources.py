@@ -28,12 +28,12 @@ from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
-from digits.kinds.pair_records import PairRecords
-from digits.kinds.pair_source import PairFolders
-from digits.kinds.pair_tables import PairTable
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_records import TargetImageRecords
+from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_tables import TargetImageTable
 from digits.kinds.text.recipe import CreateText
 from tests.tfrecord_files import example, write_records
 
@@ -192,16 +192,16 @@ def _masks(images: Path) -> CreateDataset:
         path = targets / name
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.arange(HEIGHT * WIDTH, dtype=np.uint8).reshape(HEIGHT, WIDTH) % 2).save(path)
-    return CreateSegmentation(train=PairFolders(images=str(images), targets=str(targets)), **SETTINGS)
+    return CreateSegmentation(train=TargetImageFolders(images=str(images), targets=str(targets)), **SETTINGS)
 
 
 def _targets(images: Path) -> CreateDataset:
     targets = write_images(images.parent / "targets")
-    return CreateImageToImage(train=PairFolders(images=str(images), targets=str(targets)), **SETTINGS)
+    return CreateImageToImage(train=TargetImageFolders(images=str(images), targets=str(targets)), **SETTINGS)
 
 
 def _own_targets(images: Path) -> CreateDataset:
-    return CreateImageToImage(train=PairFolders(images=str(images)), **SETTINGS)
+    return CreateImageToImage(train=TargetImageFolders(images=str(images)), **SETTINGS)
 
 
 def _listed_pairs(images: Path) -> CreateDataset:
@@ -277,10 +277,10 @@ def _texts(images: Path) -> str:
     return str(path)
 
 
-def _target_images(images: Path) -> PairTable:
+def _target_images(images: Path) -> TargetImageTable:
     path = images.parent / "pairs.csv"
     path.write_text("image,target\n" + "".join(f"{name},{name}\n" for name in names()))
-    return PairTable(table=str(path), folder=str(images))
+    return TargetImageTable(table=str(path), folder=str(images))
 
 
 def _generic(images: Path) -> CreateDataset:
@@ -305,7 +305,9 @@ EVERY: dict[str, Make] = ALL | {
         **SETTINGS,
     ),
     "records of masks": lambda images: CreateSegmentation(
-        records=PairRecords(train=_records(images), image_feature="image/encoded", target_feature="mask"),
+        records=TargetImageRecords(
+            train=_records(images), image_feature="image/encoded", target_feature="mask"
+        ),
         **SETTINGS,
     ),
     "table of targets": lambda images: CreateImageToImage(table=_target_images(images), **SETTINGS),

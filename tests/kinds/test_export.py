@@ -32,10 +32,10 @@ from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.export import formats_of
 from digits.kinds.gan.recipe import CreateGan
 from digits.kinds.multilabel.recipe import CreateMultilabel
-from digits.kinds.pair_source import PairFolders
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import TargetImageFolders
 from digits.kinds.text.recipe import CreateText
 from tests.data.test_archive import unpacked
 from tests.datasets import write_dataset
@@ -156,7 +156,7 @@ def test_masks_are_equal_after_a_download(tmp_path: Path) -> None:
     pixels[5:9, 2:20], pixels[:3, :4], pixels[-2:, -2:] = 1, 2, 255
     records = [record(target, [png(pixels[..., None])])]
     found = export(tmp_path, "image-segmentation", "masks", target, records)
-    folders = PairFolders(
+    folders = TargetImageFolders(
         images=str(found / "JPEGImages/train"), targets=str(found / "SegmentationClass/train")
     )
     plan = read(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from digits.data import dataset_folder
-from digits.data.pairs import find_folders
 from digits.data.sources import UnusableSource, show
+from digits.data.target_images import find_folders
 from digits.kinds.coco import find_file
 from digits.kinds.detection import (
     box_table,

@@ -15,8 +15,8 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.classification.recipe import Databases as ClassDatabases
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.pair_source import PairFolders
 from digits.kinds.regression.recipe import MAX_TARGETS, CreateRegression
+from digits.kinds.target_image_source import TargetImageFolders
 
 # The number of labels read to decide whether there are classes.
 MAX_LABELS_READ = 1000
@@ -65,8 +65,8 @@ class Databases:
             )
         if self._has_classes():
             return CreateClassification(files=ClassDatabases(folder=self.images, val=self.val_images), **own)
-        val = PairFolders(images=self.val_images) if self.val_images else None
-        return CreateImageToImage(train=PairFolders(images=self.images), val=val, **own)
+        val = TargetImageFolders(images=self.val_images) if self.val_images else None
+        return CreateImageToImage(train=TargetImageFolders(images=self.images), val=val, **own)
 
     def _first_image(self) -> dict[str, int]:
         """Return the width, the height and the channels of the first image."""

@@ -10,18 +10,18 @@ from digits.data.record_files import RecordFiles
 from digits.data.tables import Row
 from digits.kinds.image_to_image.reader import TARGET
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.pair_form import PairForm
-from digits.kinds.pair_records import NO_TARGET, PairMapping, PairRecords, guess
-from digits.kinds.pair_source import FoundPairs
-from digits.kinds.pair_summary import summarize_pairs
-from digits.kinds.pair_tables import PairRows
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.target_image_form import TargetImageForm
+from digits.kinds.target_image_records import NO_TARGET, TargetImageMapping, TargetImageRecords, guess
+from digits.kinds.target_image_source import FoundTargetImages
+from digits.kinds.target_image_summary import summarize_target_images
+from digits.kinds.target_image_tables import TargetImageRows
 
 OWN_TARGETS = "Without target images, each image is its own target."
 
 
-class DatasetForm(PairForm[CreateImageToImage]):
+class DatasetForm(TargetImageForm[CreateImageToImage]):
     """A dataset for image-to-image networks, from a folder of images and, optionally, one of target images."""
 
     TARGET = TARGET
@@ -36,19 +36,21 @@ class DatasetForm(PairForm[CreateImageToImage]):
         if self.reads_table:
             return self.scan_table(_describe_rows)
         folders, suggestion = self.scanned_folders()
-        return summarize_pairs(folders, TARGET, _describe, suggestion)
+        return summarize_target_images(folders, TARGET, _describe, suggestion)
 
     def recipe(self) -> CreateImageToImage:
-        return CreateImageToImage(**self.pair_settings())
+        return CreateImageToImage(**self.target_image_settings())
 
-    def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
+    def map_records(
+        self, source: TargetImageRecords, files: RecordFiles, first: Features
+    ) -> TargetImageMapping:
         return _RecordOverview(source, files, first)
 
 
-class _RecordOverview(PairMapping):
+class _RecordOverview(TargetImageMapping):
     """The images and target images in TFRecord files, and their description."""
 
-    def __init__(self, source: PairRecords, files: RecordFiles, first: Features) -> None:
+    def __init__(self, source: TargetImageRecords, files: RecordFiles, first: Features) -> None:
         super().__init__(source, files, first, TARGET, CreateImageToImage.needs_targets)
 
     def describe(self, summary: SourceSummary) -> None:
@@ -60,11 +62,11 @@ class _RecordOverview(PairMapping):
             summary.options["target_feature"] = [first, (NO_TARGET, "None: the image itself"), *names]
 
 
-def _describe(found: FoundPairs, summary: SourceSummary) -> None:
+def _describe(found: FoundTargetImages, summary: SourceSummary) -> None:
     if not found.folders.has_targets:
         summary.facts.append(OWN_TARGETS)
 
 
-def _describe_rows(table: PairRows, rows: list[Row[str]], summary: SourceSummary) -> None:
+def _describe_rows(table: TargetImageRows, rows: list[Row[str]], summary: SourceSummary) -> None:
     if table.target == table.image:
         summary.facts.append(OWN_TARGETS)

@@ -9,12 +9,12 @@ import numpy as np
 
 from digits.data import images
 from digits.data.images import Geometry, UnusableImage
-from digits.data.pairs import PairedSplit
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, show
 from digits.data.target import target_image
+from digits.data.target_images import TargetImageSplit
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.pair_source import plan_splits
+from digits.kinds.target_image_source import plan_splits
 
 TARGET = "target image"
 # Aspect ratios that differ by less than this count as equal: sides are whole numbers of pixels.
@@ -29,7 +29,7 @@ class ImagePlan(Plan):
         name = split.targets[place]
         size = (geometry.width, geometry.height)
         try:
-            data = cast(PairedSplit, split).target_images.read(name)
+            data = cast(TargetImageSplit, split).target_images.read(name)
             picture = images.open_picture(data, self.target.shape[2], enough=size)
             _check_proportions(picture.size, geometry.size)
         except UnusableImage as error:

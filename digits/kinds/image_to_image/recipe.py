@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from digits.kinds.pair_source import CreateFromPairs
+from digits.kinds.target_image_source import CreateWithTargetImages
 
 
-class CreateImageToImage(CreateFromPairs, kw_only=True):
+class CreateImageToImage(CreateWithTargetImages, kw_only=True):
     """Read images and target images; without the latter, each image is its own target."""
 
     needs_targets = False

@@ -22,13 +22,13 @@ from digits.data import images
 from digits.data.drawing import BACKGROUND
 from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
-from digits.data.pairs import Pairs
 from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, listed, show
 from digits.data.tables import first_lines
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
+from digits.data.target_images import Matches
 from digits.kinds import coco
 from digits.kinds.coco import CocoFile
-from digits.kinds.pair_source import FoundPairs, PairFolders
+from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders
 
 # Polygons may extend beyond the image by this multiple of its size; what is outside is cut off.
 _MARGIN = 2
@@ -86,7 +86,7 @@ class DrawnMasks:
 
 
 @dataclass(frozen=True)
-class AnnotatedImages(FoundPairs):
+class AnnotatedImages(FoundTargetImages):
     """The images of a COCO file with their label images."""
 
     masks: DrawnMasks
@@ -100,7 +100,7 @@ class AnnotatedImages(FoundPairs):
         return self.notes
 
     def need(self, target: str) -> None:
-        if not self.pairs.names:
+        if not self.matches.names:
             name = show(self.masks.path.name)
             raise UnusableSource(
                 f"None of the images listed in {name} were found in {show(self.folders.images)}.",
@@ -114,7 +114,7 @@ class CocoClasses:
 
     indexes: dict[str, int] = field(default_factory=dict)
 
-    def find(self, folders: PairFolders, path: Path, progress: Progress) -> AnnotatedImages:
+    def find(self, folders: TargetImageFolders, path: Path, progress: Progress) -> AnnotatedImages:
         """Read the file ``path`` about the images in ``folders``; raises UnusableSource."""
         progress.reading(f"Reading {show(str(path))}")
         root = Path(folders.images)
@@ -150,10 +150,10 @@ class CocoClasses:
                 empty.append(f"annotation {item.id}")
             else:
                 masks.regions.setdefault(file, []).append(region)
-        pairs = Pairs([(file, file) for file in masks.sizes], [], [], [])
+        matches = Matches([(file, file) for file in masks.sizes], [], [], [])
         notes = _notes(found, masks, missing, empty)
         lists = [ImageList(root, list(masks.sizes))]
-        return AnnotatedImages(folders, pairs, lists, masks, notes, faults=found.faults)
+        return AnnotatedImages(folders, matches, lists, masks, notes, faults=found.faults)
 
     def _index(self, name: str) -> int:
         name = BACKGROUND if name.lower() == BACKGROUND else show(name)

@@ -17,14 +17,14 @@ from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
 from digits.kinds.coco import find_file
 from digits.kinds.form_fields import choices
-from digits.kinds.pair_form import OptionalPath, PairForm
-from digits.kinds.pair_records import PairMapping, PairRecords, guess
-from digits.kinds.pair_summary import summarize_pairs
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.segmentation.overview import Overview, RecordOverview
 from digits.kinds.segmentation.reader import TARGET, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.target_image_form import OptionalPath, TargetImageForm
+from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords, guess
+from digits.kinds.target_image_summary import summarize_target_images
 
 LABEL_MAP = "labelmap.txt"
 MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "annotation", "segmentationclass")
@@ -35,12 +35,12 @@ def _check_targets(form: Any, field: Any) -> None:
         raise ValidationError("Enter the folder of label images or a COCO file (.json).")
 
 
-class DatasetForm(PairForm[CreateSegmentation]):
+class DatasetForm(TargetImageForm[CreateSegmentation]):
     """A dataset for semantic segmentation, from a folder of images and one of label images or a COCO file."""
 
     TARGET_TYPE = "any"
     TARGET = TARGET
-    SCANNED = (*PairForm.SCANNED, "class_labels_file", "colormap_text_file")
+    SCANNED = (*TargetImageForm.SCANNED, "class_labels_file", "colormap_text_file")
     TARGET_FOLDERS = MASK_FOLDERS
 
     label_folder = StringField("Label images", default="", validators=[OptionalPath("any"), _check_targets])
@@ -114,7 +114,7 @@ class DatasetForm(PairForm[CreateSegmentation]):
         if not any(paths):
             paths[1] = self._label_map(self.path_of("feature_folder", "folder"))
         overview = Overview(*paths)
-        return summarize_pairs(folders, TARGET, overview.describe, suggestion)
+        return summarize_target_images(folders, TARGET, overview.describe, suggestion)
 
     def _scan_records(self) -> Iterator[SourceSummary]:
         paths = self._class_files()
@@ -126,8 +126,10 @@ class DatasetForm(PairForm[CreateSegmentation]):
 
         return summarize_source(source, partial(guess, source), map_records)
 
-    def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
-        return PairMapping(source, files, first, TARGET, CreateSegmentation.needs_targets)
+    def map_records(
+        self, source: TargetImageRecords, files: RecordFiles, first: Features
+    ) -> TargetImageMapping:
+        return TargetImageMapping(source, files, first, TARGET, CreateSegmentation.needs_targets)
 
     def _class_files(self) -> list[str]:
         """Return the real paths of the class labels and of the color map, or empty strings."""
@@ -140,7 +142,7 @@ class DatasetForm(PairForm[CreateSegmentation]):
         return CreateSegmentation(
             class_labels_file=self.class_labels_file.data or "",
             colormap_file=self.colormap_text_file.data or "",
-            **self.pair_settings(),
+            **self.target_image_settings(),
         )
 
     def fill_source(self, recipe: CreateSegmentation) -> None:

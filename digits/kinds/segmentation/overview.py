@@ -13,13 +13,13 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
 from digits.data.tables import Row
-from digits.kinds.pair_records import PairMapping, PairRecords
-from digits.kinds.pair_source import FoundPairs, PairFolders
-from digits.kinds.pair_summary import spread, with_examples
-from digits.kinds.pair_tables import PairRows
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
 from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
+from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords
+from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders
+from digits.kinds.target_image_summary import spread, with_examples
+from digits.kinds.target_image_tables import TargetImageRows
 
 
 class _Silent:
@@ -38,7 +38,7 @@ class Overview:
         self._annotations = CocoClasses()
 
     def summarize_annotations(
-        self, folders: PairFolders, suggestion: Suggestion | None
+        self, folders: TargetImageFolders, suggestion: Suggestion | None
     ) -> Iterator[SourceSummary]:
         """Yield increasingly complete summaries of a COCO file; the last one is finished."""
         summary = SourceSummary(facts=["Reading the annotations…"], suggestion=suggestion, finished=False)
@@ -47,7 +47,7 @@ class Overview:
             found = self._annotations.find(folders, Path(folders.targets), _Silent())
             found.need(TARGET)
             regions = sum(map(len, found.masks.regions.values()))
-            images_found = count_of(len(found.pairs.names), "image")
+            images_found = count_of(len(found.matches.names), "image")
             fact = f"COCO annotations: {images_found} with {count_of(regions, 'object')}."
             summary = SourceSummary(facts=[fact], problems=list(found.notes), suggestion=suggestion)
             self.describe(found, summary)
@@ -56,11 +56,11 @@ class Overview:
             return
         yield from with_examples(found, summary)
 
-    def describe(self, found: FoundPairs, summary: SourceSummary) -> None:
+    def describe(self, found: FoundTargetImages, summary: SourceSummary) -> None:
         """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
         self._describe(found.images, found.target_images, spread(found, SAMPLE_IMAGES), summary)
 
-    def describe_rows(self, table: PairRows, rows: list[Row[str]], summary: SourceSummary) -> None:
+    def describe_rows(self, table: TargetImageRows, rows: list[Row[str]], summary: SourceSummary) -> None:
         """Like `describe`, for the label images in ``rows`` of a table; raises UnusableSource."""
         names = [(row.file, row.value or "") for row in rows]
         self._describe(table.images, table.target_images, names, summary)
@@ -96,11 +96,16 @@ class Overview:
         _describe_classes([survey for _, survey in surveys], names, code, self._annotations, summary)
 
 
-class RecordOverview(PairMapping):
+class RecordOverview(TargetImageMapping):
     """The masks in TFRecord files, and their description; ``class_labels`` and ``color_map`` are paths, or empty."""
 
     def __init__(
-        self, source: PairRecords, files: RecordFiles, first: Features, class_labels: str, color_map: str
+        self,
+        source: TargetImageRecords,
+        files: RecordFiles,
+        first: Features,
+        class_labels: str,
+        color_map: str,
     ) -> None:
         super().__init__(source, files, first, TARGET, True)
         self._names, self._code = read_class_files(class_labels, color_map)

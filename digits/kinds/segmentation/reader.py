@@ -21,14 +21,19 @@ from digits.data import images, parallel
 from digits.data.drawing import Color
 from digits.data.images import Geometry, UnusableImage
 from digits.data.masks import Code, ColorMap, IndexCode, MaskSurvey, open_mask
-from digits.data.pairs import PairedSplit
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
+from digits.data.target_images import TargetImageSplit
 from digits.kinds.groups import group_by_rarest, group_flags
-from digits.kinds.pair_source import FoundPairs, PairFolders, find_pairs, plan_splits
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import (
+    FoundTargetImages,
+    TargetImageFolders,
+    find_target_images,
+    plan_splits,
+)
 
 TARGET = "label image"
 NO_CLASS = "no class"
@@ -83,7 +88,7 @@ class SegmentationPlan(Plan):
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         name = split.targets[place].name
         try:
-            image = open_mask(cast(PairedSplit, split).target_images.read(name))
+            image = open_mask(cast(TargetImageSplit, split).target_images.read(name))
             if image.size != geometry.size:
                 (width, height), (of_image, by) = image.size, geometry.size
                 raise UnusableImage(f"it has {width}×{height} pixels, but the image has {of_image}×{by}")
@@ -142,10 +147,14 @@ def _check_annotations(recipe: CreateSegmentation) -> None:
         )
 
 
-def find_masks(annotations: CocoClasses, folders: PairFolders, progress: Progress) -> FoundPairs:
+def find_masks(
+    annotations: CocoClasses, folders: TargetImageFolders, progress: Progress
+) -> FoundTargetImages:
     """Return the images with label images, or with those drawn from a COCO file; raises UnusableSource."""
     path = Path(folders.targets)
-    return annotations.find(folders, path, progress) if path.is_file() else find_pairs(folders, progress)
+    return (
+        annotations.find(folders, path, progress) if path.is_file() else find_target_images(folders, progress)
+    )
 
 
 def read_class_files(class_labels: str, color_map: str) -> tuple[list[str], Code]:
@@ -272,7 +281,7 @@ def _default_names(count: int) -> list[str]:
 
 
 def _survey(
-    splits: dict[str, PairedSplit], code: Code, processes: int | None, progress: Progress
+    splits: dict[str, TargetImageSplit], code: Code, processes: int | None, progress: Progress
 ) -> dict[str, list[MaskSurvey | None]]:
     """Return the survey of each label image; None for one that cannot be used."""
     places = [(split, place) for split in splits.values() for place in range(len(split))]
@@ -293,7 +302,7 @@ def _survey(
     return {name: [next(flat) for _ in split.files] for name, split in splits.items()}
 
 
-def survey_mask(split: PairedSplit, place: int, code: Code) -> MaskSurvey | None:
+def survey_mask(split: TargetImageSplit, place: int, code: Code) -> MaskSurvey | None:
     """Survey a label image; return None if it cannot be used."""
     try:
         return code.survey(open_mask(split.target_images.read(split.targets[place])))

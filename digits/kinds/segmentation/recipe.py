@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from digits.kinds.pair_source import CreateFromPairs
+from digits.kinds.target_image_source import CreateWithTargetImages
 
 
-class CreateSegmentation(CreateFromPairs, kw_only=True):
+class CreateSegmentation(CreateWithTargetImages, kw_only=True):
     """Read a folder of images and one of label images, or a COCO file of polygons and masks.
 
     ``class_labels_file`` lists the names of the classes, one per line. With ``colormap_file``, which lists the

@@ -20,9 +20,9 @@ from digits.data.sources import Plan, UnusableSource
 from digits.data.target import IGNORED, mask
 from digits.kinds import kind_named
 from digits.kinds.export import formats_of
-from digits.kinds.pair_source import PairFolders
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import TargetImageFolders
 from tests.data.test_archive import unpacked
 from tests.datasets import write_dataset
 from tests.kinds.segmentation.test_reader import masks
@@ -61,7 +61,7 @@ def write(folder: Path, annotations: list[dict[str, Any]], **changes: Any) -> Pa
 
 
 def plan(path: Path, folder: str = "images", **settings: Any) -> Plan:
-    folders = PairFolders(images=str(path.parent / folder), targets=str(path))
+    folders = TargetImageFolders(images=str(path.parent / folder), targets=str(path))
     values = {"train": folders, "pct_val": 0.0, "width": WIDTH, "height": HEIGHT, "processes": 1, **settings}
     return reader.read(CreateSegmentation(**values), Silent())
 
@@ -174,13 +174,13 @@ def test_splits_share_the_classes_of_their_files(tmp_path: Path) -> None:
     train = write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}])
     (tmp_path / "val").mkdir()
     val = write(tmp_path / "val", [{"segmentation": square(1, 1, 4, 4), "category_id": 9}])
-    folders = PairFolders(images=str(tmp_path / "val" / "images"), targets=str(val))
+    folders = TargetImageFolders(images=str(tmp_path / "val" / "images"), targets=str(val))
     found = plan(train, val=folders)
     assert found.target.names == ["background", "cat", "dog"]
     assert found.splits["val"].targets[0].classes == (0, 2)
     (tmp_path / "masks").mkdir()
     Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "masks" / "a.png")
-    mixed = PairFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
+    mixed = TargetImageFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
     with pytest.raises(UnusableSource, match="Some splits use COCO files"):
         plan(train, val=mixed)
     with pytest.raises(UnusableSource, match="Class labels and color maps"):
@@ -208,7 +208,7 @@ def test_a_download_as_coco_is_read_again(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
     made.close()
-    folders = PairFolders(
+    folders = TargetImageFolders(
         images=str(tmp_path / "images/train"), targets=str(tmp_path / "annotations/instances_train.json")
     )
     found = plan(tmp_path / "unused", train=folders)

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from digits.data.databases import is_database
-from digits.data.pairs import PairedSplit
 from digits.data.sources import Plan, UnusableSource
-from digits.kinds.pair_source import PairFolders
+from digits.data.target_images import TargetImageSplit
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import TargetImageFolders
 from tests.kinds.tables import Silent
 from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_arrays, write_lmdb
 from tests.site import Site
@@ -75,7 +75,7 @@ def test_faults_of_the_databases_are_named(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "old") / "train_db"
 
     def plan() -> object:
-        folders = PairFolders(images=str(folder / "features"), targets=str(folder / "labels"))
+        folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
         recipe = CreateSegmentation(train=folders, width=WIDTH, height=HEIGHT, processes=1)
         return reader.read(recipe, Silent())
 
@@ -98,12 +98,14 @@ def test_masks_in_hdf5_files_belong_to_the_images_of_the_same_number(tmp_path: P
     folder = write_job(tmp_path / "old", backend="hdf5") / "train_db"
 
     def plan() -> Plan:
-        folders = PairFolders(images=str(folder / "features"), targets=str(folder / "labels"))
+        folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
         recipe = CreateSegmentation(train=folders, pct_val=0, width=WIDTH, height=HEIGHT, processes=1)
         return reader.read(recipe, Silent())
 
     split = plan().splits["train"]
-    assert isinstance(split, PairedSplit) and sorted(split.files) == [f"{number:08d}" for number in range(9)]
+    assert isinstance(split, TargetImageSplit) and sorted(split.files) == [
+        f"{number:08d}" for number in range(9)
+    ]
     for name, target in zip(split.files, split.targets, strict=True):
         image, label = split.images.read(name), split.target_images.read(target.name)
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(image))), picture(int(name)))
@@ -116,7 +118,7 @@ def test_masks_in_hdf5_files_belong_to_the_images_of_the_same_number(tmp_path: P
 def test_damaged_hdf5_files_are_named(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "old", backend="hdf5") / "train_db"
     (folder / "labels" / "0.h5").write_bytes(b"no database")
-    folders = PairFolders(images=str(folder / "features"), targets=str(folder / "labels"))
+    folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
     with pytest.raises(UnusableSource, match=r"0\.h5 in .* is damaged or not an HDF5 file"):
         reader.read(CreateSegmentation(train=folders, width=WIDTH, height=HEIGHT, processes=1), Silent())
 

@@ -13,9 +13,9 @@ from PIL import Image
 from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
 from digits.data.target import IGNORED
-from digits.kinds.pair_source import PairFolders
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import TargetImageFolders
 from tests.kinds.tables import Silent
 
 SIZE = (4, 3)
@@ -41,7 +41,7 @@ def rows(*values: int) -> NDArray[np.uint8]:
 
 
 def plan(root: Path, **settings: object) -> Plan:
-    folders = PairFolders(images=str(root / "images"), targets=str(root / "masks"))
+    folders = TargetImageFolders(images=str(root / "images"), targets=str(root / "masks"))
     values = {
         "train": folders,
         "pct_val": 0.0,
@@ -208,6 +208,6 @@ def test_splits_are_disjoint_and_depend_on_the_seed_only(tmp_path: Path) -> None
     assert files == {name: split.files for name, split in again.splits.items()}
     assert first.target == again.target
     assert files["val"] != other.splits["val"].files
-    folders = PairFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
+    folders = TargetImageFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
     separate = plan(tmp_path, val=folders)
     assert {name: len(split) for name, split in separate.splits.items()} == {"train": 40, "val": 40}

@@ -13,9 +13,9 @@ from PIL import Image
 
 from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
-from digits.kinds.pair_records import PairRecords
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_records import TargetImageRecords
 from tests.kinds.tables import Silent
 from tests.site import Site
 from tests.tfrecord_files import example, picture, write_records
@@ -41,7 +41,7 @@ def scenes(count: int = 12) -> list[bytes]:
 
 
 def plan(path: Path, **features: Any) -> Plan:
-    source = PairRecords(train=str(path), **features)
+    source = TargetImageRecords(train=str(path), **features)
     settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 1, "pct_val": 25.0, "seed": 1}
     return reader.read(CreateSegmentation(records=source, **settings), Silent())
 

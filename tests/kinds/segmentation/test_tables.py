@@ -15,9 +15,9 @@ from PIL import Image
 
 from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
-from digits.kinds.pair_tables import PairTable
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_tables import TargetImageTable
 from tests.kinds.segmentation.test_records import mask
 from tests.kinds.tables import Silent, write
 from tests.site import Site
@@ -48,7 +48,7 @@ def write_dataset(folder: Path) -> Path:
 
 
 def plan(table: Path, folder: Path, **columns: Any) -> Plan:
-    source = PairTable(table=str(table), folder=str(folder), **columns)
+    source = TargetImageTable(table=str(table), folder=str(folder), **columns)
     settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 2, "pct_val": 25.0, "seed": 1}
     return reader.read(CreateSegmentation(table=source, **settings), Silent())
 
@@ -120,7 +120,7 @@ def test_rows_without_a_path_are_skipped_and_listed(tmp_path: Path) -> None:
     write_folders(tmp_path)
     rows = "".join(f"images/{number}.png,masks/{number}.png\n" for number in range(4))
     table = write(tmp_path, f"image,mask\n{rows}images/0.png,\n")
-    source = PairTable(table=str(table), folder=str(tmp_path))
+    source = TargetImageTable(table=str(table), folder=str(tmp_path))
     settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 1, "max_unusable_percent": 20}
     found = reader.read(CreateSegmentation(table=source, **settings), Silent())
     assert [(item.path, item.reason, item.split) for item in found.unusable] == [

@@ -10,9 +10,9 @@ from flask import Flask
 from digits.core.recipe import CreateDataset
 from digits.kinds.gradients.recipe import CreateGradients
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.pair_source import PairFolders
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.target_image_source import TargetImageFolders
 from digits.web.models import network_settings
 from digits.web.models.standard_networks import network, networks
 
@@ -55,7 +55,7 @@ def test_recommended_settings_for_regression_do_not_flip() -> None:
 def test_segmentation_keeps_flips_and_contrast(name: str, tmp_path: Path) -> None:
     settings = settings_on(
         name,
-        CreateSegmentation(train=PairFolders(images="images", targets="masks"), width=128, height=128),
+        CreateSegmentation(train=TargetImageFolders(images="images", targets="masks"), width=128, height=128),
         tmp_path,
     )
     assert (settings["aug_flip"], settings["aug_contrast"]) == ("fliplr", "0.2")

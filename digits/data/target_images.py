@@ -19,14 +19,14 @@ _SUFFIX = re.compile(r"[_-](mask|label|seg|segmentation|gt|target)s?\Z", re.IGNO
 
 
 @dataclass
-class PairedSplit(SplitPlan):
+class TargetImageSplit(SplitPlan):
     """A split whose targets are images as well, from ``target_images``."""
 
     target_images: ImageSource = field(kw_only=True)
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Matches:
     """Images with the target of the same name, as ``names``, and the unpaired files, all sorted."""
 
     names: list[tuple[str, str]]
@@ -54,7 +54,7 @@ class Pairs:
         return found
 
 
-def match(images: Collection[str], targets: Collection[str]) -> Pairs:
+def match(images: Collection[str], targets: Collection[str]) -> Matches:
     """Pair files whose paths are the same except for the ending, or for a suffix such as ``_mask`` of the target."""
     repeated: list[str] = []
     image_of = _by_stem(images, repeated)
@@ -63,7 +63,7 @@ def match(images: Collection[str], targets: Collection[str]) -> Pairs:
         plain = _SUFFIX.sub("", stem)
         if plain in image_of and plain not in target_of:
             target_of[plain] = target_of.pop(stem)
-    return Pairs(
+    return Matches(
         [(name, target_of[stem]) for stem, name in image_of.items() if stem in target_of],
         [name for stem, name in image_of.items() if stem not in target_of],
         [name for stem, name in target_of.items() if stem not in image_of],

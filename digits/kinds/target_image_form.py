@@ -15,24 +15,24 @@ from digits.data import images
 from digits.data.data_roots import FileType
 from digits.data.databases import find_job
 from digits.data.image_lists import walk_images
-from digits.data.pairs import find_folders
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
+from digits.data.target_images import find_folders
 from digits.kinds.dataset_form import required_integer
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, FlagField, RequiredIf, check_images, choices
-from digits.kinds.pair_records import PairMapping, PairRecords
-from digits.kinds.pair_source import CreateFromPairs, PairFolders
-from digits.kinds.pair_summary import suggest_sources, summarize_pair_table
-from digits.kinds.pair_tables import PairRows, PairTable, check_columns
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_form import NO_TABLE, DialectFields
+from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords
+from digits.kinds.target_image_source import CreateWithTargetImages, TargetImageFolders
+from digits.kinds.target_image_summary import suggest_sources, summarize_target_image_table
+from digits.kinds.target_image_tables import TargetImageRows, TargetImageTable, check_columns
 
-AnyPairRecipe = TypeVar("AnyPairRecipe", bound=CreateFromPairs)
+AnyTargetRecipe = TypeVar("AnyTargetRecipe", bound=CreateWithTargetImages)
 
 # The fields of the folders of images and targets of each split.
 FOLDERS = {
@@ -53,8 +53,8 @@ class OptionalPath(AllowedPath):
             super().__call__(form, field)
 
 
-class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[AnyPairRecipe]):
-    """Base class of the forms that create a dataset from pairs of images, in folders, tables or TFRecord files.
+class TargetImageForm(RecordForm[AnyTargetRecipe], DialectFields[AnyTargetRecipe], Generic[AnyTargetRecipe]):
+    """Base class of the forms that create a dataset of images with target images, in folders, tables or TFRecord files.
 
     Without a target folder, the image folder may contain both as folders with usual names; those of targets are
     ``TARGET_FOLDERS``, in lowercase. ``TARGET_TYPE`` is the type of the targets, ``TARGET`` the word for one, and
@@ -98,8 +98,8 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
     target_feature = FeatureField("Target feature")
     label_folder = StringField("Targets", default="", validators=[OptionalPath("folder")])
     pct_val = pct_test = None
-    folder_pct_val = required_integer("Validation split (%)", CreateFromPairs, "pct_val")
-    folder_pct_test = required_integer("Test split (%)", CreateFromPairs, "pct_test")
+    folder_pct_val = required_integer("Validation split (%)", CreateWithTargetImages, "pct_val")
+    folder_pct_test = required_integer("Test split (%)", CreateWithTargetImages, "pct_test")
     has_val_folder = FlagField("Use separate validation folders", default=False)
     validation_feature_folder = StringField(
         "Validation images", validators=[RequiredIf(has_val_folder=True), AllowedPath("folder")]
@@ -156,9 +156,9 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
 
-    def table_source(self, path: str) -> PairTable:
+    def table_source(self, path: str) -> TargetImageTable:
         """Return the source in the fields, with the table at the real path ``path``."""
-        return PairTable(
+        return TargetImageTable(
             table=path,
             folder=self.entered("image_folder") or self.default_folder(path),
             image_column=self.entered("image_column"),
@@ -168,7 +168,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         )
 
     def scan_table(
-        self, describe: Callable[[PairRows, list[Row[str]], SourceSummary], None]
+        self, describe: Callable[[TargetImageRows, list[Row[str]], SourceSummary], None]
     ) -> Iterator[SourceSummary]:
         """Return summaries of the table in the form; raises DigitsError.
 
@@ -177,7 +177,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         path = self.resolved_files("table_train")
         if self.entered("image_folder"):
             self.image_folder.data = str(self.path_of("image_folder", "folder"))
-        return summarize_pair_table(
+        return summarize_target_image_table(
             self.table_source(path), describe, word=self.TARGET, is_required=self.NEEDS_TARGETS
         )
 
@@ -236,31 +236,33 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         found = databases or find_folders(root, self.TARGET_FOLDERS)
         return found if found and all(map(self.meta.data_roots.contain, found)) else None
 
-    def scanned_folders(self) -> tuple[PairFolders, Suggestion | None]:
+    def scanned_folders(self) -> tuple[TargetImageFolders, Suggestion | None]:
         """Return the folders to summarize, and a suggestion for those fields; raises DigitsError."""
         root = self.path_of("feature_folder", "folder")
         if (self.label_folder.data or "").strip():
             targets = self.resolve_targets(str(self.path_of("label_folder", self.TARGET_TYPE)))
-            return PairFolders(images=str(root), targets=targets), None
+            return TargetImageFolders(images=str(root), targets=targets), None
         found = self.find_sources(root)
         if not found:
-            return PairFolders(images=str(root)), None
-        return PairFolders(images=str(found[0]), targets=str(found[1])), suggest_sources(root, *found)
+            return TargetImageFolders(images=str(root)), None
+        return TargetImageFolders(images=str(found[0]), targets=str(found[1])), suggest_sources(root, *found)
 
-    def record_source(self) -> PairRecords:
-        return PairRecords(target_feature=self.entered("target_feature"), **self.record_settings())
+    def record_source(self) -> TargetImageRecords:
+        return TargetImageRecords(target_feature=self.entered("target_feature"), **self.record_settings())
 
     def check_records(self) -> None:
         source = self.record_source()
         files = source.find()
         self.map_records(source, files, first_record(files.splits["train"]))
 
-    def map_records(self, source: PairRecords, files: RecordFiles, first: Features) -> PairMapping:
-        """Return how the records of ``files`` become pairs; raises UnusableSource."""
+    def map_records(
+        self, source: TargetImageRecords, files: RecordFiles, first: Features
+    ) -> TargetImageMapping:
+        """Return how the records of ``files`` become images with targets; raises UnusableSource."""
         raise NotImplementedError
 
-    def pair_settings(self) -> dict[str, Any]:
-        """Return the arguments of `CreateFromPairs` for the fields of this class and of the images."""
+    def target_image_settings(self) -> dict[str, Any]:
+        """Return the arguments of `CreateWithTargetImages` for the fields of this class and of the images."""
         if self.reads_table:
             return {"table": self.table_source(self.table_train.data), **self.image_settings()}
         if self.reads_records:
@@ -268,7 +270,7 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
         folders = {split: self._folders(split) for split in ("train", *self.own_splits())}
         return {**folders, **self.image_settings()}
 
-    def fill_source(self, recipe: AnyPairRecipe) -> None:
+    def fill_source(self, recipe: AnyTargetRecipe) -> None:
         self.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
         records = recipe.records
         if records is not None:
@@ -287,6 +289,6 @@ class PairForm(RecordForm[AnyPairRecipe], DialectFields[AnyPairRecipe], Generic[
             images, targets = FOLDERS[name]
             self.set(**{images: folders.images, targets: folders.targets})
 
-    def _folders(self, split: str) -> PairFolders:
+    def _folders(self, split: str) -> TargetImageFolders:
         images, targets = FOLDERS[split]
-        return PairFolders(images=self[images].data, targets=self[targets].data or "")
+        return TargetImageFolders(images=self[images].data, targets=self[targets].data or "")

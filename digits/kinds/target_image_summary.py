@@ -9,28 +9,28 @@ from digits.data.databases import is_database
 from digits.data.image_lists import ImageList, walk_images
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row
-from digits.kinds.pair_source import FoundPairs, PairFolders, list_database, match_lists
-from digits.kinds.pair_tables import PairRows, PairTable, open_pairs
 from digits.kinds.source_summary import SAMPLE_IMAGES, Pace, SourceSummary, Suggestion, joined, with_sample
 from digits.kinds.table_source import SplitTable
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_tables
+from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders, list_database, match_lists
+from digits.kinds.target_image_tables import TargetImageRows, TargetImageTable, open_target_images
 
-Describe = Callable[[FoundPairs, SourceSummary], None]
+Describe = Callable[[FoundTargetImages, SourceSummary], None]
 
 
-def summarize_pairs(
-    folders: PairFolders, target: str, describe: Describe, suggestion: Suggestion | None
+def summarize_target_images(
+    folders: TargetImageFolders, target: str, describe: Describe, suggestion: Suggestion | None
 ) -> Iterator[SourceSummary]:
     """Yield increasingly complete summaries of ``folders``; the last one is finished.
 
-    ``target`` is the word for a target image, and ``describe`` adds what the kind finds in the pairs.
+    ``target`` is the word for a target image, and ``describe`` adds what the kind finds in the images and targets.
     """
     pace, lists = Pace(), [ImageList(Path(folders.images))]
     complete = True
     try:
         for path, other in folders.each():
-            for found in [list_database(path)] if is_database(path) else walk_images(path, other):
-                lists = [*(item for item in lists if item.root != found.root), found]
+            for listing in [list_database(path)] if is_database(path) else walk_images(path, other):
+                lists = [*(item for item in lists if item.root != listing.root), listing]
                 if pace.is_over(sum(len(item.files) for item in lists)):
                     complete = False
                     break
@@ -38,22 +38,22 @@ def summarize_pairs(
                     yield SourceSummary(
                         facts=[f"{_counted(lists, target)}…"], suggestion=suggestion, finished=False
                     )
-        found_pairs = FoundPairs(folders, match_lists(lists), lists)
-        summary = _summarize(found_pairs, target, complete)
+        found = FoundTargetImages(folders, match_lists(lists), lists)
+        summary = _summarize(found, target, complete)
         summary.suggestion = suggestion
-        if found_pairs.pairs.names:
-            describe(found_pairs, summary)
+        if found.matches.names:
+            describe(found, summary)
     except UnusableSource as error:
         summary = SourceSummary.unusable(error)
         summary.suggestion = suggestion
         yield summary
         return
-    yield from with_examples(found_pairs, summary)
+    yield from with_examples(found, summary)
 
 
-def summarize_pair_table(
-    source: PairTable,
-    describe: Callable[[PairRows, list[Row[str]], SourceSummary], None],
+def summarize_target_image_table(
+    source: TargetImageTable,
+    describe: Callable[[TargetImageRows, list[Row[str]], SourceSummary], None],
     *,
     word: str,
     is_required: bool,
@@ -67,11 +67,11 @@ def summarize_pair_table(
         tables = source.find()
     except UnusableSource as error:
         return iter([SourceSummary.unusable(error)])
-    opened: list[PairRows] = []
+    opened: list[TargetImageRows] = []
     parts: dict[int, SourceSummary] = {}
 
     def open_rows(table: SplitTable) -> RowSource[str]:
-        found = open_pairs(table, source, MAX_BYTES, word=word, is_required=is_required)
+        found = open_target_images(table, source, MAX_BYTES, word=word, is_required=is_required)
         opened.append(found)
         has_targets = found.target != found.image
         contents = f"an image and a {word} each" if has_targets else "an image each"
@@ -94,7 +94,7 @@ def summarize_pair_table(
     return summarize_tables(tables, open_rows, describe_rows, None)
 
 
-def with_examples(found: FoundPairs, summary: SourceSummary) -> Iterator[SourceSummary]:
+def with_examples(found: FoundTargetImages, summary: SourceSummary) -> Iterator[SourceSummary]:
     """Yield summaries like ``summary`` that also describe a sample of image files; the last one is finished."""
     facts, problems, suggestion = summary.facts, summary.problems, summary.suggestion
 
@@ -106,7 +106,7 @@ def with_examples(found: FoundPairs, summary: SourceSummary) -> Iterator[SourceS
     if is_database(Path(found.folders.images)):
         yield summary
         return
-    yield from with_sample(found.folders.images, [name for name, _ in found.pairs.names], summarize)
+    yield from with_sample(found.folders.images, [name for name, _ in found.matches.names], summarize)
 
 
 def suggest_sources(root: Path, images: Path, targets: Path) -> Suggestion:
@@ -120,20 +120,20 @@ def suggest_sources(root: Path, images: Path, targets: Path) -> Suggestion:
     )
 
 
-def spread(found: FoundPairs, count: int) -> list[tuple[str, str]]:
-    """Return at most ``count`` evenly spaced pairs."""
-    names = found.pairs.names
+def spread(found: FoundTargetImages, count: int) -> list[tuple[str, str]]:
+    """Return at most ``count`` evenly spaced images with their targets."""
+    names = found.matches.names
     count = min(count, len(names))
     return [names[number * len(names) // count] for number in range(count)]
 
 
-def _summarize(found: FoundPairs, target: str, complete: bool) -> SourceSummary:
+def _summarize(found: FoundTargetImages, target: str, complete: bool) -> SourceSummary:
     summary = SourceSummary()
     if not complete:
         summary.facts.append(f"At least {_counted(found.lists, target)}.")
         return summary
     found.need(target)
-    count = len(found.pairs.names)
+    count = len(found.matches.names)
     pair = (f" with a {target}" if count == 1 else f" with {target}s") if found.folders.has_targets else ""
     summary.facts.append(f"{count_of(count, 'image')}{pair}.")
     summary.problems += found.remarks(target)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from digits.data.images import UnusableImage
-from digits.data.pairs import PairedSplit
 from digits.data.record_features import Features, ImageFeature, guess_image, guess_target_image
 from digits.data.record_files import RecordFiles
 from digits.data.shares import CreateWithShares
 from digits.data.sources import Progress, Unusable
+from digits.data.target_images import TargetImageSplit
 from digits.data.tfrecords import RecordImages
 from digits.kinds.record_source import RecordSource, RecordSplits, divide_records, first_record, need_feature
 
@@ -15,7 +15,7 @@ from digits.kinds.record_source import RecordSource, RecordSplits, divide_record
 NO_TARGET = "-"
 
 
-class PairRecords(RecordSource, kw_only=True, frozen=True):
+class TargetImageRecords(RecordSource, kw_only=True, frozen=True):
     """TFRecord files with an image and the target image ``target_feature`` each.
 
     An empty feature is detected; with `NO_TARGET`, images are their own targets.
@@ -24,14 +24,14 @@ class PairRecords(RecordSource, kw_only=True, frozen=True):
     target_feature: str = ""
 
 
-class PairMapping:
+class TargetImageMapping:
     """How the records of ``files`` become images with the ``target``, None if they are their own targets.
 
     ``word`` is the word for a target image, which is required if ``is_required``. Raises UnusableSource.
     """
 
     def __init__(
-        self, source: PairRecords, files: RecordFiles, first: Features, word: str, is_required: bool
+        self, source: TargetImageRecords, files: RecordFiles, first: Features, word: str, is_required: bool
     ) -> None:
         self.image = source.map_image(files, first)
         self.target: ImageFeature | None = None
@@ -53,7 +53,7 @@ class PairMapping:
             raise UnusableImage(f"it has no feature “{self.target.name}”")
 
 
-def guess(source: PairRecords, files: RecordFiles, first: Features) -> dict[str, str]:
+def guess(source: TargetImageRecords, files: RecordFiles, first: Features) -> dict[str, str]:
     """Return the feature that each field of the form has by default, or an empty string."""
     image = files.image or guess_image(first)
     return {
@@ -64,20 +64,20 @@ def guess(source: PairRecords, files: RecordFiles, first: Features) -> dict[str,
 
 def plan_records(
     recipe: CreateWithShares,
-    source: PairRecords,
+    source: TargetImageRecords,
     progress: Progress,
     *,
     word: str,
     is_required: bool,
     unusable: list[Unusable],
-) -> dict[str, PairedSplit]:
+) -> dict[str, TargetImageSplit]:
     """Return the splits of ``source``, with the names of the records as targets; raises UnusableSource.
 
     Skipped records are added to ``unusable``.
     """
     files = source.find()
     recipe.shares(files.splits)
-    mapping = PairMapping(source, files, first_record(files.splits["train"]), word, is_required)
+    mapping = TargetImageMapping(source, files, first_record(files.splits["train"]), word, is_required)
     records = RecordSplits(files, mapping.image, mapping.check, recipe.max_unusable_percent)
     names = {split: records.collect(split, progress)[0] for split in files.splits}
     unusable += records.unusable
@@ -85,7 +85,7 @@ def plan_records(
     for split, found in names.items():
         images = records.images(split)
         target = mapping.target or images.image
-        splits[split] = PairedSplit(
+        splits[split] = TargetImageSplit(
             images,
             found,
             list(found),

@@ -13,7 +13,6 @@ from msgspec import Struct
 from digits.core.schema import Percent
 from digits.data.databases import is_database, open_arrays
 from digits.data.image_lists import ImageList, list_images
-from digits.data.pairs import PairedSplit, Pairs, match
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     ImageFolder,
@@ -26,11 +25,12 @@ from digits.data.sources import (
     shuffle,
 )
 from digits.data.tables import Faults
-from digits.kinds.pair_records import PairRecords, plan_records
-from digits.kinds.pair_tables import PairTable, plan_table
+from digits.data.target_images import Matches, TargetImageSplit, match
+from digits.kinds.target_image_records import TargetImageRecords, plan_records
+from digits.kinds.target_image_tables import TargetImageTable, plan_table
 
 
-class PairFolders(Struct, kw_only=True, frozen=True):
+class TargetImageFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names.
 
     Without the latter, or if both are the same, images are their own targets. Either can also be an LMDB or HDF5
@@ -53,7 +53,7 @@ class PairFolders(Struct, kw_only=True, frozen=True):
             yield targets, images
 
 
-class CreateFromPairs(CreateWithShares, kw_only=True):
+class CreateWithTargetImages(CreateWithShares, kw_only=True):
     """Read images and target images from the folders ``train``, from ``records``, or from a ``table``.
 
     ``val`` and ``test`` are separate folders. Records and rows of a class that ``needs_targets`` must have target
@@ -62,19 +62,19 @@ class CreateFromPairs(CreateWithShares, kw_only=True):
 
     needs_targets: ClassVar[bool] = True
 
-    train: PairFolders | None = None
-    val: PairFolders | None = None
-    test: PairFolders | None = None
+    train: TargetImageFolders | None = None
+    val: TargetImageFolders | None = None
+    test: TargetImageFolders | None = None
     pct_val: Percent = 10.0
-    records: PairRecords | None = None
-    table: PairTable | None = None
+    records: TargetImageRecords | None = None
+    table: TargetImageTable | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
         if [self.train, self.records, self.table].count(None) != 2:
-            raise ValueError("a dataset of pairs needs exactly one of train, records and table")
+            raise ValueError("a dataset with target images needs exactly one of train, records and table")
 
-    def folders(self) -> Iterator[tuple[str, PairFolders]]:
+    def folders(self) -> Iterator[tuple[str, TargetImageFolders]]:
         """Yield the splits that have folders, train first, and their folders."""
         for name, folders in (("train", self.train), ("val", self.val), ("test", self.test)):
             if folders is not None:
@@ -82,11 +82,11 @@ class CreateFromPairs(CreateWithShares, kw_only=True):
 
 
 @dataclass(frozen=True)
-class FoundPairs:
-    """The pairs in the ``folders`` of a split. ``faults`` are annotations that are skipped."""
+class FoundTargetImages:
+    """The images with targets in the ``folders`` of a split. ``faults`` are annotations that are skipped."""
 
-    folders: PairFolders
-    pairs: Pairs
+    folders: TargetImageFolders
+    matches: Matches
     lists: list[ImageList]
     faults: list[Faults] = field(default_factory=list, kw_only=True)
 
@@ -102,14 +102,14 @@ class FoundPairs:
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings; ``target`` is the word for a target image."""
-        return [*(remark for item in self.lists for remark in item.remarks()), *self.pairs.remarks(target)]
+        return [*(remark for item in self.lists for remark in item.remarks()), *self.matches.remarks(target)]
 
     def need(self, target: str) -> None:
-        """Raise UnusableSource unless there is a pair."""
+        """Raise UnusableSource unless an image has a target."""
         images, *targets = self.lists
         for item in self.lists:
             item.need_images()
-        if not self.pairs.names:
+        if not self.matches.names:
             raise UnusableSource(
                 f"No {target} has the same name as an image.",
                 f"The first image is {show(images.files[0])}, the first {target} {show(targets[0].files[0])}: "
@@ -130,7 +130,7 @@ def _open_source(path: Path) -> ImageSource:
     return open_arrays(path) if is_database(path) else ImageFolder(path)
 
 
-def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
+def find_target_images(folders: TargetImageFolders, progress: Progress) -> FoundTargetImages:
     """List the folders of a split, and pair their files; raises UnusableSource."""
     lists = []
     for path, other in folders.each():
@@ -138,20 +138,20 @@ def find_pairs(folders: PairFolders, progress: Progress) -> FoundPairs:
         progress.reading(f"Reading {name}")
         report = _reporter(progress, name)
         lists.append(list_database(path) if is_database(path) else list_images(path, report, other))
-    return FoundPairs(folders, match_lists(lists), lists)
+    return FoundTargetImages(folders, match_lists(lists), lists)
 
 
 def plan_splits(
-    recipe: CreateFromPairs,
+    recipe: CreateWithTargetImages,
     progress: Progress,
     target: str,
     unusable: list[Unusable],
-    find: Callable[[PairFolders, Progress], FoundPairs] = find_pairs,
-) -> tuple[dict[str, PairedSplit], list[str]]:
+    find: Callable[[TargetImageFolders, Progress], FoundTargetImages] = find_target_images,
+) -> tuple[dict[str, TargetImageSplit], list[str]]:
     """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
 
-    ``target`` is the word for a target image, and ``find`` returns the pairs of the folders of a split. Skipped rows,
-    records and annotations are added to ``unusable``. Raises UnusableSource.
+    ``target`` is the word for a target image, and ``find`` returns the images and targets of the folders of a split.
+    Skipped rows, records and annotations are added to ``unusable``. Raises UnusableSource.
     """
     checks: dict[str, Any] = {"word": target, "is_required": recipe.needs_targets, "unusable": unusable}
     if recipe.records is not None:
@@ -159,7 +159,7 @@ def plan_splits(
     if recipe.table is not None:
         return plan_table(recipe, recipe.table, progress, **checks), []
     shares = recipe.shares(dict(recipe.folders()))
-    splits: dict[str, PairedSplit] = {}
+    splits: dict[str, TargetImageSplit] = {}
     warnings: list[str] = []
     for name, folders in recipe.folders():
         found = find(folders, progress)
@@ -167,22 +167,22 @@ def plan_splits(
             unusable += faults.collect(recipe.max_unusable_percent, name)
         found.need(target)
         warnings += found.remarks(target)
-        target_of = dict(found.pairs.names)
+        target_of = dict(found.matches.names)
         files = choose(target_of, recipe.seed, "pairs", name)
         targets = [target_of[file] for file in files]
-        splits[name] = PairedSplit(found.images, files, targets, target_images=found.target_images)
+        splits[name] = TargetImageSplit(found.images, files, targets, target_images=found.target_images)
     splits = shares.divide(splits, [range(len(splits["train"]))])
     for name, split in splits.items():
         shuffle(split, recipe.seed, name)
     return splits, warnings
 
 
-def match_lists(lists: list[ImageList]) -> Pairs:
+def match_lists(lists: list[ImageList]) -> Matches:
     """Pair the files of a list of images and one of targets; without the latter, images with themselves."""
     images, *targets = lists
     if targets:
         return match(images.files, targets[0].files)
-    return Pairs([(name, name) for name in images.files], [], [], [])
+    return Matches([(name, name) for name in images.files], [], [], [])
 
 
 def _reporter(progress: Progress, name: str) -> Callable[[int], None]:

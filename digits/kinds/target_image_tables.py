@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from digits.data.pairs import PairedSplit
 from digits.data.record_features import IMAGE_NAMES, TARGET_IMAGE_NAMES, best_named, is_target
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
@@ -35,14 +34,15 @@ from digits.data.tables import (
     open_tables,
     usable_rows,
 )
-from digits.kinds.pair_records import NO_TARGET
+from digits.data.target_images import TargetImageSplit
 from digits.kinds.record_source import divide_records
 from digits.kinds.table_source import Delimiter, SplitTable, report_each, tables_at
+from digits.kinds.target_image_records import NO_TARGET
 
 _DETECTION_ROWS = 20
 
 
-class PairTable(Struct, kw_only=True, frozen=True):
+class TargetImageTable(Struct, kw_only=True, frozen=True):
     """A table of `digits.kinds.table_source.tables_at` with an image and a target image in each row.
 
     Both are paths below ``folder``, or images in Parquet files. Empty columns are detected; with `NO_TARGET`, images
@@ -66,7 +66,7 @@ class PairTable(Struct, kw_only=True, frozen=True):
 
 
 @dataclass(frozen=True)
-class PairRows:
+class TargetImageRows:
     """The ``rows`` of a table with the name of the target of each image, and the places of the columns of both.
 
     ``images`` and ``target_images`` are the sources of the names. Images are their own targets if both columns are
@@ -81,9 +81,9 @@ class PairRows:
     rows: Iterator[Row[str]]
 
 
-def open_pairs(
-    table: SplitTable, source: PairTable, max_bytes: int, *, word: str, is_required: bool
-) -> PairRows:
+def open_target_images(
+    table: SplitTable, source: TargetImageTable, max_bytes: int, *, word: str, is_required: bool
+) -> TargetImageRows:
     """Open the first ``max_bytes`` of each file of a table; raises UnusableSource, also during iteration.
 
     ``word`` is the word for a target image, which is required if ``is_required``.
@@ -96,7 +96,7 @@ def open_pairs(
         cell = cells[target] if target < len(cells) else ""
         return cell if stored else path_below(str(folder.root), cell)
 
-    return PairRows(
+    return TargetImageRows(
         opened,
         image,
         target,
@@ -106,11 +106,11 @@ def open_pairs(
     )
 
 
-def check_columns(source: PairTable, *, word: str, is_required: bool) -> None:
+def check_columns(source: TargetImageTable, *, word: str, is_required: bool) -> None:
     """Raise UnusableSource if the first training table does not have the columns, or if the only one has no rows."""
     train = source.find()["train"]
     first = replace(train, paths=train.paths[:1])
-    opened = open_pairs(first, source, MAX_HEADER_BYTES, word=word, is_required=is_required)
+    opened = open_target_images(first, source, MAX_HEADER_BYTES, word=word, is_required=is_required)
     if len(train.paths) == 1:
         opened.table.need_rows()
 
@@ -119,7 +119,7 @@ def _is_header(cells: Cells) -> bool:
     return not any(map(is_image, cells))
 
 
-def _places(table: TableFile, source: PairTable, word: str, is_required: bool) -> tuple[int, int]:
+def _places(table: TableFile, source: TargetImageTable, word: str, is_required: bool) -> tuple[int, int]:
     """Return the places of the columns of images and of targets, the same one for images that are their own targets."""
     rows = table.first_rows(_DETECTION_ROWS)
     names = [
@@ -146,27 +146,27 @@ def _places(table: TableFile, source: PairTable, word: str, is_required: bool) -
 
 def plan_table(
     recipe: CreateWithShares,
-    source: PairTable,
+    source: TargetImageTable,
     progress: Progress,
     *,
     word: str,
     is_required: bool,
     unusable: list[Unusable],
-) -> dict[str, PairedSplit]:
+) -> dict[str, TargetImageSplit]:
     """Return the splits of ``source``, with the names of the target images as targets; raises UnusableSource.
 
     Skipped rows are added to ``unusable``.
     """
     tables = source.find()
     recipe.shares(tables)
-    splits: dict[str, PairedSplit] = {}
+    splits: dict[str, TargetImageSplit] = {}
     is_stored: dict[str, bool] = {}
     for name, table in report_each(tables, progress):
-        opened = open_pairs(table, source, MAX_TABLE_BYTES, word=word, is_required=is_required)
+        opened = open_target_images(table, source, MAX_TABLE_BYTES, word=word, is_required=is_required)
         faults = table.faults(recipe.max_unusable_percent, name)
         rows, targets = usable_rows(opened.rows, faults)
         unusable += faults.unusable
-        splits[name] = PairedSplit(
+        splits[name] = TargetImageSplit(
             opened.images,
             [row.file for row in rows],
             targets,
