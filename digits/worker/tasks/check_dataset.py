@@ -6,7 +6,6 @@ from those of all records. The processes have the lowest priority, so that they 
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import UnreadableFile, is_disk_full
+from digits.core.events import EventLog, Progressed
+from digits.core.files import UnreadableFile
 from digits.core.recipe import CheckDataset
 from digits.core.splits import SPLITS
 from digits.data import health, health_findings, parallel
@@ -29,11 +28,10 @@ from digits.data.records import SplitReader
 from digits.data.sources import listed
 from digits.worker.failure import UserFault
 from digits.worker.input.damage import damaged_records
+from digits.worker.tasks import background
 
-PROGRESS_SECONDS = 0.25
 # Records whose statistics are sent together.
 CHUNK_RECORDS = 256
-LOWEST_PRIORITY = 19
 
 
 def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -61,12 +59,8 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
     result = health_findings.find(
         manifest, statistics, groups, seconds, appearance=recipe.appearance, counts=recipe.counts
     )
-    try:
+    with background.reporting_full_disk("the result"):
         health.save(job_folder, result.health, result.records, statistics)
-    except OSError as error:
-        if is_disk_full(error):
-            raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
-        raise
     return {"images": result.health.images, "findings": len(result.health.findings)}
 
 
@@ -102,7 +96,7 @@ def _measure(
     total = sum(len(reader) for reader in readers.values())
 
     def work(number: int, send: parallel.Send) -> None:
-        os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+        background.lower_priority()
         piece = pieces[number]
         reader = readers[piece.split]
         try:
@@ -115,7 +109,7 @@ def _measure(
             found = map(reader.read, range(start, stop))
             send(_Described(piece.split, start, describe(found, stop - start, manifest.target)))
 
-    interval, done, started = ReportInterval(PROGRESS_SECONDS), 0, time.monotonic()
+    progress = background.Progress(events, "Checking images", total)
     damaged: list[DamagedRecords] = []
     try:
         with closing(parallel.run(work, len(pieces), processes=processes)) as messages:
@@ -126,11 +120,7 @@ def _measure(
                     statistics[message.split][message.start : message.start + len(message.rows)] = (
                         message.rows
                     )
-                    done += len(message.rows)
-                if done and interval.is_due():
-                    seconds_left = (total - done) * (time.monotonic() - started) / done
-                    doing = f"Checking images: {done:,} of {total:,}"
-                    events.append(Progressed(done / total, seconds_left, doing))
+                    progress.advance(len(message.rows))
     except parallel.ProcessDied as death:
         raise UserFault(
             f"A process that checks images ended early ({death.reason}).", "Check the dataset again."

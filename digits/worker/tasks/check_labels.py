@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import is_disk_full
+from digits.core.events import EventLog, Progressed
 from digits.core.splits import SPLITS, Split
 from digits.data import label_check, label_errors
 from digits.data.label_check import LabelCheck
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
+from digits.worker.tasks import background
 from digits.worker.training.models import trained
 from digits.worker.training.models.batch_prediction import BatchPredictor
-
-PROGRESS_SECONDS = 0.25
-LOWEST_PRIORITY = 19
 
 
 def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -32,8 +27,8 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
     Raises UserFault if the model cannot be loaded, or does not predict the classes of the dataset.
     """
     started = time.monotonic()
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    tf.config.set_visible_devices([], "GPU")  # only used in training
+    background.lower_priority()
+    background.hide_gpus()
     events.append(Progressed(0.0, doing="Loading the model"))
     dataset = Path(recipe.dataset)
     model = trained.load(Path(recipe.model), recipe.snapshot, dataset)
@@ -45,7 +40,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
         if name in manifest.splits and manifest.splits[name].count
     }
     total = sum(map(len, records.values()))
-    interval, done, began = ReportInterval(PROGRESS_SECONDS), 0, time.monotonic()
+    progress = background.Progress(events, "Checking labels", total)
     found: list[NDArray[Any]] = []
     accuracy: dict[Split, float] = {}
     for name, split in records.items():
@@ -56,10 +51,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
             if predicted is None:
                 raise UserFault("This model does not predict class probabilities.", "Choose another model.")
             probabilities[batch.places], given[batch.places] = predicted, batch.targets
-            done += len(batch.places)
-            if interval.is_due():
-                left = (total - done) * (time.monotonic() - began) / done
-                events.append(Progressed(done / total, left, f"Checking labels: {done:,} of {total:,}"))
+            progress.advance(len(batch.places))
         split.close()
         found.append(label_errors.find(probabilities, given, SPLITS.index(name)))
         accuracy[name] = float(np.mean(probabilities.argmax(1) == given))
@@ -74,10 +66,6 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
         seconds=round(time.monotonic() - started, 3),
         finding=label_check.describe(errors, total, recipe.model_name),
     )
-    try:
+    with background.reporting_full_disk("the result"):
         label_check.save(dataset, check, errors)
-    except OSError as error:
-        if is_disk_full(error):
-            raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
-        raise
     return {"images": total, "label_errors": len(errors)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import UnreadableFile, is_disk_full, publish_folder, remove_tree, write_json
+from digits.core.events import EventLog, Progressed
+from digits.core.files import UnreadableFile
 from digits.data import evaluation as evaluations
 from digits.data.dataset_fit import DatasetFit
 from digits.data.manifest import Manifest
@@ -28,16 +26,17 @@ from digits.kinds.metrics import Metrics
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.input import feeds
+from digits.worker.tasks import background
 from digits.worker.training.models import trained
 from digits.worker.training.models.batch_prediction import Batch, BatchPredictor
 
-PROGRESS_SECONDS = 0.25
 # Partial results are saved this often, and take up to this share of the time.
 PARTIAL_SECONDS = 10.0
 PARTIAL_SHARE = 0.05
-LOWEST_PRIORITY = 19
 # Enough for networks that require at least two.
 WARM_UP_RECORDS = 2
+# The share of the task's time for the predictions.
+PREDICTING_SHARE = 0.95
 # Predictions and values that are kept for all records, in numbers.
 MAX_KEPT = 250_000_000
 
@@ -49,8 +48,8 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
     Raises UserFault if the model cannot be loaded, or does not fit the records.
     """
     started = time.monotonic()
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    tf.config.set_visible_devices([], "GPU")  # only used in training
+    background.lower_priority()
+    background.hide_gpus()
     events.append(Progressed(0.0, doing="Loading the model"))
     model_folder, dataset = Path(recipe.model), Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
@@ -62,45 +61,51 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
     writer = Writer(recipe, manifest, predictor.fit, task_folder, started)
     collected = Collected(split.count, writer.evaluation.keeps_predictions)
     records = feeds.Records(dataset, manifest, recipe.split, budget_bytes=0)
-    interval, began = ReportInterval(PROGRESS_SECONDS), time.monotonic()
-    partial_due = began + PARTIAL_SECONDS
     timing = Timing()
-    try:
-        # Trace the network before the first measured batch.
-        predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, split.count)))
-        began = batch_began = time.monotonic()
-        with stopping.defer() as is_stopping:
-            for batch in predictor.predict(records):
-                now = time.monotonic()
-                timing.add(now - batch_began, len(batch.places))
-                stopping.reserve("a batch", now - batch_began)
-                collected.add(batch)
-                if is_stopping():
-                    writer.write_partial(collected, timing)
-                    raise Stopped
-                if interval.is_due():
-                    left = (split.count - collected.count) * (now - began) / collected.count
-                    done = f"Predicting: {collected.count:,} of {split.count:,}"
-                    events.append(Progressed(0.95 * collected.count / split.count, left, done))
-                if now >= partial_due:
-                    writer.write_partial(collected, timing)
-                    ended = time.monotonic()
-                    stopping.reserve("saving the partial result", ended - now)
-                    partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
-                batch_began = time.monotonic()
-        events.append(Progressed(0.95, doing="Computing the metrics"))
-        found = collected.found()
-        worst = _predict_worst(model, predictor, records, writer.errors(found))
-        scores = writer.write(found, timing, worst)
-    except Exception as error:
-        with contextlib.suppress(OSError):
-            writer.write_partial(collected, timing)
-        if isinstance(error, OSError) and is_disk_full(error):
-            raise UserFault("The disk is full: the result could not be saved.", "Free some space.") from error
-        raise
-    finally:
-        records.close()
+    with contextlib.closing(records), background.reporting_full_disk("the result"):
+        try:
+            _predict_all(predictor, records, collected, timing, writer, events)
+            events.append(Progressed(PREDICTING_SHARE, doing="Computing the metrics"))
+            found = collected.found()
+            worst = _predict_worst(model, predictor, records, writer.errors(found))
+            scores = writer.write(found, timing, worst)
+        except Exception:
+            with contextlib.suppress(OSError):
+                writer.write_partial(collected, timing)
+            raise
     return {"metrics": scores}
+
+
+def _predict_all(
+    predictor: BatchPredictor,
+    records: feeds.Records,
+    collected: Collected,
+    timing: Timing,
+    writer: Writer,
+    events: EventLog,
+) -> None:
+    """Predict the ``records``, and publish partial results from time to time. Raises Stopped."""
+    # Trace the network before the first measured batch.
+    predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, len(records))))
+    progress = background.Progress(events, "Predicting", len(records), PREDICTING_SHARE)
+    began = time.monotonic()
+    partial_due = began + PARTIAL_SECONDS
+    with stopping.defer() as is_stopping:
+        for batch in predictor.predict(records):
+            now = time.monotonic()
+            timing.add(now - began, len(batch.places))
+            stopping.reserve("a batch", now - began)
+            collected.add(batch)
+            if is_stopping():
+                writer.write_partial(collected, timing)
+                raise Stopped
+            progress.advance(len(batch.places))
+            if now >= partial_due:
+                writer.write_partial(collected, timing)
+                ended = time.monotonic()
+                stopping.reserve("saving the partial result", ended - now)
+                partial_due = ended + max(PARTIAL_SECONDS, (ended - now) / PARTIAL_SHARE)
+            began = time.monotonic()
 
 
 def _predict_worst(
@@ -233,17 +238,11 @@ class Writer:
     def _publish(
         self, result: evaluations.Evaluation, arrays: Mapping[str, NDArray[Any]], worst: dict[str, Any]
     ) -> None:
-        """Write the result to a new folder, and put it in the place of an earlier one."""
-        new = self._task_folder / "result"
+        """Publish the result in the place of an earlier one."""
         target = evaluations.folder_of(Path(self._recipe.model), result.name)
-        remove_tree(new)
-        new.mkdir()
-        for name, array in arrays.items():
-            np.save(new / name, array, allow_pickle=False)
-        if worst:
-            write_json(new / evaluations.WORST_FILE, worst)
-        write_json(new / evaluations.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
-        publish_folder(new, target)
+        documents = {evaluations.WORST_FILE: worst} if worst else {}
+        documents[evaluations.FILE_NAME] = {"schema": 1, **msgspec.to_builtins(result)}
+        background.publish(self._task_folder, target, arrays, documents)
 
 
 class Collected:

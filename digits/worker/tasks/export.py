@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import os
 import shutil
 import time
 from pathlib import Path
@@ -23,7 +22,7 @@ import tensorflow as tf
 from digits.core import recipe as recipes
 from digits.core import snapshot_list
 from digits.core.events import EventLog, Progressed, Warned
-from digits.core.files import is_disk_full, publish_folder, remove_tree, tree_bytes, write_json
+from digits.core.files import publish_folder, remove_tree, tree_bytes, write_json
 from digits.data import image_conversion
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
@@ -40,12 +39,12 @@ from digits.worker.exporting.exported import (
 )
 from digits.worker.exporting.verification import TOLERANCE, RuntimeRefusal, Verified
 from digits.worker.failure import NETWORK_FILE, UserFault
+from digits.worker.tasks import background
 from digits.worker.training.models import trained
 from digits.worker.training.models.trained import Trained
 from digits.worker.training.weights import snapshots
 
 ABOUT_FILE = "model.json"
-LOWEST_PRIORITY = 19
 VERIFIED_IMAGES = 50
 CALIBRATION_IMAGES = 100
 # Formats that must match the network; for float16 and int8, the difference is only reported.
@@ -54,8 +53,8 @@ EXACT = ("savedmodel", "keras", "litert", "onnx")
 
 def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Export the model of ``recipe``; return its description. Raises UserFault and exceptions of the network."""
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    tf.config.set_visible_devices([], "GPU")
+    background.lower_priority()
+    background.hide_gpus()
     target = Path(recipe.target)
     if target.exists() and not recipe.replace:
         raise UserFault(f"The folder {target} is not empty.", "Choose another folder.")
@@ -63,16 +62,13 @@ def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str
     folder = target.with_name(f".{target.name}.partial")
     remove_tree(folder)
     try:
-        folder.mkdir(parents=True)
-        result = _Export(recipe, folder, events).write()
-        publish_folder(folder, target)
+        with background.reporting_full_disk("the export"):
+            folder.mkdir(parents=True)
+            result = _Export(recipe, folder, events).write()
+            publish_folder(folder, target)
     except NotExportable as fault:
         refusal = exports.Refusal(message=fault.message, hint=fault.hint, line=fault.line)
         exports.refuse(Path(recipe.model), recipe.format, refusal)
-        raise
-    except OSError as error:
-        if is_disk_full(error):
-            raise UserFault("The disk is full: the export could not be saved.", "Free some space.") from error
         raise
     finally:
         remove_tree(folder, ignore_errors=True)

@@ -41,6 +41,7 @@ from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
+from digits.worker.tasks import background
 from digits.worker.training.models.trained import TRAIN_FOLDER
 from digits.worker.training.weights import restore, snapshots
 
@@ -94,7 +95,7 @@ def run(recipe: recipes.ImportModel, task_folder: Path, events: EventLog) -> dic
 
     Raises UserFault if files are missing or do not match, and any exception that the network raises.
     """
-    tf.config.set_visible_devices([], "GPU")
+    background.hide_gpus()
     target = Path(recipe.target)
     try:
         with _opened(recipe, task_folder, events) as source:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.decomposition import PCA
@@ -18,8 +16,7 @@ from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import is_disk_full, publish_folder, remove_tree, write_json
+from digits.core.events import EventLog, Progressed
 from digits.core.model_job import TENSORBOARD_FOLDER
 from digits.core.splits import Split
 from digits.data import embedding_map as maps
@@ -30,11 +27,10 @@ from digits.data.records import Record, SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.damage import reporting_damage
+from digits.worker.tasks import background
 from digits.worker.training.models import trained
 from digits.worker.training.models.layer_features import LayerFeatures
 
-PROGRESS_SECONDS = 0.25
-LOWEST_PRIORITY = 19
 MIN_RECORDS = 3
 # Activations that are kept, in numbers: 100 MB.
 MAX_KEPT = 25_000_000
@@ -52,14 +48,10 @@ def run(recipe: recipes.MapEmbeddings, task_folder: Path, events: EventLog) -> d
     The map by PCA is published before t-SNE starts. Returns the number of ``records`` and ``dimensions``. Raises
     UserFault if the model cannot be loaded, does not fit the records, or has no such layer.
     """
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    tf.config.set_visible_devices([], "GPU")  # only used in training
-    try:
+    background.lower_priority()
+    background.hide_gpus()
+    with background.reporting_full_disk("the map"):
         return _run(recipe, task_folder, events)
-    except OSError as error:
-        if is_disk_full(error):
-            raise UserFault("The disk is full: the map could not be saved.", "Free some space.") from error
-        raise
 
 
 def _run(recipe: recipes.MapEmbeddings, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -191,19 +183,15 @@ def _collect(
     """Return the activations and the predicted classes of the records at ``places``; raises UserFault."""
     records = feeds.Records(dataset, manifest, split, budget_bytes=0)
     values, predicted = np.zeros((0, 0), np.float32), []
-    interval, began, done = ReportInterval(PROGRESS_SECONDS), time.monotonic(), 0
+    progress = background.Progress(events, "Computing activations", len(places), share=0.6)
     try:
         for batch in features.read(records, places):
-            if not done:
+            if not progress.done:
                 _check_size(features.layer, len(places), batch.values.shape[1])
                 values = np.empty((len(places), batch.values.shape[1]), np.float32)
-            values[done : done + len(batch.places)] = batch.values
+            values[progress.done : progress.done + len(batch.places)] = batch.values
             predicted.append(batch.predicted)
-            done += len(batch.places)
-            if interval.is_due():
-                left = (len(places) - done) * (time.monotonic() - began) / done
-                doing = f"Computing activations: {done:,} of {len(places):,}"
-                events.append(Progressed(0.6 * done / len(places), left, doing))
+            progress.advance(len(batch.places))
     finally:
         records.close()
     return values, np.concatenate(predicted)
@@ -221,15 +209,9 @@ def _check_size(layer: str, records: int, dimensions: int) -> None:
 def _publish(
     model: Path, task_folder: Path, result: maps.EmbeddingMap, arrays: dict[str, NDArray[Any]]
 ) -> None:
-    """Write the map to a new folder, and put it in the place of an earlier one."""
-    new = task_folder / "result"
-    target = maps.folder_of(model, result.name)
-    remove_tree(new)
-    new.mkdir()
-    for name, array in arrays.items():
-        np.save(new / name, array, allow_pickle=False)
-    write_json(new / maps.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
-    publish_folder(new, target)
+    """Publish the map in the place of an earlier one."""
+    description = {"schema": 1, **msgspec.to_builtins(result)}
+    background.publish(task_folder, maps.folder_of(model, result.name), arrays, {maps.FILE_NAME: description})
 
 
 def _describe(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +15,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Progressed, ReportInterval
-from digits.core.files import UnreadableFile, is_disk_full
+from digits.core.events import EventLog, Progressed
+from digits.core.files import UnreadableFile
 from digits.data import predictions
 from digits.data.images import Geometry
 from digits.data.predictions import ListedImage, Row
@@ -25,12 +24,11 @@ from digits.kinds.targets import UnsuitableOutput, as_returned
 from digits.worker.exporting import exported
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
+from digits.worker.tasks import background
 from digits.worker.training.models import trained
 from digits.worker.training.models.batch_prediction import LARGE_BATCH, MAX_BATCH_BYTES
 from digits.worker.training.models.trained import Trained
 
-PROGRESS_SECONDS = 0.25
-LOWEST_PRIORITY = 19
 TOP = 5
 # The maximum number of probabilities or values to store: images times classes.
 MAX_KEPT = 100_000_000
@@ -43,8 +41,8 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
 
     Raises UserFault if the model cannot be loaded or does not predict from single images.
     """
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    tf.config.set_visible_devices([], "GPU")  # only used in training
+    background.lower_priority()
+    background.hide_gpus()
     events.append(Progressed(0.0, doing="Loading the model"))
     target = Path(recipe.target)
     try:
@@ -53,14 +51,8 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
         raise UserFault(f"The list of images cannot be read: {error}.", "Submit the images again.") from error
     model = trained.load(Path(recipe.model), recipe.snapshot, Path(recipe.trained_on))
     predictor = _Predictor(model, keeps_values=recipe.keeps_values, resizes=recipe.resizes)
-    try:
+    with background.reporting_full_disk("the results"):
         read = _predict_all(predictor, listed, target, events, recipe.keeps_values)
-    except OSError as error:
-        if is_disk_full(error):
-            raise UserFault(
-                "The disk is full: the results could not be saved.", "Free some space."
-            ) from error
-        raise
     return {"images": len(listed), "read": read}
 
 
@@ -68,7 +60,7 @@ def _predict_all(
     predictor: _Predictor, listed: list[ListedImage], target: Path, events: EventLog, keeps_values: bool
 ) -> int:
     """Append a row for each image; return the number of images that could be read."""
-    interval, began, done, read = ReportInterval(PROGRESS_SECONDS), time.monotonic(), 0, 0
+    progress, read = background.Progress(events, "Predicting", len(listed)), 0
     classes = predictor.classes
     keeps = 0 < classes * len(listed) <= MAX_KEPT
     values = predictor.room_for(len(listed)) if keeps_values else {}
@@ -91,20 +83,15 @@ def _predict_all(
                 probabilities.write(rows.tobytes())
                 probabilities.flush()
             for name in values if usable else ():
-                values[name][done + np.array(usable)] = predictor.as_returned(name, outputs[name])
+                values[name][progress.done + np.array(usable)] = predictor.as_returned(name, outputs[name])
             by_place = dict(zip(usable, found, strict=True))
             file.writelines(
                 msgspec.json.encode(predictor.row(image, item, by_place.get(place))) + b"\n"
                 for place, (image, item) in enumerate(zip(chunk, inputs, strict=True))
             )
             file.flush()
-            done += len(chunk)
             read += len(usable)
-            if interval.is_due():
-                left = (len(listed) - done) * (time.monotonic() - began) / done
-                events.append(
-                    Progressed(done / len(listed), left, f"Predicting: {done:,} of {len(listed):,}")
-                )
+            progress.advance(len(chunk))
     if values:
         (target / predictions.VALUES_FOLDER).mkdir()
     for name, array in values.items():

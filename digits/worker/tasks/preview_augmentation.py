@@ -23,6 +23,7 @@ from digits.data.target import TargetSpec
 from digits.worker.failure import UserFault
 from digits.worker.input import display, feeds
 from digits.worker.input.damage import reporting_damage
+from digits.worker.tasks import background
 
 # Pixels of the longer side: larger pictures are scaled down, and only those of photos are compressed.
 LARGEST_SIDE = 192
@@ -34,7 +35,7 @@ def run(recipe: recipes.PreviewAugmentation, task_folder: Path, events: EventLog
 
     Raises UserFault if the dataset cannot be read, or if its images cannot be augmented with these settings.
     """
-    tf.config.set_visible_devices([], "GPU")  # creating a GPU context takes longer than the augmentation
+    background.hide_gpus()  # creating a GPU context takes longer than the augmentation
     dataset = Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment)

@@ -58,6 +58,7 @@ from digits.worker.inspection.attribution import Attribution
 from digits.worker.inspection.inspector import Inspector
 from digits.worker.serving import client_batch, protocols
 from digits.worker.serving.protocols import ClientRequest
+from digits.worker.tasks import background
 from digits.worker.training.models import trained
 from digits.worker.training.models.batch_prediction import BatchPredictor
 from digits.worker.training.models.generator import Generator, Grid
@@ -651,7 +652,7 @@ def run(recipe: recipes.ServeInference, task_folder: Path, events: EventLog) -> 
 
 def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:
     """Answer requests at ``socket_path`` until there are none for ``idle_seconds``."""
-    tf.config.set_visible_devices([], "GPU")  # a single image is fast on any device
+    background.hide_gpus()  # a single image is fast on any device
     Path(socket_path).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import Built, EventLog
@@ -20,6 +19,7 @@ from digits.worker.input.preparation import Preparation
 from digits.worker.network import inference
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.streams import Randomness
+from digits.worker.tasks import background
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.training.step.optimizers import Optimizer
 from digits.worker.training.step.step_function import StepFunction
@@ -30,7 +30,7 @@ def run(recipe: recipes.Visualize, task_folder: Path, events: EventLog) -> dict[
     """Build the network of ``recipe`` for its dataset's images. Raises UserFault, or whatever the network
     raises.
     """
-    tf.config.set_visible_devices([], "GPU")  # no tensors are computed: leave the GPUs to other tasks
+    background.hide_gpus()
     scratch = task_folder.parent
     dataset = Path(recipe.dataset)
     manifest = load_manifest(dataset)
