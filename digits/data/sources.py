@@ -25,6 +25,7 @@ from digits.data.records import Features
 from digits.data.target import TargetSpec
 
 MAX_NAMES_IN_A_MESSAGE = 5
+MAX_LINES_SHOWN = 20
 
 Item = TypeVar("Item")
 
@@ -276,6 +277,12 @@ def listed(names: Iterable[str]) -> str:
     more = len(shown) - MAX_NAMES_IN_A_MESSAGE
     text = ", ".join(shown[:MAX_NAMES_IN_A_MESSAGE])
     return f"{text} and {more:,} more" if more > 0 else text
+
+
+def first_lines(items: Sequence[str], count: int | None = None) -> str:
+    """Join the first few of ``items`` with semicolons, and add how many of ``count`` are not listed."""
+    more = (len(items) if count is None else count) - MAX_LINES_SHOWN
+    return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def count_of(count: int, noun: str) -> str:

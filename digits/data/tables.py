@@ -25,11 +25,19 @@ from numpy.typing import NDArray
 from digits.data import parquet
 from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
-from digits.data.sources import Unusable, UnusableSource, count_of, listed, path_below, show
+from digits.data.sources import (
+    MAX_LINES_SHOWN,
+    Unusable,
+    UnusableSource,
+    count_of,
+    first_lines,
+    listed,
+    path_below,
+    show,
+)
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
-MAX_LINES_SHOWN = 20
 # Tables with more unusable rows are refused: they probably have another format.
 MAX_FAULTS = 100_000
 MAX_FOLDERS_KEPT = 10_000
@@ -461,12 +469,6 @@ def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Va
             values.append(row.value)
     faults.check(len(usable))
     return usable, values
-
-
-def first_lines(items: list[str], count: int | None = None) -> str:
-    """Join the first few of ``items`` with semicolons, and add how many of ``count`` are not listed."""
-    more = (len(items) if count is None else count) - MAX_LINES_SHOWN
-    return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def is_image(cell: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic
 
 from wtforms import Form, SelectField, StringField
@@ -13,11 +15,15 @@ from wtforms.validators import Length, Optional, ValidationError
 from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
+from digits.data.record_features import Features
+from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import AllowedFiles, RequiredIf, resolve_files
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.record_source import RecordSource
+from digits.kinds.record_summary import RecordMapping, summarize_source
+from digits.kinds.source_summary import SourceSummary
 
 # The value of the field `method` for TFRecord files.
 METHOD = "tfrecord"
@@ -63,7 +69,7 @@ class ShapeField(StringField):
             raise ValidationError("Enter height × width × channels, such as 28×28×1.")
 
 
-def shape_text(sizes: list[int]) -> str:
+def shape_text(sizes: Iterable[int]) -> str:
     """Return ``28×28×1``."""
     return "×".join(map(str, sizes))
 
@@ -148,6 +154,21 @@ class RecordForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
             return self.record_source()
         except ValueError:
             raise BadRequest("Enter the shape as height, width and channels, such as 28×28×1.") from None
+
+    def scan_records(
+        self,
+        guess: Callable[[Any, RecordFiles, Features], Mapping[str, str]],
+        map_records: Callable[[Any, RecordFiles, Features], RecordMapping],
+        none: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator[SourceSummary]:
+        """Return summaries of the files; raises DigitsError for an invalid path.
+
+        The functions get the `record_source` first; see `summarize_source`.
+        """
+        if "record_labels" in self and self.entered("record_labels"):
+            self["record_labels"].data = str(self.path_of("record_labels", "file"))
+        source = self.resolved_source()
+        return summarize_source(source.find, partial(guess, source), partial(map_records, source), none)
 
     def entered(self, name: str) -> str:
         """Return the text in the field ``name``."""

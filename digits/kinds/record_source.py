@@ -27,6 +27,8 @@ from digits.data.tables import Faults
 from digits.data.tfrecords import RecordImages
 
 PROGRESS_RECORDS = 2000
+# The value of fields for records without a target.
+NO_TARGET = "-"
 
 Value = TypeVar("Value")
 AnySplit = TypeVar("AnySplit", bound=SplitPlan)

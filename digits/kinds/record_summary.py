@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from digits.data import images, tfrecords
@@ -10,9 +11,8 @@ from digits.data.images import UnusableImage
 from digits.data.record_features import FeatureInfo, Features, ImageFeature, describe_features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import first_lines
-from digits.kinds.record_source import RecordSource, first_record
-from digits.kinds.source_summary import Pace, SourceSummary
+from digits.kinds.record_source import NO_TARGET, first_record
+from digits.kinds.source_summary import Overview, SourceSummary
 
 MAX_FEATURES = 50
 THUMBNAIL = (96, 96)
@@ -20,13 +20,16 @@ HEAD = ["Feature", "Type", "Values", "First record"]
 
 
 class RecordMapping(Protocol):
-    """How the records of some files become images with targets.
+    """How the records of some files become images, or arrays, with targets.
 
     ``chosen`` contains the features in use, by the fields of the form; several of a field are separated by commas.
     """
 
-    image: ImageFeature
     chosen: dict[str, str]
+
+    @property
+    def image(self) -> ImageFeature | None:
+        """The feature of the image; None if the records contain arrays."""
 
     def check(self, features: Features) -> None:
         """Read the target of a record; raises ValueError with a message if it cannot be used."""
@@ -36,50 +39,85 @@ class RecordMapping(Protocol):
 
 
 def summarize_source(
-    source: RecordSource,
+    find: Callable[[], RecordFiles],
     guess: Callable[[RecordFiles, Features], Mapping[str, str]],
     map_records: Callable[[RecordFiles, Features], RecordMapping],
+    none: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of the files of ``source``; the last one is finished.
+    """Yield increasingly complete summaries of the files that ``find`` returns; the last one is finished.
 
-    ``guess`` returns the feature that each field of the form has by default, and ``map_records`` the mapping of the
-    records, from the files and their first record; the latter raises UnusableSource.
+    ``guess`` returns the feature that each field of the form has by default, or an empty string, and ``map_records``
+    the mapping of the records, from the files and their first record. ``find`` and ``map_records`` raise
+    UnusableSource. ``none`` contains the fields that can be left without a feature, and the words of that choice.
     """
-    start = SourceSummary()
-    try:
-        files = source.find()
-        first = first_record(files.splits["train"])
-        guessed = dict(guess(files, first))
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    try:
-        mapping = map_records(files, first)
-    except UnusableSource as error:
-        start.facts.append(files.describe())
-        start.problems.append(error.sentences)
-        show_features(start, first, guessed, {})
-        yield start
-        return
-    show_features(start, first, guessed, mapping.chosen, mapping.image)
-    try:
-        mapping.image.encoded(first)
-    except UnusableImage as error:
-        start.problems.append(f"The first record has no usable image: {error.reason}.")
-    yield from summarize_records(files, start, mapping.check, mapping.describe)
+    return _RecordOverview(find, guess, map_records, none).summaries()
 
 
-def show_features(
+class _RecordOverview(Overview):
+    def __init__(
+        self,
+        find: Callable[[], RecordFiles],
+        guess: Callable[[RecordFiles, Features], Mapping[str, str]],
+        map_records: Callable[[RecordFiles, Features], RecordMapping],
+        none: Mapping[str, str],
+    ) -> None:
+        super().__init__()
+        self._find, self._guess, self._map, self._none = find, guess, map_records, none
+        self._mapping: RecordMapping
+        self._count = 0
+        self._faults: list[str] = []
+
+    def read(self) -> Iterator[int]:
+        files = self._find()
+        self.start.facts.append(files.describe())
+        self._mapping = self._open(files, first_record(files.splits["train"]))
+        if files.ignored:
+            self.start.facts.append(f"Other splits are ignored: {listed(files.ignored)}.")
+        try:
+            for path in files.splits["train"]:
+                for frame, features in tfrecords.examples(path):
+                    self._count += 1
+                    try:
+                        self._mapping.check(features)
+                    except ValueError as error:
+                        self._faults.append(f"{show(path.name)}, record {frame.number:,}: {error}")
+                    yield self._count
+            self.is_complete = True
+        except UnusableSource as error:
+            self._faults.append(error.message.rstrip("."))
+
+    def _open(self, files: RecordFiles, first: Features) -> RecordMapping:
+        guessed = self._guess(files, first)
+        try:
+            mapping = self._map(files, first)
+        except UnusableSource:
+            _show_features(self.start, first, guessed, {}, self._none)
+            raise
+        _show_features(self.start, first, guessed, mapping.chosen, self._none, mapping.image)
+        try:
+            if mapping.image is not None:
+                mapping.image.encoded(first)
+        except UnusableImage as error:
+            self.start.problems.append(f"The first record has no usable image: {error.reason}.")
+        return mapping
+
+    def describe(self, summary: SourceSummary) -> None:
+        summary.facts.insert(1, f"{self.at_least}{count_of(self._count, 'training record')}.")
+        summary.list_faults("record", self._faults)
+        self._mapping.describe(summary)
+
+
+def _show_features(
     summary: SourceSummary,
     features: Features,
-    guessed: dict[str, str],
-    chosen: dict[str, str],
+    guessed: Mapping[str, str],
+    chosen: Mapping[str, str],
+    none: Mapping[str, str],
     image: ImageFeature | None = None,
 ) -> None:
-    """Add a table of ``features`` to ``summary``, and the choices of the form's fields.
+    """Add a table of ``features`` to ``summary``, and the choices of the form's fields; see `summarize_source`.
 
-    ``guessed`` contains the feature that each field has by default, or an empty string, and ``chosen`` those in use.
-    The ``image`` is shown as a picture.
+    The features that are ``chosen`` have the names of their fields beside them, and the ``image`` is a picture.
     """
     found = describe_features(features)
     roles = {name: field.partition("_")[0] for field, names in chosen.items() for name in names.split(", ")}
@@ -96,10 +134,11 @@ def show_features(
     ]
     summary.pictures = [_picture(item, features, image) for item in found[:MAX_FEATURES]]
     names = [(item.name, f"{show(item.name)}: {item.type}") for item in found]
-    summary.options = {
-        field: [("", f"Automatic: {show(name)}" if name else "Choose a feature"), *names]
-        for field, name in guessed.items()
-    }
+    for field, name in guessed.items():
+        missing = "Automatic: none" if field in none else "Choose a feature"
+        first = ("", f"Automatic: {show(name)}" if name else missing)
+        choices = [(NO_TARGET, none[field])] if field in none else []
+        summary.options[field] = [first, *choices, *names]
     if len(found) > MAX_FEATURES:
         summary.facts.append(f"{len(found) - MAX_FEATURES} more features.")
 
@@ -116,61 +155,3 @@ def _picture(item: FeatureInfo, features: Features, image: ImageFeature | None) 
         return ""
     picture.thumbnail(THUMBNAIL)
     return images.data_uri(images.encode_image(picture, "png"))
-
-
-def summarize_records(
-    files: RecordFiles,
-    start: SourceSummary,
-    read: Callable[[Features], None],
-    describe: Callable[[SourceSummary], None],
-) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of the training records; the last one is finished.
-
-    ``start`` adds the features of the first record to a summary. ``read`` takes the features of each record; it raises
-    ValueError with a message for one that cannot be used. ``describe`` adds what was found.
-    """
-    pace = Pace()
-    count = 0
-    is_complete = False
-    faults: list[str] = []
-
-    def summarize() -> SourceSummary:
-        made = SourceSummary(
-            facts=[
-                files.describe(),
-                f"{'' if is_complete else 'At least '}{count_of(count, 'training record')}.",
-            ],
-            table_title=start.table_title,
-            table_head=start.table_head,
-            table=start.table,
-            pictures=start.pictures,
-            options=start.options,
-        )
-        made.facts += start.facts
-        made.problems = list(start.problems)
-        if files.ignored:
-            made.facts.append(f"Other splits are ignored: {listed(files.ignored)}.")
-        if faults:
-            made.problems.append(f"{count_of(len(faults), 'record')} cannot be used: {first_lines(faults)}.")
-        describe(made)
-        return made
-
-    try:
-        for path in files.splits["train"]:
-            for frame, features in tfrecords.examples(path):
-                count += 1
-                try:
-                    read(features)
-                except ValueError as error:
-                    faults.append(f"{show(path.name)}, record {frame.number:,}: {error}")
-                if pace.is_over(count):
-                    yield summarize()
-                    return
-                if pace.is_due():
-                    summary = summarize()
-                    summary.finished = False
-                    yield summary
-        is_complete = True
-    except UnusableSource as error:
-        faults.append(error.message.rstrip("."))
-    yield summarize()

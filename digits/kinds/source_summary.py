@@ -5,14 +5,16 @@ A kind that offers one implements `digits.kinds.dataset_form.ImageDatasetForm.sc
 
 from __future__ import annotations
 
+import copy
 import os
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from digits.data import images
-from digits.data.sources import UnusableSource, count_of, listed, show
+from digits.data.sources import UnusableSource, count_of, first_lines, listed, show
 
 # Limits of a summary; its cost is dominated by listing this many files.
 MAX_FILES = 200_000
@@ -78,6 +80,11 @@ class SourceSummary:
     def set_bars(self, title: str, counts: list[tuple[str, int]]) -> None:
         """Show ``counts`` as bars, up to `MAX_BARS`."""
         self.bars_title, self.bars, self.bars_total = title, counts[:MAX_BARS], len(counts)
+
+    def list_faults(self, noun: str, faults: Sequence[str]) -> None:
+        """Add the first ``faults`` as a problem, if there are any; each is that of one ``noun``, such as a record."""
+        if faults:
+            self.problems.append(f"{count_of(len(faults), noun)} cannot be used: {first_lines(faults)}.")
 
 
 class Pace:
@@ -169,6 +176,68 @@ class Sample:
                 self.example = path
 
 
+class Overview(ABC):
+    """What has been read of a source so far, and its description.
+
+    Every summary begins with ``start``, also that of a source that cannot be used. ``is_complete`` is False until
+    `read` has read everything.
+    """
+
+    def __init__(self, suggestion: Suggestion | None = None) -> None:
+        self.start = SourceSummary(suggestion=suggestion)
+        self.is_complete = False
+
+    @property
+    def at_least(self) -> str:
+        """The beginning of a sentence with a number that is not final."""
+        return "" if self.is_complete else "At least "
+
+    @abstractmethod
+    def read(self) -> Iterator[int]:
+        """Read the source; yield the number of files or records so far, and set ``is_complete`` at the end.
+
+        Raises UnusableSource.
+        """
+
+    def conclude(self) -> tuple[str, list[str]]:
+        """Return the root and the names of the image files of which a sample is examined.
+
+        This is called once, when `read` is exhausted or has reached a limit. Raises UnusableSource.
+        """
+        return "", []
+
+    def describe(self, summary: SourceSummary) -> None:  # noqa: B027 (optional)
+        """Add what has been read to ``summary``, a copy of ``start``."""
+
+    def summaries(self) -> Iterator[SourceSummary]:
+        """Yield increasingly complete summaries within the limits of `Pace`; the last one is finished."""
+        pace, sample = Pace(), Sample("", [])
+        try:
+            for count in self.read():
+                if pace.is_over(count):
+                    break
+                if pace.is_due():
+                    yield self._summary(sample)
+            pace, sample = Pace(), Sample.spread_over(*self.conclude())
+            for _ in sample.steps():
+                if pace.is_over(0):
+                    break
+                if pace.is_due():
+                    yield self._summary(sample)
+            yield self._summary(sample, finished=True)
+        except UnusableSource as error:
+            summary = copy.deepcopy(self.start)
+            summary.problems.append(error.sentences)
+            yield summary
+
+    def _summary(self, sample: Sample, finished: bool = False) -> SourceSummary:
+        summary = copy.deepcopy(self.start)
+        summary.finished = finished
+        self.describe(summary)
+        sample.describe(summary)
+        return summary
+
+
 def joined(names: list[str]) -> str:
     """Return ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
@@ -176,21 +245,3 @@ def joined(names: list[str]) -> str:
 
 def _area(size: tuple[int, int]) -> int:
     return size[0] * size[1]
-
-
-def with_sample(
-    root: str, files: list[str], summarize: Callable[[], SourceSummary]
-) -> Iterator[SourceSummary]:
-    """Yield summaries that include a sample of ``files``; the last one is finished."""
-    pace, sample = Pace(), Sample.spread_over(root, files)
-    for _ in sample.steps():
-        if pace.is_over(0):
-            break
-        if pace.is_due():
-            summary = summarize()
-            summary.finished = False
-            sample.describe(summary)
-            yield summary
-    summary = summarize()
-    sample.describe(summary)
-    yield summary

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
@@ -12,9 +12,9 @@ from digits.core.splits import SPLITS
 from digits.data.dataset_folder import describe_files
 from digits.data.parquet import ParquetImages
 from digits.data.shards import SPLIT_NAMES, files_in, is_shard, split_of
-from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import Cells, Row, TableFile, Value, first_lines
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, with_sample
+from digits.data.sources import count_of, first_lines, show
+from digits.data.tables import Cells, Row, TableFile, Value
+from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
 from digits.kinds.table_source import SplitTable
 
 # Maximum size to read; larger tables are summarized from their beginning.
@@ -72,62 +72,69 @@ class Preview:
         summary.table_head, summary.table = self.head, self.rows
 
 
-@dataclass
-class _Found(Generic[Value]):
-    """The rows read so far: the usable ones, and the lines of the others."""
+class _TableOverview(Overview, Generic[Value]):
+    """The rows of a table of images below ``root``; see `summarize_table`."""
 
-    usable: list[Row[Value]] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    rows: int = 0
-    complete: bool = False
+    def __init__(
+        self,
+        root: Path,
+        open_rows: Callable[[], RowSource[Value]],
+        describe: Callable[[list[Row[Value]], SourceSummary], None],
+        suggestion: Suggestion | None,
+    ) -> None:
+        super().__init__(suggestion)
+        self._root, self._open, self._describe = root, open_rows, describe
+        self._source: RowSource[Value]
+        self._usable: list[Row[Value]] = []
+        self._faults: list[str] = []
+        self._missing: list[str] = []
+
+    def read(self) -> Iterator[int]:
+        self._source = source = self._open()
+        if source.preview:
+            source.preview.add_to(self.start)
+        for count, row in enumerate(source.rows, 1):
+            if row.value is None:
+                self._faults.append(f"{row.place}: {row.fault}")
+            elif row.is_missing:
+                self._missing.append(f"{row.place}: {show(row.file)}")
+            else:
+                self._usable.append(row)
+            yield count
+        self.is_complete = source.is_whole
+
+    def conclude(self) -> tuple[str, list[str]]:
+        return str(self._root), [] if self._source.images else [row.file for row in self._usable]
+
+    def describe(self, summary: SourceSummary) -> None:
+        count = len(self._usable) + len(self._faults) + len(self._missing)
+        summary.facts.append(f"{self.at_least}{count_of(count, 'row')} with {self._source.contents}.")
+        summary.list_faults("line", self._faults)
+        if self._missing:
+            summary.problems.append(
+                f"{count_of(len(self._missing), 'image')} not found: {first_lines(self._missing)}."
+            )
+        if not count:
+            summary.problems.append("The table has no rows.")
+        if self._usable:
+            self._describe(self._usable, summary)
 
 
 def summarize_table(
     root: Path,
     open_rows: Callable[[], RowSource[Value]],
     describe: Callable[[list[Row[Value]], SourceSummary], None],
-    suggestion: Suggestion | None,
+    suggestion: Suggestion | None = None,
+    facts: Sequence[str] = (),
 ) -> Iterator[SourceSummary]:
     """Yield increasingly complete summaries of a table of images below ``root``; the last one is finished.
 
     ``root`` is a real path. ``open_rows`` may raise UnusableSource. ``describe`` adds facts, problems and bars
-    about the usable rows, of which there is at least one, to a summary.
+    about the usable rows, of which there is at least one, to a summary. ``facts`` are the first ones of the summaries.
     """
-    pace = Pace()
-    found: _Found[Value] = _Found()
-
-    def summarize() -> SourceSummary:
-        summary = _summarize(found, source.contents, suggestion)
-        if source.preview:
-            source.preview.add_to(summary)
-        if found.usable:
-            describe(found.usable, summary)
-        return summary
-
-    try:
-        source = open_rows()
-        for row in source.rows:
-            found.rows += 1
-            if row.value is None:
-                found.faults.append(f"{row.place}: {row.fault}")
-            elif row.is_missing:
-                found.missing.append(f"{row.place}: {show(row.file)}")
-            else:
-                found.usable.append(row)
-            if pace.is_over(found.rows):
-                break
-            if pace.is_due():
-                summary = summarize()
-                summary.finished = False
-                yield summary
-        else:
-            found.complete = source.is_whole
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    files = [] if source.images else [row.file for row in found.usable]
-    yield from with_sample(str(root), files, summarize)
+    overview = _TableOverview(root, open_rows, describe, suggestion)
+    overview.start.facts += facts
+    return overview.summaries()
 
 
 def summarize_tables(
@@ -140,10 +147,8 @@ def summarize_tables(
     train = tables["train"]
     files = {split: table.paths for split, table in tables.items()}
     is_single = len(files) == len(train.paths) == 1
-    for summary in summarize_table(train.folder, lambda: open_rows(train), describe, suggestion):
-        if not is_single:
-            summary.facts.insert(0, f"{describe_files(files)}.")
-        yield summary
+    facts = [] if is_single else [f"{describe_files(files)}."]
+    return summarize_table(train.folder, lambda: open_rows(train), describe, suggestion, facts)
 
 
 def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
@@ -170,23 +175,6 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
         return None
     tables = [show(os.path.basename(str(path))) for path in found.values()]
     return Suggestion.use_separately(tables, "table", found)
-
-
-def _summarize(found: _Found[Value], contents: str, suggestion: Suggestion | None) -> SourceSummary:
-    summary = SourceSummary(suggestion=suggestion)
-    at_least = "" if found.complete else "At least "
-    summary.facts.append(f"{at_least}{count_of(found.rows, 'row')} with {contents}.")
-    if found.faults:
-        summary.problems.append(
-            f"{count_of(len(found.faults), 'line')} cannot be used: {first_lines(found.faults)}."
-        )
-    if found.missing:
-        summary.problems.append(
-            f"{count_of(len(found.missing), 'image')} not found: {first_lines(found.missing)}."
-        )
-    if not found.rows:
-        summary.problems.append("The table has no rows.")
-    return summary
 
 
 def _shorten(cell: str) -> str:

@@ -9,10 +9,14 @@ from digits.data.shares import CreateWithShares
 from digits.data.sources import Progress, Unusable
 from digits.data.target_images import TargetImageSplit
 from digits.data.tfrecords import RecordImages
-from digits.kinds.record_source import RecordSource, RecordSplits, divide_records, first_record, need_feature
-
-# The value of the field of the target feature if images are their own targets.
-NO_TARGET = "-"
+from digits.kinds.record_source import (
+    NO_TARGET,
+    RecordSource,
+    RecordSplits,
+    divide_records,
+    first_record,
+    need_feature,
+)
 
 
 class TargetImageRecords(RecordSource, kw_only=True, frozen=True):

@@ -9,7 +9,7 @@ from digits.data.databases import is_database
 from digits.data.image_lists import ImageList, walk_images
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row
-from digits.kinds.source_summary import SAMPLE_IMAGES, Pace, SourceSummary, Suggestion, joined, with_sample
+from digits.kinds.source_summary import SAMPLE_IMAGES, Overview, SourceSummary, Suggestion, joined
 from digits.kinds.table_source import SplitTable
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_tables
 from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders, list_database, match_lists
@@ -18,37 +18,60 @@ from digits.kinds.target_image_tables import TargetImageRows, TargetImageTable, 
 Describe = Callable[[FoundTargetImages, SourceSummary], None]
 
 
-def summarize_target_images(
-    folders: TargetImageFolders, target: str, describe: Describe, suggestion: Suggestion | None
-) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of ``folders``; the last one is finished.
+class TargetImageOverview(Overview):
+    """Images and target images in ``folders``.
 
     ``target`` is the word for a target image, and ``describe`` adds what the kind finds in the images and targets.
     """
-    pace, lists = Pace(), [ImageList(Path(folders.images))]
-    complete = True
-    try:
-        for path, other in folders.each():
-            for listing in [list_database(path)] if is_database(path) else walk_images(path, other):
-                lists = [*(item for item in lists if item.root != listing.root), listing]
-                if pace.is_over(sum(len(item.files) for item in lists)):
-                    complete = False
-                    break
-                if pace.is_due():
-                    yield SourceSummary(
-                        facts=[f"{_counted(lists, target)}…"], suggestion=suggestion, finished=False
-                    )
-        found = FoundTargetImages(folders, match_lists(lists), lists)
-        summary = _summarize(found, target, complete)
-        summary.suggestion = suggestion
+
+    def __init__(
+        self, folders: TargetImageFolders, target: str, describe: Describe, suggestion: Suggestion | None
+    ) -> None:
+        super().__init__(suggestion)
+        self._folders, self._target, self._describe = folders, target, describe
+        self._lists = [ImageList(Path(folders.images))]
+        self._is_concluded = False
+
+    def read(self) -> Iterator[int]:
+        for path, other in self._folders.each():
+            for found in [list_database(path)] if is_database(path) else walk_images(path, other):
+                self._lists = [*(item for item in self._lists if item.root != found.root), found]
+                yield sum(len(item.files) for item in self._lists)
+        self.is_complete = True
+
+    def conclude(self) -> tuple[str, list[str]]:
+        found = FoundTargetImages(self._folders, match_lists(self._lists), self._lists)
+        if self.is_complete:
+            self._count(found)
+        else:
+            self.start.facts.append(f"At least {self._listed()}.")
         if found.matches.names:
-            describe(found, summary)
-    except UnusableSource as error:
-        summary = SourceSummary.unusable(error)
-        summary.suggestion = suggestion
-        yield summary
-        return
-    yield from with_examples(found, summary)
+            self._describe(found, self.start)
+        self._is_concluded = True
+        return sampled_files(found)
+
+    def _count(self, found: FoundTargetImages) -> None:
+        found.need(self._target)
+        count = len(found.matches.names)
+        targets = f" with a {self._target}" if count == 1 else f" with {self._target}s"
+        self.start.facts.append(f"{count_of(count, 'image')}{targets if self._folders.has_targets else ''}.")
+        self.start.problems += found.remarks(self._target)
+
+    def describe(self, summary: SourceSummary) -> None:
+        if not self._is_concluded:
+            summary.facts.append(f"{self._listed()}…")
+
+    def _listed(self) -> str:
+        words = ("image", self._target)
+        return joined(
+            [count_of(len(item.files), word) for item, word in zip(self._lists, words, strict=False)]
+        )
+
+
+def sampled_files(found: FoundTargetImages) -> tuple[str, list[str]]:
+    """Return the folder and the files of the images, of which a sample is examined; none for a database."""
+    root = found.folders.images
+    return root, [] if is_database(Path(root)) else [name for name, _ in found.matches.names]
 
 
 def summarize_target_image_table(
@@ -94,21 +117,6 @@ def summarize_target_image_table(
     return summarize_tables(tables, open_rows, describe_rows, None)
 
 
-def with_examples(found: FoundTargetImages, summary: SourceSummary) -> Iterator[SourceSummary]:
-    """Yield summaries like ``summary`` that also describe a sample of image files; the last one is finished."""
-    facts, problems, suggestion = summary.facts, summary.problems, summary.suggestion
-
-    def summarize() -> SourceSummary:
-        again = SourceSummary(facts=list(facts), problems=list(problems), suggestion=suggestion)
-        again.bars_title, again.bars, again.bars_total = summary.bars_title, summary.bars, summary.bars_total
-        return again
-
-    if is_database(Path(found.folders.images)):
-        yield summary
-        return
-    yield from with_sample(found.folders.images, [name for name, _ in found.matches.names], summarize)
-
-
 def suggest_sources(root: Path, images: Path, targets: Path) -> Suggestion:
     """Suggest the paths of images and of targets, which were found in ``root``."""
     names = [f"{show(path.name)}/" if path.is_dir() else show(path.name) for path in (images, targets)]
@@ -125,21 +133,3 @@ def spread(found: FoundTargetImages, count: int) -> list[tuple[str, str]]:
     names = found.matches.names
     count = min(count, len(names))
     return [names[number * len(names) // count] for number in range(count)]
-
-
-def _summarize(found: FoundTargetImages, target: str, complete: bool) -> SourceSummary:
-    summary = SourceSummary()
-    if not complete:
-        summary.facts.append(f"At least {_counted(found.lists, target)}.")
-        return summary
-    found.need(target)
-    count = len(found.matches.names)
-    pair = (f" with a {target}" if count == 1 else f" with {target}s") if found.folders.has_targets else ""
-    summary.facts.append(f"{count_of(count, 'image')}{pair}.")
-    summary.problems += found.remarks(target)
-    return summary
-
-
-def _counted(lists: list[ImageList], target: str) -> str:
-    words = ("image", target)
-    return joined([count_of(len(item.files), word) for item, word in zip(lists, words, strict=False)])

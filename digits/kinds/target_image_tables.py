@@ -35,9 +35,8 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.target_images import TargetImageSplit
-from digits.kinds.record_source import divide_records
+from digits.kinds.record_source import NO_TARGET, divide_records
 from digits.kinds.table_source import Delimiter, SplitTable, report_each, tables_at
-from digits.kinds.target_image_records import NO_TARGET
 
 _DETECTION_ROWS = 20
 

@@ -16,12 +16,11 @@ from digits.data.class_names import sort_labels
 from digits.data.databases import Database
 from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import first_lines
 from digits.kinds.classification.databases import Checks, Found, check_mean, find
 from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, OnlyIf, RequiredIf, resolve_files
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion
+from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
 
 METHOD = "database"
 THUMBNAIL = (96, 96)
@@ -73,7 +72,7 @@ class DatabaseFields(ImageDatasetForm[CreateClassification]):
                 self[name].data = resolve_files(self.meta.data_roots, self[name].data or "")
         if (self.database_labels.data or "").strip():
             self.database_labels.data = str(self.path_of("database_labels", "file"))
-        return _summarize(self.database_source())
+        return _Overview(self.database_source()).summaries()
 
 
 def _close(found: Found) -> None:
@@ -102,65 +101,46 @@ class _Scan:
         ]
 
 
-def _summarize(source: Databases) -> Iterator[SourceSummary]:
-    try:
-        found = find(source)
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    try:
-        yield from _Summaries(found).each()
-    finally:
-        _close(found)
+class _Overview(Overview):
+    """The records of the databases of ``source``."""
 
-
-class _Summaries:
-    """Reads the records of all databases and summarizes them."""
-
-    def __init__(self, found: Found) -> None:
-        self._found = found
-        self._checks = Checks(found.names)
-        self._scans = {name: _Scan(database) for name, database in found.databases.items()}
+    def __init__(self, source: Databases) -> None:
+        super().__init__()
+        self._source = source
+        self._found: Found
+        self._checks: Checks
+        self._scans: dict[str, _Scan] = {}
         self._counts: Counter[str] = Counter()
         self._faults: list[str] = []
-        self._problems: list[str] = []
-        self._fault_count = 0
         self._seen = 0
-        self._is_complete = False
 
-    def each(self) -> Iterator[SourceSummary]:
-        """Yield increasingly complete summaries; the last one is finished."""
-        pace = Pace()
+    def read(self) -> Iterator[int]:
+        self._found = found = find(self._source)
         try:
-            for split, entry in self._entries():
-                self._add(split, entry)
-                if pace.is_over(self._seen):
-                    break
-                if pace.is_due():
-                    summary = self._summary()
-                    summary.finished = False
-                    yield summary
-            else:
-                self._is_complete = True
+            self._checks = Checks(found.names)
+            self._scans = {name: _Scan(database) for name, database in found.databases.items()}
+            yield from self._read_entries()
+        finally:
+            _close(found)
+
+    def _read_entries(self) -> Iterator[int]:
+        try:
+            for split, scan in self._scans.items():
+                for entry in scan.database.entries():
+                    self._add(split, entry)
+                    yield self._seen
+            self.is_complete = True
             if self._found.mean is not None and self._checks.shape is not None:
                 check_mean(self._found.mean, self._checks.shape)
         except UnusableSource as error:
-            self._problems.append(error.sentences)
-        yield self._summary()
-
-    def _entries(self) -> Iterator[tuple[str, Entry]]:
-        for split, scan in self._scans.items():
-            for entry in scan.database.entries():
-                yield split, entry
+            self.start.problems.append(error.sentences)
 
     def _add(self, split: str, entry: Entry) -> None:
         scan = self._scans[split]
         self._seen += 1
         fault = self._checks.fault(entry, scan.database.describe())
         if fault:
-            self._fault_count += 1
-            if len(self._faults) < 5:
-                self._faults.append(f"{show(entry.name)}: {fault}")
+            self._faults.append(f"{show(entry.name)}: {fault}")
             return
         if not scan.encodings:
             scan.picture = self._picture(scan.database, entry.name)
@@ -177,7 +157,7 @@ class _Summaries:
             picture = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=MAX_THUMBNAIL_PIXELS).image
         except (UnusableImage, OSError) as error:
             reason = error.reason if isinstance(error, UnusableImage) else str(error)
-            self._problems.append(f"The first record, {show(name)}, cannot be used: {reason}.")
+            self.start.problems.append(f"The first record, {show(name)}, cannot be used: {reason}.")
             return ""
         picture.thumbnail(THUMBNAIL)
         return images.data_uri(images.encode_image(picture, "png"))
@@ -203,29 +183,24 @@ class _Summaries:
             },
         )
 
-    def _summary(self) -> SourceSummary:
+    def describe(self, summary: SourceSummary) -> None:
         total = sum(scan.database.count for scan in self._scans.values())
         names = self._found.names or sort_labels(set(self._counts))
         what = (
             "A DIGITS dataset" if self._found.job else "Databases" if len(self._scans) > 1 else "A database"
         )
-        read = "" if self._is_complete else f" {self._seen:,} of them were checked."
-        summary = SourceSummary(
-            facts=[f"{what} with {count_of(total, 'image')} in {count_of(len(names), 'class')}.{read}"]
+        read = "" if self.is_complete else f" {self._seen:,} of them were checked."
+        summary.facts.append(
+            f"{what} with {count_of(total, 'image')} in {count_of(len(names), 'class')}.{read}"
         )
         if self._found.mean is not None:
             summary.facts.append("The mean image is recomputed and compared with mean.binaryproto.")
-        summary.problems = list(self._problems)
-        if self._fault_count:
-            summary.problems.append(
-                f"{count_of(self._fault_count, 'record')} cannot be used: {first_lines(self._faults)}."
-            )
-        if self._is_complete and len(self._counts) == 1:
+        summary.list_faults("record", self._faults)
+        if self.is_complete and len(self._counts) == 1:
             summary.problems.append("Classification requires at least two classes.")
-        summary.suggestion = self._suggestion() if self._is_complete else None
+        summary.suggestion = self._suggestion() if self.is_complete else None
         summary.table_title = "Databases"
         summary.table_head = HEAD
         summary.table = [scan.row(split) for split, scan in self._scans.items()]
         summary.pictures = [scan.picture for scan in self._scans.values()]
         summary.set_bars("Training images per class", [(name, self._counts[name]) for name in names])
-        return summary

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from digits.data.caffe import Entry, Shape, read_mean
 from digits.data.class_names import read_names, sort_labels
 from digits.data.databases import LABELS_FILE, Database, find_job, open_database
-from digits.data.sources import Plan, Progress, UnusableSource, count_of, show
-from digits.data.tables import first_lines
+from digits.data.sources import Plan, Progress, UnusableSource, count_of, first_lines, show
 from digits.kinds.classification.listing import Listing, plan_listings
 from digits.kinds.classification.recipe import CreateClassification, Databases
 

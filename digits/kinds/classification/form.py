@@ -26,8 +26,8 @@ from digits.kinds.classification.database_form import DatabaseFields
 from digits.kinds.classification.dataset_folder import need_images
 from digits.kinds.classification.listing import OpenTable
 from digits.kinds.classification.overview import (
+    FolderOverview,
     summarize_dataset_folder,
-    summarize_folders,
     summarize_tables,
     summarize_text_files,
 )
@@ -41,6 +41,7 @@ from digits.kinds.classification.recipe import (
     Tables,
     TextFiles,
 )
+from digits.kinds.classification.record_files import LabelMapping, guess
 from digits.kinds.classification.record_form import RecordFields
 from digits.kinds.dataset_form import required_integer
 from digits.kinds.form_fields import (
@@ -334,19 +335,20 @@ class DatasetForm(RecordFields, DatabaseFields, DialectFields[CreateClassificati
             path = self.resolved_files("dataset_folder")
             return summarize_dataset_folder(path, self._dataset_folder(path))
         if self.method.data == RECORDS:
-            return self.scan_records()
+            return self.scan_records(guess, LabelMapping)
         if self.method.data == DATABASES:
             return self.scan_databases()
         folders = [
             self.meta.data_roots.resolve(path, "folder")
             for path in [*self.folder_train.lines(), *_lines(self.folder_train_more.data)]
         ]
-        return summarize_folders(
+        overview = FolderOverview(
             folders or [self.path_of("folder_train", "folder")],
             self.folder_train_min_per_class.data or 1,
             self.own_splits(),
             self.meta.data_roots.contain,
         )
+        return overview.summaries()
 
     def source_addresses(self) -> list[str]:
         method = self.method.data

@@ -14,6 +14,7 @@ from sys import intern
 from digits.data.class_names import read_names, sort_labels
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
+    MAX_LINES_SHOWN,
     ImageFolder,
     ImageSource,
     Plan,
@@ -22,18 +23,17 @@ from digits.data.sources import (
     UnusableSource,
     choose,
     count_of,
+    first_lines,
     listed,
     show,
     shuffle,
 )
 from digits.data.tables import (
-    MAX_LINES_SHOWN,
     MAX_TABLE_BYTES,
     Faults,
     PathsBelow,
     Row,
     TableFile,
-    first_lines,
     is_image,
     one_line,
     open_lines,

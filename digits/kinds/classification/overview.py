@@ -13,7 +13,7 @@ from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
 from digits.data.shards import SPLIT_NAMES
 from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import Row, first_lines
+from digits.data.tables import Row
 from digits.kinds.classification.dataset_folder import metadata_rows
 from digits.kinds.classification.listing import OpenTable, text_rows
 from digits.kinds.classification.reader import (
@@ -27,45 +27,69 @@ from digits.kinds.classification.reader import (
 from digits.kinds.classification.recipe import DatasetFolder, Tables
 from digits.kinds.source_summary import (
     MAX_FILES,
-    Pace,
+    Overview,
     SourceSummary,
     Suggestion,
     joined,
-    with_sample,
 )
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
 
 MAX_PARQUET_FILES = 20
 
 
-def summarize_folders(
-    roots: list[Path], min_per_class: int, separate: set[str], is_allowed: Callable[[Path], bool]
-) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of the folders ``roots``, real paths; the last one is finished.
+class FolderOverview(Overview):
+    """The folders ``roots``, real paths, with a folder for each class.
 
     ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
     may read a path, which may be a link.
     """
-    suggestion = _suggest(roots[0], separate, is_allowed) if len(roots) == 1 else None
-    pace = Pace()
-    scans: list[Scan] = []
-    try:
-        for root in roots:
-            scans.append(Scan(root))
+
+    def __init__(
+        self, roots: list[Path], min_per_class: int, separate: set[str], is_allowed: Callable[[Path], bool]
+    ) -> None:
+        super().__init__(_suggest(roots[0], separate, is_allowed) if len(roots) == 1 else None)
+        self._roots, self._min_per_class = roots, min_per_class
+        self._scans: list[Scan] = []
+
+    def read(self) -> Iterator[int]:
+        for root in self._roots:
+            self._scans.append(Scan(root))
             for found in scan_steps(root, MAX_FILES):
-                scans[-1] = found
-                if pace.is_over(sum(scan.seen for scan in scans)):
-                    break
-                if pace.is_due():
-                    summary = _summarize(merge(scans), min_per_class, suggestion)
-                    summary.finished = False
-                    yield summary
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    merged = merge(scans)
-    files = [name for item in merged.classes for name in item.files]
-    yield from with_sample(str(merged.root), files, lambda: _summarize(merged, min_per_class, suggestion))
+                self._scans[-1] = found
+                yield sum(scan.seen for scan in self._scans)
+
+    def conclude(self) -> tuple[str, list[str]]:
+        found = merge(self._scans)
+        return str(found.root), [name for item in found.classes for name in item.files]
+
+    def describe(self, summary: SourceSummary) -> None:
+        found = merge(self._scans)
+        self.is_complete = found.complete
+        images, classes = count_of(found.count, "image"), count_of(len(found.classes), "class")
+        fields = summary.suggestion.fields if summary.suggestion else {}
+        if fields.get("folder_train", str(found.root)) != str(found.root):
+            # Folders of splits are not classes.
+            summary.facts.append(f"{self.at_least}{images} in total.")
+            return
+        summary.facts.append(f"{self.at_least}{images} in {self.at_least.lower()}{classes}.")
+        counts = [(item.label, len(item.files)) for item in found.classes if item.files]
+        summary.set_bars("Images per class", counts)
+        if found.complete:
+            self._describe_classes(found, counts, summary)
+
+    def _describe_classes(self, found: Scan, counts: list[tuple[str, int]], summary: SourceSummary) -> None:
+        summary.problems += remarks(found)
+        try:
+            kept = large_enough(found, max(self._min_per_class, 1), summary.problems)
+            need_two_classes(found, kept, summary.problems)
+        except UnusableSource as error:
+            summary.problems.append(error.sentences)
+        fewest, most = min(counts, key=_count, default=None), max(counts, key=_count, default=None)
+        if fewest and most and fewest[1] < most[1]:
+            summary.facts.append(
+                f"The smallest class is “{fewest[0]}” with {count_of(fewest[1], 'image')}, "
+                f"the largest “{most[0]}” with {most[1]:,}."
+            )
 
 
 def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[SourceSummary]:
@@ -77,7 +101,7 @@ def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[Sourc
             "a label each", opened.table, opened.rows(root), opened.image, {opened.label: "label"}
         )
 
-    return summarize_table(root, open_rows, _describe_labels, None)
+    return summarize_table(root, open_rows, _describe_labels)
 
 
 def summarize_text_files(images: Path, labels: Path | None, root: Path) -> Iterator[SourceSummary]:
@@ -88,7 +112,7 @@ def summarize_text_files(images: Path, labels: Path | None, root: Path) -> Itera
         is_whole = images.stat().st_size <= MAX_BYTES
         return RowSource("the index of a class each", text_rows(images, root, names, MAX_BYTES), is_whole)
 
-    yield from summarize_table(root, open_rows, _describe_labels, None)
+    return summarize_table(root, open_rows, _describe_labels)
 
 
 def range_of_indexes() -> list[str]:
@@ -100,44 +124,55 @@ def summarize_dataset_folder(path: str, settings: DatasetFolder) -> Iterator[Sou
     """Yield increasingly complete summaries of a Hugging Face dataset: a folder, a file, or a pattern."""
     try:
         contents = find(path)
-        fact = contents.describe()
-        if contents.is_parquet:
-            columns = parquet.find_columns(
-                contents.tables["train"][0], settings.image_column, settings.label_column
-            )
-            counts: Counter[str] = Counter()
-            faults: list[str] = []
-            for file in contents.tables["train"][:MAX_PARQUET_FILES]:
-                for row, (label, fault) in enumerate(parquet.labels(file, columns), 1):
-                    if label is None:
-                        faults.append(f"{show(file.name)}, row {row:,}: {fault}")
-                    else:
-                        counts[label] += 1
-            summary = SourceSummary(facts=[fact, f"Images: “{columns.image}”. Labels: “{columns.label}”."])
-            if faults:
-                summary.problems.append(
-                    f"{count_of(len(faults), 'row')} cannot be used: {first_lines(faults)}."
-                )
-            order = list(columns.classes) or sort_labels(set(counts))
-            summary.set_bars("Training images per class", [(name, counts[name]) for name in order])
-            yield summary
-            return
     except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
+        return iter([SourceSummary.unusable(error)])
+    facts = [contents.describe()]
     train = contents.folders["train"] if contents.folders else contents.root
-    if not contents.tables:
-        summaries = summarize_folders([train], 1, {"val", "test"}, lambda path: False)
-    else:
-        summaries = summarize_table(
+    if contents.tables and not contents.is_parquet:
+        rows = metadata_rows
+        return summarize_table(
             train,
-            lambda: RowSource("a label each", metadata_rows(contents.tables["train"][0], settings), True),
+            lambda: RowSource("a label each", rows(contents.tables["train"][0], settings), True),
             _describe_labels,
-            None,
+            facts=facts,
         )
-    for summary in summaries:
-        summary.facts.insert(0, fact)
-        yield summary
+    overview = (
+        _ParquetOverview(contents.tables["train"][:MAX_PARQUET_FILES], settings)
+        if contents.is_parquet
+        else FolderOverview([train], 1, {"val", "test"}, lambda path: False)
+    )
+    overview.start.facts += facts
+    return overview.summaries()
+
+
+class _ParquetOverview(Overview):
+    """The labels in the Parquet files ``paths``."""
+
+    def __init__(self, paths: list[Path], settings: DatasetFolder) -> None:
+        super().__init__()
+        self._paths, self._settings = paths, settings
+        self._columns: parquet.Columns
+        self._counts: Counter[str] = Counter()
+        self._faults: list[str] = []
+
+    def read(self) -> Iterator[int]:
+        settings = self._settings
+        self._columns = columns = parquet.find_columns(
+            self._paths[0], settings.image_column, settings.label_column
+        )
+        self.start.facts.append(f"Images: “{columns.image}”. Labels: “{columns.label}”.")
+        for path in self._paths:
+            for row, (label, fault) in enumerate(parquet.labels(path, columns), 1):
+                if label is None:
+                    self._faults.append(f"{show(path.name)}, row {row:,}: {fault}")
+                else:
+                    self._counts[label] += 1
+                yield self._counts.total() + len(self._faults)
+
+    def describe(self, summary: SourceSummary) -> None:
+        summary.list_faults("row", self._faults)
+        order = list(self._columns.classes) or sort_labels(set(self._counts))
+        summary.set_bars("Training images per class", [(name, self._counts[name]) for name in order])
 
 
 def _describe_labels(rows: list[Row[str]], summary: SourceSummary) -> None:
@@ -145,34 +180,6 @@ def _describe_labels(rows: list[Row[str]], summary: SourceSummary) -> None:
     summary.set_bars("Images per class", [(name, counts[name]) for name in sort_labels(set(counts))])
     if len(counts) < 2:
         summary.problems.append("Classification requires at least two classes.")
-
-
-def _summarize(found: Scan, min_per_class: int, suggestion: Suggestion | None) -> SourceSummary:
-    summary = SourceSummary(suggestion=suggestion)
-    at_least = "" if found.complete else "at least "
-    images, classes = count_of(found.count, "image"), count_of(len(found.classes), "class")
-    summary.facts.append(f"{at_least}{images} in {at_least}{classes}.".capitalize())
-    # Split folders are not classes.
-    has_splits = suggestion is not None and suggestion.fields["folder_train"] != str(found.root)
-    if found.complete:
-        summary.problems += remarks(found)
-        try:
-            kept = large_enough(found, max(min_per_class, 1), summary.problems)
-            need_two_classes(found, kept, summary.problems)
-        except UnusableSource as error:
-            summary.problems.append(error.sentences)
-    if has_splits:
-        summary.facts, summary.problems = [f"{at_least}{images} in total.".capitalize()], []
-    else:
-        counts = [(item.label, len(item.files)) for item in found.classes if item.files]
-        summary.set_bars("Images per class", counts)
-        fewest, most = min(counts, key=_count, default=None), max(counts, key=_count, default=None)
-        if found.complete and fewest and most and fewest[1] < most[1]:
-            summary.facts.append(
-                f"The smallest class is “{fewest[0]}” with {count_of(fewest[1], 'image')}, "
-                f"the largest “{most[0]}” with {most[1]:,}."
-            )
-    return summary
 
 
 def _count(pair: tuple[str, int]) -> int:

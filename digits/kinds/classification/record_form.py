@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-
 from wtforms import StringField
 from wtforms.validators import Optional
 
 from digits.kinds.classification.recipe import CreateClassification, LabeledRecords
-from digits.kinds.classification.record_files import LabelMapping, guess
+from digits.kinds.classification.record_files import LabelMapping
 from digits.kinds.form_fields import AllowedPath
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
-from digits.kinds.record_summary import summarize_source
-from digits.kinds.source_summary import SourceSummary
 
 
 class RecordFields(RecordForm[CreateClassification]):
@@ -42,11 +37,3 @@ class RecordFields(RecordForm[CreateClassification]):
         """Fill in the fields from ``source``."""
         self.fill_records(source)
         self.set(label_feature=source.label_feature, record_labels=source.labels)
-
-    def scan_records(self) -> Iterator[SourceSummary]:
-        """Return summaries of the files; raises DigitsError for an invalid path."""
-        if self.entered("record_labels"):
-            self.record_labels.data = str(self.path_of("record_labels", "file"))
-        self.resolved_source()
-        source = self.record_source()
-        return summarize_source(source, partial(guess, source), partial(LabelMapping, source))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.data.images import Size, UnusableImage, upright_size, upright_size_of
-from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
-from digits.data.tables import Faults, first_lines
+from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
+from digits.data.tables import Faults
 
 # The name of regions without annotations, as in KITTI.
 DONT_CARE = "dontcare"

@@ -20,14 +20,18 @@ from digits.kinds.detection import box_table, coco
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import AUTO, FORMATS, describe, find_format, find_sources, is_detected
-from digits.kinds.detection.overview import Overview, RecordOverview, source_fields, suggest_annotations
+from digits.kinds.detection.overview import (
+    AnnotationOverview,
+    RecordOverview,
+    source_fields,
+    suggest_annotations,
+)
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
 from digits.kinds.form_fields import AllowedPath, RequiredIf, check_images, choices, select, whole
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import FeatureField, RecordForm
 from digits.kinds.record_source import first_record
-from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import DialectFields
 from digits.kinds.table_summary import MAX_BYTES
@@ -222,24 +226,15 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         found = self._layout
         return replace(source, box_order=found.order, box_units=found.units) if found else source
 
-    def _scan_records(self) -> Iterator[SourceSummary]:
-        if self.entered("record_labels"):
-            self.record_labels.data = str(self.path_of("record_labels", "file"))
-        self.resolved_source()
-        source = self.record_source()
-        return summarize_source(
-            source, partial(guess, source), partial(RecordOverview, source, self._classes())
-        )
-
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
-            return self._scan_records()
+            return self.scan_records(guess, partial(RecordOverview, classes=self._classes()))
         images = self.path_of("train_image_folder", "folder")
         format_name: str = self.format.data or AUTO
         classes = self._classes()
         if (self.train_label_folder.data or "").strip():
             labels = self._labels_path("train_label_folder")
-            return Overview(images, labels, format_name, classes, table=self._table()).summaries()
+            return AnnotationOverview(images, labels, format_name, classes, table=self._table()).summaries()
         return self._scan_folder(images, format_name, classes)
 
     def _scan_folder(self, root: Path, format_name: str, classes: list[str]) -> Iterator[SourceSummary]:
@@ -253,7 +248,9 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
             yield SourceSummary(problems=["Enter the annotations for these images."])
             return
         suggestion = suggest_annotations(root, found)
-        yield from Overview(*found["train"], format_name, classes, suggestion, self._table()).summaries()
+        yield from AnnotationOverview(
+            *found["train"], format_name, classes, suggestion, self._table()
+        ).summaries()
 
     def recipe(self) -> CreateDetection:
         if self.reads_records:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from digits.data.images import Size
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, show
-from digits.data.tables import first_lines
+from digits.data.sources import UnusableSource, count_of, first_lines, show
 from digits.kinds.detection import box_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
@@ -21,7 +20,7 @@ from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import BoxRecords
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
-from digits.kinds.source_summary import Pace, SourceSummary, Suggestion, joined, with_sample
+from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, joined
 from digits.kinds.table_summary import MAX_BYTES, Preview
 
 
@@ -42,29 +41,19 @@ def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]]) -> Sugg
     )
 
 
-@dataclass(frozen=True)
-class _TablePreview:
-    """The first rows of a CSV file with the values in their columns, and the columns that can be chosen."""
+def _preview(path: Path, settings: BoxTable, summary: SourceSummary) -> None:
+    """Show the first rows of a CSV file with the values in their columns, and offer the columns.
 
-    rows: Preview
-    columns: list[str]
-
-    @classmethod
-    def of(cls, path: Path, settings: BoxTable) -> _TablePreview:
-        """Return the preview of a file, whose columns may be unknown; raises UnusableSource."""
-        table = open_boxes(path, settings, MAX_BYTES)
-        try:
-            places = find_columns(table, settings)
-        except UnusableSource:
-            places = {}
-        roles = {place: role_of(field) for field, place in places.items()}
-        return cls(Preview.of(table, roles), table.columns)
-
-    def add_to(self, summary: SourceSummary) -> None:
-        """Show the rows in ``summary``, and offer the columns."""
-        self.rows.add_to(summary)
-        choices = [("", "Automatic"), *((name, show(name)) for name in self.columns)]
-        summary.options |= dict.fromkeys(COLUMNS, choices)
+    They may be unknown. Raises UnusableSource.
+    """
+    table = open_boxes(path, settings, MAX_BYTES)
+    try:
+        places = find_columns(table, settings)
+    except UnusableSource:
+        places = {}
+    Preview.of(table, {place: role_of(field) for field, place in places.items()}).add_to(summary)
+    choices = [("", "Automatic"), *((name, show(name)) for name in table.columns)]
+    summary.options |= dict.fromkeys(COLUMNS, choices)
 
 
 class _Objects:
@@ -96,7 +85,7 @@ class _Objects:
         )
 
 
-class Overview:
+class AnnotationOverview(Overview):
     """The annotations ``labels`` of the images below the folder ``images``, both real paths."""
 
     def __init__(
@@ -108,72 +97,46 @@ class Overview:
         suggestion: Suggestion | None = None,
         table: BoxTable = AUTOMATIC,
     ) -> None:
-        self._root, self._labels, self._format = images, labels, format_name
-        self._suggestion = suggestion
-        self._table = table
+        super().__init__(suggestion)
+        self._root, self._labels, self._format, self._table = images, labels, format_name, table
         self._title = ""
-        self._preview: _TablePreview | None = None
+        self._annotations: Annotations
         self._objects = _Objects(classes)
         self._files: list[str] = []
         self._missing: list[str] = []
-        self._complete = False
 
-    def summaries(self) -> Iterator[SourceSummary]:
-        """Yield increasingly complete summaries; the last one is finished."""
-        pace = Pace()
-        try:
-            chosen = find_format(self._labels, self._format)
-            self._title = chosen.title
-            if chosen is box_table.FORMAT:
-                self._preview = _TablePreview.of(self._labels, self._table)
-            classes = self._objects.choice.chosen
-            annotations = open_annotations(self._labels, self._root, chosen.name, classes, self._table)
-            for number, image in enumerate(annotations.images, 1):
-                size = annotations.size_of(self._root, image.file)
-                if size is None:
-                    self._missing.append(image.file)
-                else:
-                    self._files.append(image.file)
-                self._objects.add(image, size)
-                if pace.is_over(number):
-                    break
-                if pace.is_due():
-                    summary = self._summary(annotations)
-                    summary.finished = False
-                    yield summary
-            else:
-                self._complete = True
-        except UnusableSource as error:
-            summary = SourceSummary.unusable(error)
-            if self._preview:
-                self._preview.add_to(summary)
-            yield summary
-            return
-        files = [] if annotations.stored else self._files
-        yield from with_sample(str(self._root), files, lambda: self._summary(annotations))
+    def read(self) -> Iterator[int]:
+        chosen = find_format(self._labels, self._format)
+        self._title = chosen.title
+        if chosen is box_table.FORMAT:
+            _preview(self._labels, self._table, self.start)
+        classes = self._objects.choice.chosen
+        self._annotations = open_annotations(self._labels, self._root, chosen.name, classes, self._table)
+        for count, image in enumerate(self._annotations.images, 1):
+            size = self._annotations.size_of(self._root, image.file)
+            (self._missing if size is None else self._files).append(image.file)
+            self._objects.add(image, size)
+            yield count
+        self.is_complete = True
 
-    def _summary(self, annotations: Annotations) -> SourceSummary:
-        at_least = "" if self._complete else "at least "
-        images = f"{at_least}{count_of(len(self._files), 'image')}"
-        summary = SourceSummary(
-            [f"{self._title} annotations: {images} with {self._objects.words()}."],
-            suggestion=self._suggestion,
-        )
-        if self._preview:
-            self._preview.add_to(summary)
+    def conclude(self) -> tuple[str, list[str]]:
+        return str(self._root), [] if self._annotations.stored else self._files
+
+    def describe(self, summary: SourceSummary) -> None:
+        images = f"{self.at_least.lower()}{count_of(len(self._files), 'image')}"
+        summary.facts.append(f"{self._title} annotations: {images} with {self._objects.words()}.")
         if self._missing:
             summary.problems.append(
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
             )
-        faults = [item.describe() for item in annotations.faults if item.count]
-        self._objects.describe(summary, annotations.classes, [*faults, *annotations.remarks])
-        return summary
+        faults = [item.describe() for item in self._annotations.faults if item.count]
+        self._objects.describe(summary, self._annotations.classes, [*faults, *self._annotations.remarks])
 
 
 class RecordOverview(BoxMapping):
     """The objects in TFRecord files, and their description; only those of ``classes`` are counted if there are any."""
 
-    def __init__(self, source: BoxRecords, classes: list[str], files: RecordFiles, first: Features) -> None:
+    def __init__(self, source: BoxRecords, files: RecordFiles, first: Features, classes: list[str]) -> None:
         super().__init__(source, files, first)
         self._objects = _Objects(classes)
         self._records = 0

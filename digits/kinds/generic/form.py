@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 from wtforms import Field, SelectField, StringField
@@ -11,17 +12,17 @@ from wtforms.validators import StopValidation, ValidationError
 
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.recipe import CreateDataset
-from digits.data.record_features import guess_input, guess_target
+from digits.data.record_features import Features, guess_input, guess_target
+from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, SharesForm
 from digits.kinds.form_fields import AllowedFiles, resolve_files
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import Mapping, find, map_features
-from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
+from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.record_form import FeatureField, ShapeField, shape_text
-from digits.kinds.record_source import first_record
-from digits.kinds.record_summary import show_features, summarize_records
+from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 
 PATHS = ("record_train", "record_val", "record_test")
@@ -134,7 +135,12 @@ class DatasetForm(SharesForm[Any]):
             source = self._source()
         except ValueError:
             raise BadRequest("Enter shapes such as 28×28×1.") from None
-        return _summarize(source)
+        return summarize_source(
+            lambda: find(source),
+            partial(_guess, source),
+            partial(_RecordOverview, source),
+            {"target_feature": "None"},
+        )
 
     def recipe(self) -> CreateDataset:
         if self._text("prebuilt_train_images"):
@@ -191,54 +197,44 @@ class DatasetForm(SharesForm[Any]):
         return (self[name].data or "").strip()
 
 
-def _summarize(source: CreateGeneric) -> Iterator[SourceSummary]:
-    start = SourceSummary()
-    mapping: Mapping | None = None
-    try:
-        files = find(source)
-        first = first_record(files.splits["train"])
-        input_guess = files.image or guess_input(first)
-        guessed = {
-            "input_feature": input_guess,
-            "target_feature": guess_target(first, source.input_feature or input_guess),
-        }
-        try:
-            mapping = map_features(source)
-        except UnusableSource as error:
-            start.facts.append(files.describe())
-            start.problems.append(error.sentences)
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    chosen = {"input_feature": mapping.image.name} if mapping else {}
-    if mapping and mapping.target:
-        chosen["target_feature"] = mapping.target.name
-    show_features(start, first, guessed, chosen, mapping.image if mapping and not mapping.array else None)
-    automatic = guessed["target_feature"]
-    start.options["target_feature"][0] = ("", f"Automatic: {automatic}" if automatic else "Automatic: none")
-    start.options["target_feature"].insert(1, (NO_TARGET, "None"))
-    if mapping is None:
-        yield start
-        return
-    shape = "×".join(map(str, mapping.shape))
-    start.facts.append(
-        f"Inputs: {'numbers' if mapping.array else 'images'}, height × width × channels {shape}."
-    )
-    start.facts.append(f"Targets: {_describe_target(mapping)}.")
-    yield from summarize_records(files, start, _check(mapping), lambda summary: None)
+def _guess(source: CreateGeneric, files: RecordFiles, first: Features) -> dict[str, str]:
+    """Return the feature that each field of the form has by default, or an empty string."""
+    input_guess = files.image or guess_input(first)
+    return {
+        "input_feature": input_guess,
+        "target_feature": guess_target(first, source.input_feature or input_guess),
+    }
 
 
-def _describe_target(mapping: Mapping) -> str:
-    if mapping.target is None:
-        return "none"
-    shape = "×".join(map(str, mapping.target.shape))
-    return f"{mapping.target.dtype} of shape {shape}" if shape else f"one {mapping.target.dtype} number"
+class _RecordOverview:
+    """The inputs and targets in TFRecord files, and their description; raises UnusableSource."""
 
+    def __init__(self, source: CreateGeneric, files: RecordFiles, first: Features) -> None:
+        self._mapping = mapping = map_features(source)
+        self.image = None if mapping.array else mapping.image
+        self.chosen = {"input_feature": mapping.image.name}
+        if mapping.target:
+            self.chosen["target_feature"] = mapping.target.name
 
-def _check(mapping: Mapping) -> Any:
-    def check(features: Any) -> None:
-        for feature in (mapping.array, mapping.target):
+    def check(self, features: Features) -> None:
+        """Read the numbers of a record; raises ValueError with a message."""
+        for feature in (self._mapping.array, self._mapping.target):
             if feature is not None:
                 feature.read(features)
 
-    return check
+    def describe(self, summary: SourceSummary) -> None:
+        """Add the shapes of the inputs and the targets."""
+        what = "numbers" if self._mapping.array else "images"
+        shape = shape_text(self._mapping.shape)
+        summary.facts += [
+            f"Inputs: {what}, height × width × channels {shape}.",
+            f"Targets: {self._target()}.",
+        ]
+
+    def _target(self) -> str:
+        target = self._mapping.target
+        if target is None:
+            return "none"
+        if target.shape:
+            return f"{target.dtype} of shape {shape_text(target.shape)}"
+        return f"one {target.dtype} number"

@@ -36,8 +36,14 @@ from digits.data.sources import (
 )
 from digits.data.target import TargetSpec
 from digits.data.tfrecords import RecordImages
-from digits.kinds.generic.recipe import NO_TARGET, CreateGeneric
-from digits.kinds.record_source import RecordSplits, divide_records, first_record, need_feature
+from digits.kinds.generic.recipe import CreateGeneric
+from digits.kinds.record_source import (
+    NO_TARGET,
+    RecordSplits,
+    divide_records,
+    first_record,
+    need_feature,
+)
 
 TARGET = "target/numbers"
 DATABASE_ADVICE = (

@@ -9,8 +9,6 @@ from msgspec import field
 from digits.core.schema import Positive
 from digits.data.shares import CreateWithShares
 
-NO_TARGET = "-"
-
 
 class CreateGeneric(CreateWithShares, kw_only=True):
     """Read an input and optionally a target from each record of TFRecord files.
@@ -18,8 +16,8 @@ class CreateGeneric(CreateWithShares, kw_only=True):
     ``train``, ``val`` and ``test`` are paths of files, folders or patterns: see `digits.data.record_files`.
 
     ``input_feature`` is an image, or numbers of the shape ``input_shape``; ``target_feature`` are numbers of the shape
-    ``target_shape``, or `NO_TARGET`. Empty ones are detected. Inputs are float32 arrays of ``shape`` (height, width,
-    channels), or else images, which must all have the same size, unless they are resized because of ``resize``.
+    ``target_shape``, or "-" for no target. Empty ones are detected. Inputs are float32 arrays of ``shape`` (height,
+    width, channels), or else images, which must all have the same size, unless they are resized because of ``resize``.
     """
 
     kind: str = "generic"

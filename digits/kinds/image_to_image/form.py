@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.tables import Row
 from digits.kinds.image_to_image.reader import TARGET
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.target_image_form import TargetImageForm
-from digits.kinds.target_image_records import NO_TARGET, TargetImageMapping, TargetImageRecords, guess
+from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords, guess
 from digits.kinds.target_image_source import FoundTargetImages
-from digits.kinds.target_image_summary import summarize_target_images
+from digits.kinds.target_image_summary import TargetImageOverview
 from digits.kinds.target_image_tables import TargetImageRows
 
 OWN_TARGETS = "Without target images, each image is its own target."
@@ -30,13 +28,11 @@ class DatasetForm(TargetImageForm[CreateImageToImage]):
 
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
-            self.resolved_source()
-            source = self.record_source()
-            return summarize_source(source, partial(guess, source), partial(_RecordOverview, source))
+            return self.scan_records(guess, _RecordOverview, {"target_feature": "None: the image itself"})
         if self.reads_table:
             return self.scan_table(_describe_rows)
         folders, suggestion = self.scanned_folders()
-        return summarize_target_images(folders, TARGET, _describe, suggestion)
+        return TargetImageOverview(folders, TARGET, _describe, suggestion).summaries()
 
     def recipe(self) -> CreateImageToImage:
         return CreateImageToImage(**self.target_image_settings())
@@ -54,12 +50,9 @@ class _RecordOverview(TargetImageMapping):
         super().__init__(source, files, first, TARGET, CreateImageToImage.needs_targets)
 
     def describe(self, summary: SourceSummary) -> None:
-        """Add whether there are targets, and the choice of none."""
+        """Add whether there are targets."""
         if self.target is None:
             summary.facts.append(OWN_TARGETS)
-        first, *names = summary.options["target_feature"]
-        if first[0] == "" and names and names[0][0] != NO_TARGET:
-            summary.options["target_feature"] = [first, (NO_TARGET, "None: the image itself"), *names]
 
 
 def _describe(found: FoundTargetImages, summary: SourceSummary) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
@@ -16,7 +15,6 @@ from digits.kinds.multilabel.records import LabelMapping, guess
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import RecordForm
 from digits.kinds.record_source import first_record
-from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import NO_TABLE, TableForm
 from digits.kinds.table_source import SplitTable
@@ -66,11 +64,7 @@ class DatasetForm(TableForm[CreateMultilabel], RecordForm[CreateMultilabel]):
 
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
-            if self.entered("record_labels"):
-                self.record_labels.data = str(self.path_of("record_labels", "file"))
-            self.resolved_source()
-            source = self.record_source()
-            return summarize_source(source, partial(guess, source), partial(RecordOverview, source))
+            return self.scan_records(guess, RecordOverview)
         overview = Overview(self._columns())
         return self.scan_table(overview.open, overview.describe)
 

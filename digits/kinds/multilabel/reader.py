@@ -22,6 +22,7 @@ from digits.data.sources import (
     Unusable,
     UnusableSource,
     count_of,
+    first_lines,
     listed,
     show,
 )
@@ -35,7 +36,6 @@ from digits.data.tables import (
     Row,
     Table,
     TableFile,
-    first_lines,
     is_image,
     open_tables,
     usable_rows,

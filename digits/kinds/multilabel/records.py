@@ -21,8 +21,16 @@ from digits.data.record_features import (
     values_of,
 )
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
-from digits.data.tables import first_lines
+from digits.data.sources import (
+    Progress,
+    SplitPlan,
+    Unusable,
+    UnusableSource,
+    count_of,
+    first_lines,
+    listed,
+    show,
+)
 from digits.kinds.multilabel.recipe import MAX_LABELS, LabelRecords, Layout
 from digits.kinds.record_source import RecordSplits, first_record, need_feature
 

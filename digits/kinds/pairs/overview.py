@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data.sources import UnusableSource, count_of
+from digits.data.sources import count_of
 from digits.data.tables import Row
 from digits.kinds.pairs.reader import NAMES, list_classes, read_rows
-from digits.kinds.source_summary import SourceSummary, with_sample
+from digits.kinds.source_summary import Overview, SourceSummary
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
 
 PairRow = Row[tuple[str, int]]
@@ -19,7 +19,7 @@ PairRow = Row[tuple[str, int]]
 def summarize(source: Path, root: Path) -> Iterator[SourceSummary]:
     """Yield increasingly complete summaries of a CSV file of images below ``root``, or of a folder."""
     if source.is_dir():
-        return _summarize_folder(source)
+        return _FolderOverview(source).summaries()
 
     def open_rows() -> RowSource[tuple[str, int]]:
         rows, is_whole = read_rows(source, root, MAX_BYTES)
@@ -33,22 +33,26 @@ def summarize(source: Path, root: Path) -> Iterator[SourceSummary]:
         counts = Counter(label for _, label in values)
         summary.set_bars("Pairs", [(name, counts[place]) for place, name in enumerate(NAMES)])
 
-    return summarize_table(root, open_rows, describe, None)
+    return summarize_table(root, open_rows, describe)
 
 
-def _summarize_folder(folder: Path) -> Iterator[SourceSummary]:
-    warnings: list[str] = []
-    try:
-        classes = list_classes(folder, warnings)
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
+class _FolderOverview(Overview):
+    """The images of a ``folder`` of classes."""
 
-    def describe() -> SourceSummary:
-        count = sum(map(len, classes.values()))
-        facts = [f"{count_of(count, 'image')} in {len(classes):,} classes."]
-        summary = SourceSummary(facts=facts, problems=warnings)
-        summary.set_bars("Images per class", [(name, len(files)) for name, files in classes.items()])
-        return summary
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._classes: dict[str, list[str]] = {}
 
-    yield from with_sample(str(folder), [file for files in classes.values() for file in files], describe)
+    def read(self) -> Iterator[int]:
+        self._classes = list_classes(self._folder, self.start.problems)
+        yield sum(map(len, self._classes.values()))
+
+    def conclude(self) -> tuple[str, list[str]]:
+        return str(self._folder), [file for files in self._classes.values() for file in files]
+
+    def describe(self, summary: SourceSummary) -> None:
+        counts = [(name, len(files)) for name, files in self._classes.items()]
+        images = count_of(sum(count for _, count in counts), "image")
+        summary.facts.append(f"{images} in {len(counts):,} classes.")
+        summary.set_bars("Images per class", counts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,9 +14,8 @@ from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choi
 from digits.kinds.record_form import METHOD as RECORDS
 from digits.kinds.record_form import RecordForm
 from digits.kinds.record_source import first_record
-from digits.kinds.record_summary import summarize_source
 from digits.kinds.regression.databases import find, is_database, open_images
-from digits.kinds.regression.overview import Overview, RecordOverview, summarize_databases
+from digits.kinds.regression.overview import DatabaseOverview, Overview, RecordOverview
 from digits.kinds.regression.reader import Columns, check_header
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.regression.records import NumberMapping, guess
@@ -74,15 +72,13 @@ class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
 
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
-            self.resolved_source()
-            source = self.record_source()
-            return summarize_source(source, partial(guess, source), partial(RecordOverview, source))
+            return self.scan_records(guess, RecordOverview)
         path = Path(self.resolved_files("table_train"))
         if is_database(path):
             for name, file_type in self.DATABASE_FIELDS.items():
                 if self.text_of(name):
                     self[name].data = str(self.path_of(name, file_type))
-            return summarize_databases(self._databases(path))
+            return DatabaseOverview(self._databases(path)).summaries()
         overview = Overview(self._columns())
         return self.scan_table(overview.open, overview.describe)
 

@@ -11,6 +11,7 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
+from digits.kinds import source_summary
 from digits.kinds.regression.databases import column_names, find, first_values, open_images
 from digits.kinds.regression.reader import Columns, bins, read_rows
 from digits.kinds.regression.recipe import NumberRecords
@@ -62,31 +63,34 @@ class RecordOverview(NumberMapping):
             _describe(self.names, np.array(self._values, np.float64), summary)
 
 
-def summarize_databases(sources: Iterable[tuple[str, str, str]]) -> Iterator[SourceSummary]:
-    """Yield a summary of the databases in ``sources``; see `find`."""
-    try:
-        found = find(sources)
+class DatabaseOverview(source_summary.Overview):
+    """The databases in ``sources``; see `find`."""
+
+    def __init__(self, sources: Iterable[tuple[str, str, str]]) -> None:
+        super().__init__()
+        self._sources = sources
+
+    def read(self) -> Iterator[int]:
+        found = find(self._sources)
         splits = open_images(found)
-        values = np.array(list(first_values(found["train"], MAX_DATABASE_ROWS)), np.float64)
-    except UnusableSource as error:
-        yield SourceSummary.unusable(error)
-        return
-    except ValueError:  # rows of different lengths
-        yield SourceSummary(problems=["The labels have different shapes."])
-        return
-    summary = SourceSummary()
-    counts = [f"{name} {images.count:,}" for name, images in splits.items()]
-    total = sum(images.count for images in splits.values())
-    summary.facts.append(f"A generic DIGITS dataset with {count_of(total, 'image')}: {', '.join(counts)}.")
-    for images in splits.values():
-        images.close()
-    if not values.size:
-        summary.problems.append("There are no labels.")
-    elif np.isfinite(values).all():
-        _describe(column_names(values.shape[1]), values, summary)
-    else:
-        summary.problems.append("Some labels are NaN or infinite.")
-    yield summary
+        try:
+            values = np.array(list(first_values(found["train"], MAX_DATABASE_ROWS)), np.float64)
+        except ValueError:  # rows of different lengths
+            raise UnusableSource("The labels have different shapes.") from None
+        counts = [f"{name} {images.count:,}" for name, images in splits.items()]
+        total = sum(images.count for images in splits.values())
+        self.start.facts.append(
+            f"A generic DIGITS dataset with {count_of(total, 'image')}: {', '.join(counts)}."
+        )
+        for images in splits.values():
+            images.close()
+        if not values.size:
+            self.start.problems.append("There are no labels.")
+        elif np.isfinite(values).all():
+            _describe(column_names(values.shape[1]), values, self.start)
+        else:
+            self.start.problems.append("Some labels are NaN or infinite.")
+        yield total
 
 
 def _describe(names: list[str], values: NDArray[np.float64], summary: SourceSummary) -> None:

@@ -22,8 +22,7 @@ from digits.data import images
 from digits.data.drawing import BACKGROUND
 from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
-from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, listed, show
-from digits.data.tables import first_lines
+from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, first_lines, listed, show
 from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.target_images import Matches
 from digits.kinds import coco

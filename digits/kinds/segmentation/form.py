@@ -17,14 +17,13 @@ from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
 from digits.kinds.coco import find_file
 from digits.kinds.form_fields import choices
-from digits.kinds.record_summary import summarize_source
-from digits.kinds.segmentation.overview import Overview, RecordOverview
+from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
 from digits.kinds.segmentation.reader import TARGET, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.target_image_form import OptionalPath, TargetImageForm
 from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords, guess
-from digits.kinds.target_image_summary import summarize_target_images
+from digits.kinds.target_image_summary import TargetImageOverview
 
 LABEL_MAP = "labelmap.txt"
 MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "annotation", "segmentationclass")
@@ -101,7 +100,8 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
 
     def scan_source(self) -> Iterator[SourceSummary]:
         if self.reads_records:
-            return self._scan_records()
+            names, colors = self._class_files()
+            return self.scan_records(guess, partial(RecordOverview, class_labels=names, color_map=colors))
         if self.reads_table:
             return self.scan_table(Overview(*self._class_files()).describe_rows)
         folders, suggestion = self.scanned_folders()
@@ -110,21 +110,11 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
             return iter([SourceSummary(problems=[problem], finished=True)])
         paths = self._class_files()
         if os.path.isfile(folders.targets):
-            return Overview(*paths).summarize_annotations(folders, suggestion)
+            return CocoOverview(Overview(*paths), folders, suggestion).summaries()
         if not any(paths):
             paths[1] = self._label_map(self.path_of("feature_folder", "folder"))
         overview = Overview(*paths)
-        return summarize_target_images(folders, TARGET, overview.describe, suggestion)
-
-    def _scan_records(self) -> Iterator[SourceSummary]:
-        paths = self._class_files()
-        self.resolved_source()
-        source = self.record_source()
-
-        def map_records(files: RecordFiles, first: Features) -> RecordOverview:
-            return RecordOverview(source, files, first, *paths)
-
-        return summarize_source(source, partial(guess, source), map_records)
+        return TargetImageOverview(folders, TARGET, overview.describe, suggestion).summaries()
 
     def map_records(
         self, source: TargetImageRecords, files: RecordFiles, first: Features

@@ -13,12 +13,13 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
 from digits.data.tables import Row
-from digits.kinds.segmentation.coco import CocoClasses
+from digits.kinds import source_summary
+from digits.kinds.segmentation.coco import AnnotatedImages, CocoClasses
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
 from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
 from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords
 from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders
-from digits.kinds.target_image_summary import spread, with_examples
+from digits.kinds.target_image_summary import sampled_files, spread
 from digits.kinds.target_image_tables import TargetImageRows
 
 
@@ -37,24 +38,11 @@ class Overview:
         self._class_labels, self._color_map = class_labels, color_map
         self._annotations = CocoClasses()
 
-    def summarize_annotations(
-        self, folders: TargetImageFolders, suggestion: Suggestion | None
-    ) -> Iterator[SourceSummary]:
-        """Yield increasingly complete summaries of a COCO file; the last one is finished."""
-        summary = SourceSummary(facts=["Reading the annotations…"], suggestion=suggestion, finished=False)
-        yield summary
-        try:
-            found = self._annotations.find(folders, Path(folders.targets), _Silent())
-            found.need(TARGET)
-            regions = sum(map(len, found.masks.regions.values()))
-            images_found = count_of(len(found.matches.names), "image")
-            fact = f"COCO annotations: {images_found} with {count_of(regions, 'object')}."
-            summary = SourceSummary(facts=[fact], problems=list(found.notes), suggestion=suggestion)
-            self.describe(found, summary)
-        except UnusableSource as error:
-            yield SourceSummary.unusable(error)
-            return
-        yield from with_examples(found, summary)
+    def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
+        """Return the images of a COCO file and their objects; raises UnusableSource."""
+        found = self._annotations.find(folders, Path(folders.targets), _Silent())
+        found.need(TARGET)
+        return found
 
     def describe(self, found: FoundTargetImages, summary: SourceSummary) -> None:
         """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
@@ -94,6 +82,34 @@ class Overview:
                 "Their images are skipped."
             )
         _describe_classes([survey for _, survey in surveys], names, code, self._annotations, summary)
+
+
+class CocoOverview(source_summary.Overview):
+    """The images of a COCO file and their objects, which ``overview`` describes."""
+
+    def __init__(
+        self, overview: Overview, folders: TargetImageFolders, suggestion: Suggestion | None
+    ) -> None:
+        super().__init__(suggestion)
+        self._overview, self._folders = overview, folders
+        self._found: AnnotatedImages
+
+    def summaries(self) -> Iterator[SourceSummary]:
+        """Yield that the annotations are read, and their summaries."""
+        yield SourceSummary(["Reading the annotations…"], suggestion=self.start.suggestion, finished=False)
+        yield from super().summaries()
+
+    def read(self) -> Iterator[int]:
+        self._found = found = self._overview.find_annotations(self._folders)
+        objects = count_of(sum(map(len, found.masks.regions.values())), "object")
+        images_found = count_of(len(found.matches.names), "image")
+        self.start.facts.append(f"COCO annotations: {images_found} with {objects}.")
+        self.start.problems += found.notes
+        self._overview.describe(found, self.start)
+        yield len(found.matches.names)
+
+    def conclude(self) -> tuple[str, list[str]]:
+        return sampled_files(self._found)
 
 
 class RecordOverview(TargetImageMapping):

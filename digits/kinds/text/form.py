@@ -20,7 +20,7 @@ from digits.kinds.table_form import DialectFields
 from digits.kinds.table_summary import suggest_tables
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
 from digits.kinds.text.lines import read_rows
-from digits.kinds.text.overview import summarize
+from digits.kinds.text.overview import TextOverview
 from digits.kinds.text.reader import read_labels, usable_rows
 from digits.kinds.text.recipe import CreateText
 
@@ -84,7 +84,7 @@ class DatasetForm(DialectFields[CreateText]):
         table = self.path_of("train_data_file", "file")
         labels = self.path_of("class_labels_file", "file") if self.class_labels_file.data else None
         length = self.max_chars_per_sample.data or 1024
-        return summarize(table, self.dialect(), labels, length, self._suggest(table))
+        return TextOverview(table, self.dialect(), labels, length, self._suggest(table)).summaries()
 
     def _suggest(self, table: Path) -> Suggestion | None:
         filled = {f"table_{split}" for split in SPLITS[1:] if self[f"{split}_data_file"].data}

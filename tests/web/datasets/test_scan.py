@@ -19,7 +19,7 @@ from PIL import Image
 
 from digits.data.records import masked_checksum
 from digits.kinds import coco, scanning, source_summary
-from digits.kinds.classification.overview import summarize_folders
+from digits.kinds.classification.overview import FolderOverview
 from digits.kinds.source_summary import SourceSummary
 from tests.real_server import RealServer
 from tests.site import Site, bars
@@ -128,7 +128,7 @@ def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
 
 
 def folder_summaries(folder: Path) -> list[SourceSummary]:
-    return list(summarize_folders([folder], 1, set(), lambda _: True))
+    return list(FolderOverview([folder], 1, set(), lambda _: True).summaries())
 
 
 def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
