@@ -1,8 +1,9 @@
-"""Read arrays in NumPy's format (``.npy``), whose headers and sizes are not trusted."""
+"""Read and write arrays in NumPy's format (``.npy``), whose headers and sizes are not trusted."""
 
 from __future__ import annotations
 
 import ast
+import io
 import math
 import os
 import struct
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, open_plain
+from digits.core.files import UnreadableFile, open_plain, write_bytes
 
 BLOCK_BYTES = 16 << 20
 # Results of the largest datasets have about this size.
@@ -43,6 +44,21 @@ def load_array(
     if dtype is not None and found.dtype != dtype:
         raise UnreadableFile(f"{path.name} has an unexpected format")
     return found
+
+
+def load_rows(path: Path, *, below: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Load an array of one dimension, such as records of a structured ``dtype``; see `load_array`."""
+    rows = load_array(path, below=below, dtype=dtype)
+    if rows.ndim != 1:
+        raise UnreadableFile(f"{path.name} has an unexpected format")
+    return rows
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write ``array`` atomically; raises OSError."""
+    file = io.BytesIO()
+    npy.write_array(file, array, allow_pickle=False)
+    write_bytes(path, file.getvalue())
 
 
 def read_blocks(

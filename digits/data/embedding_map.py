@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import FileName
 from digits.core.schema import Count
 from digits.core.splits import Split
-from digits.data import arrays, evaluation
+from digits.data import evaluation
+from digits.data.result_folders import ResultFolders
 
 FOLDER = "embeddings"
 FILE_NAME = "map.json"
@@ -40,7 +38,6 @@ METHODS: tuple[Method, ...] = get_args(Method)
 MAX_LAYER_CHARACTERS = 60
 # The embeddings of a map have at most 25 million numbers.
 MAX_ARRAY_BYTES = 256 << 20
-_NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
 _UNUSUAL = re.compile(r"(?a:[^\w.-])")
 
 
@@ -87,37 +84,15 @@ def name_of(snapshot: str, split: str, other_dataset: str = "", layer: str = "")
     return f"{name}-{plain}{suffix}"
 
 
-def folder_of(model_folder: Path, name: str) -> Path:
-    """Return the folder of the map ``name``; raises UnreadableFile for an invalid name."""
-    if not _NAME.match(name):
-        raise UnreadableFile(f"There is no embedding map called {name!r}")
-    return model_folder / FOLDER / name
-
-
-def load(model_folder: Path, name: str) -> EmbeddingMap:
-    """Load the map ``name``; raises UnreadableFile."""
-    return read_json(folder_of(model_folder, name) / FILE_NAME, EmbeddingMap, below=model_folder)
-
-
-def load_all(model_folder: Path) -> list[EmbeddingMap]:
-    """Load all maps of a model, latest epoch first, skipping damaged ones."""
-
-    def readable() -> Iterator[EmbeddingMap]:
-        folder = model_folder / FOLDER
-        for path in folder.iterdir() if folder.is_dir() else ():
-            try:
-                yield load(model_folder, path.name)
-            except UnreadableFile:
-                continue  # being removed, or damaged
-
-    return sorted(readable(), key=lambda item: (-item.epoch, item.dataset_id, item.split, item.layer))
-
-
-def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
-    """Load one of the arrays of a map; raises UnreadableFile, also if there is none."""
-    return arrays.load_array(
-        folder_of(model_folder, name) / file_name, below=model_folder, max_bytes=MAX_ARRAY_BYTES
-    )
+MAPS = ResultFolders(
+    FOLDER,
+    FILE_NAME,
+    EmbeddingMap,
+    "embedding map",
+    key=lambda item: (-item.epoch, item.dataset_id, item.split, item.layer),  # the latest epoch first
+    array_bytes=MAX_ARRAY_BYTES,
+)
+folder_of, load, load_all, load_array = MAPS.folder_of, MAPS.load, MAPS.load_all, MAPS.load_array
 
 
 def find_neighbors(

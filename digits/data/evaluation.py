@@ -14,19 +14,16 @@ Each is a folder below `FOLDER` in the folder of its model, which appears comple
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
-from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import FileName, MetricName
 from digits.core.schema import Count, JsonObject
 from digits.core.splits import Split
-from digits.data import arrays
+from digits.data.result_folders import ResultFolders
 
 FOLDER = "evaluations"
 FILE_NAME = "evaluation.json"
@@ -37,7 +34,6 @@ WORST_FILE = "worst.json"
 # Records with the largest errors, which a page shows.
 WORST = 12
 _SNAPSHOT_ENDING = ".ckpt"
-_NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
@@ -95,35 +91,15 @@ def name_of(snapshot: str, split: str, other_dataset: str = "") -> str:
     return "-".join(part for part in (snapshot.removesuffix(_SNAPSHOT_ENDING), other_dataset, split) if part)
 
 
-def folder_of(model_folder: Path, name: str) -> Path:
-    """Return the folder of the evaluation ``name``; raises UnreadableFile for an invalid name."""
-    if not _NAME.match(name):
-        raise UnreadableFile(f"There is no evaluation called {name!r}")
-    return model_folder / FOLDER / name
-
-
-def load(model_folder: Path, name: str) -> Evaluation:
-    """Load the evaluation ``name``; raises UnreadableFile."""
-    return read_json(folder_of(model_folder, name) / FILE_NAME, Evaluation, below=model_folder)
-
-
-def load_all(model_folder: Path) -> list[Evaluation]:
-    """Load all evaluations of a model, the latest epoch first; those that are damaged are left out."""
-
-    def readable() -> Iterator[Evaluation]:
-        folder = model_folder / FOLDER
-        for path in folder.iterdir() if folder.is_dir() else ():
-            try:
-                yield load(model_folder, path.name)
-            except UnreadableFile:
-                continue  # being removed, or damaged
-
-    return sorted(readable(), key=lambda item: (-item.epoch, item.dataset_id, item.split))
-
-
-def load_array(model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
-    """Load one of the arrays of an evaluation; raises UnreadableFile, also if there is none."""
-    return arrays.load_array(folder_of(model_folder, name) / file_name, below=model_folder)
+EVALUATIONS = ResultFolders(
+    FOLDER,
+    FILE_NAME,
+    Evaluation,
+    "evaluation",
+    key=lambda item: (-item.epoch, item.dataset_id, item.split),  # the latest epoch first
+)
+folder_of, load, load_all = EVALUATIONS.folder_of, EVALUATIONS.load, EVALUATIONS.load_all
+load_array = EVALUATIONS.load_array
 
 
 def has_predictions(model_folder: Path, name: str) -> bool:

@@ -6,7 +6,6 @@ contain all records of the findings, and the statistics of every record. They ar
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,10 +15,10 @@ import numpy as np
 from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
+from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.schema import Count, Fraction
 from digits.core.splits import SPLITS, Split
-from digits.data.arrays import load_array
+from digits.data.arrays import load_rows, write_array
 from digits.data.image_statistics import STATISTICS_DTYPE
 from digits.data.manifest import (
     HEALTH_FILE,
@@ -112,8 +111,8 @@ class Health(Struct, frozen=True, kw_only=True):
 def save(job_folder: Path, health: Health, found: NDArray[Any], statistics: dict[str, NDArray[Any]]) -> None:
     """Write the result: the arrays first. ``found`` has `RECORD_DTYPE`, and ``statistics`` an array for each split."""
     for split, rows in statistics.items():
-        write_bytes(job_folder / health_statistics_file(split), _array_bytes(rows))
-    write_bytes(job_folder / HEALTH_RECORDS_FILE, _array_bytes(found))
+        write_array(job_folder / health_statistics_file(split), rows)
+    write_array(job_folder / HEALTH_RECORDS_FILE, found)
     write_json(job_folder / HEALTH_FILE, {"schema": 1, **msgspec.to_builtins(health)})
 
 
@@ -130,7 +129,7 @@ def load_records(job_folder: Path, health: Health, finding_id: str) -> NDArray[A
 
     Raises UnreadableFile.
     """
-    rows = _load_array(job_folder, HEALTH_RECORDS_FILE, RECORD_DTYPE)
+    rows = load_rows(job_folder / HEALTH_RECORDS_FILE, below=job_folder, dtype=RECORD_DTYPE)
     if np.any(rows["split"] >= len(SPLITS)):
         raise UnreadableFile(f"{HEALTH_RECORDS_FILE} contains an unknown split")
     position = health.position(finding_id)
@@ -140,7 +139,7 @@ def load_records(job_folder: Path, health: Health, finding_id: str) -> NDArray[A
 def load_statistics(job_folder: Path, manifest: Manifest, split: str) -> NDArray[Any]:
     """Return the statistics of all records of a split, an array of `STATISTICS_DTYPE`; raises UnreadableFile."""
     name = health_statistics_file(split)
-    rows = _load_array(job_folder, name, STATISTICS_DTYPE)
+    rows = load_rows(job_folder / name, below=job_folder, dtype=STATISTICS_DTYPE)
     if len(rows) != manifest.splits[split].count:
         raise UnreadableFile(f"{name} does not describe the records of the split")
     return rows
@@ -148,7 +147,7 @@ def load_statistics(job_folder: Path, manifest: Manifest, split: str) -> NDArray
 
 def findings_of(job_folder: Path, health: Health, split: str, number: int) -> list[Finding]:
     """Return the findings to which a record belongs; raises UnreadableFile."""
-    rows = _load_array(job_folder, HEALTH_RECORDS_FILE, RECORD_DTYPE)
+    rows = load_rows(job_folder / HEALTH_RECORDS_FILE, below=job_folder, dtype=RECORD_DTYPE)
     own = rows["finding"][(rows["split"] == SPLITS.index(split)) & (rows["number"] == number)]
     return [finding for place, finding in enumerate(health.findings) if place in own]
 
@@ -161,16 +160,3 @@ def removable_records(job_folder: Path, health: Health, finding_ids: Sequence[st
         rows = rows[rows["removable"]]
         found.update(zip(rows["split"].tolist(), rows["number"].tolist(), strict=True))
     return [(SPLITS[split], number) for split, number in sorted(found)]
-
-
-def _array_bytes(rows: NDArray[Any]) -> bytes:
-    file = io.BytesIO()
-    np.lib.format.write_array(file, rows, allow_pickle=False)
-    return file.getvalue()
-
-
-def _load_array(job_folder: Path, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    rows = load_array(job_folder / name, below=job_folder, dtype=dtype)
-    if rows.ndim != 1:
-        raise UnreadableFile(f"{name} has an unexpected format")
-    return rows

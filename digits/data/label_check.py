@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +10,10 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, read_json, write_bytes, write_json
+from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.schema import Count, Fraction
 from digits.core.splits import SPLITS, Split
-from digits.data.arrays import load_array
+from digits.data.arrays import load_rows, write_array
 from digits.data.health import MAX_LISTED, RECORD_DTYPE, Finding, Text
 from digits.data.label_errors import LABEL_ERROR_DTYPE
 from digits.data.manifest import LABEL_CHECK_FILE, LABEL_ERRORS_FILE, Manifest, Sha256
@@ -60,9 +59,7 @@ def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
 
 def save(job_folder: Path, check: LabelCheck, found: NDArray[Any]) -> None:
     """Write the result, the array ``found`` of `LABEL_ERROR_DTYPE` first."""
-    file = io.BytesIO()
-    np.lib.format.write_array(file, found, allow_pickle=False)
-    write_bytes(job_folder / LABEL_ERRORS_FILE, file.getvalue())
+    write_array(job_folder / LABEL_ERRORS_FILE, found)
     write_json(job_folder / LABEL_CHECK_FILE, {"schema": 1, **msgspec.to_builtins(check)})
 
 
@@ -79,9 +76,7 @@ def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
 
     Raises UnreadableFile.
     """
-    rows = load_array(job_folder / LABEL_ERRORS_FILE, below=job_folder, dtype=LABEL_ERROR_DTYPE)
-    if rows.ndim != 1:
-        raise UnreadableFile(f"{LABEL_ERRORS_FILE} has an unexpected format")
+    rows = load_rows(job_folder / LABEL_ERRORS_FILE, below=job_folder, dtype=LABEL_ERROR_DTYPE)
     counts = np.array([manifest.splits[name].count if name in manifest.splits else 0 for name in SPLITS])
     classes = len(manifest.target.names)
     is_valid = (rows["split"] < len(SPLITS)) & (rows["given"] < classes) & (rows["suggested"] < classes)

@@ -29,10 +29,11 @@ from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
 from digits.core import schema
-from digits.core.files import UnreadableFile, read_bytes, read_json, write_json
+from digits.core.files import UnreadableFile, read_bytes, write_json
 from digits.core.recipe import FileName
 from digits.core.schema import Count
 from digits.data.arrays import read_blocks, read_rows
+from digits.data.result_folders import ResultFolders
 
 FOLDER = "predictions"
 FILE_NAME = "predictions.json"
@@ -120,11 +121,16 @@ def new_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
-def folder_of(model_folder: Path, prediction_id: str) -> Path:
-    """Return the folder of a batch prediction. Raises UnreadableFile if the ID is invalid."""
-    if not _ID.match(prediction_id):
-        raise UnreadableFile(f"There is no batch prediction with the ID {prediction_id[:40]!r}")
-    return model_folder / FOLDER / prediction_id
+RUNS = ResultFolders(
+    FOLDER,
+    FILE_NAME,
+    BatchPrediction,
+    "batch prediction",
+    key=lambda item: item.id,
+    reverse=True,  # the newest first
+    pattern=_ID,
+)
+folder_of, load, load_all = RUNS.folder_of, RUNS.load, RUNS.load_all
 
 
 def write(folder: Path, about: BatchPrediction, images: Iterable[ListedImage]) -> None:
@@ -132,26 +138,6 @@ def write(folder: Path, about: BatchPrediction, images: Iterable[ListedImage]) -
     with open(folder / LIST_FILE, "wb") as file:
         file.writelines(msgspec.json.encode(image) + b"\n" for image in images)
     write_json(folder / FILE_NAME, about)
-
-
-def load(model_folder: Path, prediction_id: str) -> BatchPrediction:
-    """Load the metadata of a batch prediction. Raises UnreadableFile."""
-    folder = folder_of(model_folder, prediction_id)
-    return read_json(folder / FILE_NAME, BatchPrediction, below=model_folder)
-
-
-def load_all(model_folder: Path) -> list[BatchPrediction]:
-    """Load the metadata of all batch predictions of a model, newest first, skipping damaged ones."""
-
-    def readable() -> Iterator[BatchPrediction]:
-        folder = model_folder / FOLDER
-        for path in folder.iterdir() if folder.is_dir() else ():
-            try:
-                yield load(model_folder, path.name)
-            except UnreadableFile:
-                continue
-
-    return sorted(readable(), key=lambda item: item.id, reverse=True)
 
 
 def load_list(folder: Path) -> list[ListedImage]:

@@ -471,6 +471,11 @@ def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Va
     return usable, values
 
 
+def has_no_image(cells: Cells) -> bool:
+    """Return whether a first row contains names, because none of its cells looks like the path of an image."""
+    return not any(map(is_image, cells))
+
+
 def is_image(cell: str) -> bool:
     """Return whether a cell looks like the path of an image."""
     return cell.strip().lower().endswith(EXTENSIONS)

@@ -30,6 +30,7 @@ from digits.data.tables import (
     Header,
     Row,
     TableFile,
+    has_no_image,
     is_image,
     open_tables,
     usable_rows,
@@ -87,7 +88,7 @@ def open_target_images(
 
     ``word`` is the word for a target image, which is required if ``is_required``.
     """
-    opened = open_tables(table.paths, _is_header, max_bytes, source.dialect, table.root)
+    opened = open_tables(table.paths, has_no_image, max_bytes, source.dialect, table.root)
     image, target = _places(opened, source, word, is_required)
     folder, stored = ImageFolder(Path(os.path.realpath(table.folder))), opened.images_in(target)
 
@@ -112,10 +113,6 @@ def check_columns(source: TargetImageTable, *, word: str, is_required: bool) -> 
     opened = open_target_images(first, source, MAX_HEADER_BYTES, word=word, is_required=is_required)
     if len(train.paths) == 1:
         opened.table.need_rows()
-
-
-def _is_header(cells: Cells) -> bool:
-    return not any(map(is_image, cells))
 
 
 def _places(table: TableFile, source: TargetImageTable, word: str, is_required: bool) -> tuple[int, int]:

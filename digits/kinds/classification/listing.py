@@ -34,7 +34,7 @@ from digits.data.tables import (
     PathsBelow,
     Row,
     TableFile,
-    is_image,
+    has_no_image,
     one_line,
     open_lines,
     open_table,
@@ -98,7 +98,7 @@ class OpenTable:
     @classmethod
     def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
         """Open ``path``, detecting what ``settings`` leave open; raises UnusableSource."""
-        table = open_table(path, _is_header, max_bytes, settings.dialect)
+        table = open_table(path, has_no_image, max_bytes, settings.dialect)
         if len(table.columns) < 2:
             raise UnusableSource(
                 f"{show(path.name)} has only one column.", "Each line needs an image and a label."
@@ -264,7 +264,3 @@ def _class_name(text: str) -> str:
     if not text.strip():
         raise ValueError("the label is missing")
     return show(text.strip())
-
-
-def _is_header(cells: list[str]) -> bool:
-    return not any(map(is_image, cells))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, is_image, open_table
+from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.format import BoxTable, Format, Source
 
@@ -42,11 +42,7 @@ def _open(source: Source) -> Annotations:
 
 def open_boxes(path: Path, settings: BoxTable, max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
     """Open the first ``max_bytes`` of a table, whose columns may be unknown; raises UnusableSource."""
-    return open_table(path, _is_header, max_bytes, settings.dialect)
-
-
-def _is_header(cells: Cells) -> bool:
-    return not any(map(is_image, cells))
+    return open_table(path, has_no_image, max_bytes, settings.dialect)
 
 
 def role_of(field: str) -> str:

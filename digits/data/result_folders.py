@@ -1,0 +1,65 @@
+"""Results of a model, such as evaluations: sub-folders of one folder of the model, each described by a JSON file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from digits.core.files import UnreadableFile, read_json
+from digits.data import arrays
+
+Result = TypeVar("Result", bound=Struct)
+
+# Of a result that is named after its snapshot.
+NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
+
+
+@dataclass(frozen=True)
+class ResultFolders(Generic[Result]):
+    """The results of the type ``result`` in the folder ``name``, each described by its ``file``.
+
+    ``pattern`` matches the names of their folders, and ``noun`` is the word for one in messages. `load_all` sorts by
+    ``key``, in ``reverse`` order if that is set. ``array_bytes`` is the maximum size of an array.
+    """
+
+    name: str
+    file: str
+    result: type[Result]
+    noun: str
+    key: Callable[[Result], Any]
+    reverse: bool = False
+    pattern: re.Pattern[str] = NAME
+    array_bytes: int = arrays.MAX_ARRAY_BYTES
+
+    def folder_of(self, model_folder: Path, name: str) -> Path:
+        """Return the folder of the result ``name``; raises UnreadableFile for an invalid name."""
+        if not self.pattern.match(name):
+            raise UnreadableFile(f"There is no {self.noun} called {name[:40]!r}")
+        return model_folder / self.name / name
+
+    def load(self, model_folder: Path, name: str) -> Result:
+        """Load the description of the result ``name``; raises UnreadableFile."""
+        return read_json(self.folder_of(model_folder, name) / self.file, self.result, below=model_folder)
+
+    def load_all(self, model_folder: Path) -> list[Result]:
+        """Load the descriptions of all results of a model, sorted, without those that are damaged."""
+        return sorted(self._readable(model_folder), key=self.key, reverse=self.reverse)
+
+    def _readable(self, model_folder: Path) -> Iterator[Result]:
+        folder = model_folder / self.name
+        for path in folder.iterdir() if folder.is_dir() else ():
+            try:
+                yield self.load(model_folder, path.name)
+            except UnreadableFile:
+                continue  # being removed, or damaged
+
+    def load_array(self, model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
+        """Load one of the arrays of a result; raises UnreadableFile, also if there is none."""
+        path = self.folder_of(model_folder, name) / file_name
+        return arrays.load_array(path, below=model_folder, max_bytes=self.array_bytes)
