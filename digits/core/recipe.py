@@ -24,6 +24,7 @@ SCHEMA = 1
 MAX_EPOCHS = 1_000_000
 MAX_SIDE_PIXELS = 4096
 MAX_LAYER_NAME = 500
+MAX_METRIC_NAME = 64
 DEFAULT_BATCH_SIZE = 16
 
 # Not a path: a recipe cannot refer to files outside its job's folder.
@@ -32,7 +33,7 @@ Epochs = Annotated[float, Meta(gt=0, le=MAX_EPOCHS)]
 Pixels = Annotated[int, Meta(ge=1, le=MAX_SIDE_PIXELS)]
 # Scripts provoke divergence with rates such as 1e15, which stay far from the limit of float32.
 Rate = Annotated[float, Meta(ge=0, le=1e18)]
-MetricName = Annotated[str, Meta(min_length=1, max_length=64)]
+MetricName = Annotated[str, Meta(min_length=1, max_length=MAX_METRIC_NAME)]
 
 Mean = Literal["image", "pixel", "none"]
 Balance = Literal["none", "class_weights", "sampling"]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from flask_wtf import FlaskForm
 from msgspec import Struct
 from wtforms import BooleanField, Field, FloatField, Form, IntegerField, SelectField, StringField
 from wtforms.fields.choices import SelectChoice
+from wtforms.fields.core import UnboundField
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
 
 from digits.core import schema
@@ -32,6 +34,46 @@ MAX_LIST_CHARACTERS = 2000
 MAX_LIST_LENGTH = 50
 # The text direction of names is independent of the page.
 OWN_DIRECTION = {"dir": "auto"}
+
+S = TypeVar("S", bound=Struct)
+
+
+class Binding(NamedTuple):
+    """The setting that a form field edits: the field ``name`` of the struct ``kind``, and words to describe its value.
+
+    ``words`` is a format of the value, or a dictionary with words for some of its values.
+    """
+
+    kind: type[Struct]
+    name: str
+    words: str | dict[str, str] = ""
+
+    @property
+    def limits(self) -> Limits:
+        return schema.limits(self.kind, self.name)
+
+    def describe(self, value: Any) -> str:
+        """Return the words for ``value``; empty if there are none, as for a setting that is off."""
+        if isinstance(self.words, dict):
+            return self.words.get(value, "")
+        return self.words.format(value) if value else ""
+
+
+class Bound(Field):
+    """Base of form fields that edit a setting: `JobForm.struct` reads it, and `JobForm.fill_struct` fills it in."""
+
+    def __init__(self, *arguments: Any, binding: Binding | None = None, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.binding: Any = binding
+
+    @property
+    def setting(self) -> Any:
+        """Return the value of the setting."""
+        return self.data
+
+    def data_of(self, value: Any) -> Any:
+        """Return the field's data for a ``value`` of the setting; the inverse of ``setting``."""
+        return value
 
 
 class JobForm(FlaskForm):
@@ -66,6 +108,23 @@ class JobForm(FlaskForm):
             if field.raw_data == [] and value is not None:
                 field.raw_data = [str(value)]
 
+    def settings_of(self, kind: type[Struct]) -> dict[str, Any]:
+        """Return the settings of ``kind`` that fields edit, by name. The form must be valid."""
+        return {field.binding.name: field.setting for field in self._fields_of(kind)}
+
+    def struct(self, kind: type[S], **others: Any) -> S:
+        """Return a ``kind`` with the settings that fields edit, except ``others``. The form must be valid."""
+        return kind(**(self.settings_of(kind) | others))
+
+    def fill_struct(self, struct: Struct) -> None:
+        """Fill in the fields that edit settings of ``struct``; the inverse of `struct`."""
+        for field in self._fields_of(type(struct)):
+            self.set(**{field.name: field.data_of(getattr(struct, field.binding.name))})
+
+    def _fields_of(self, kind: type[Struct]) -> list[Any]:
+        bound = [field for field in self if isinstance(field, Bound) and field.binding]
+        return [field for field in bound if issubclass(kind, field.binding.kind)]
+
     def resolve(self, path: str, file_type: FileType) -> str:
         """Return the real path of a readable file or folder that a field names; raises DigitsError."""
         return str(self.meta.data_roots.resolve(path, file_type))
@@ -73,6 +132,14 @@ class JobForm(FlaskForm):
     def fill_names(self, job: Job) -> None:
         """Fill in the current name and group of another job."""
         self.set(**{f"{job.type}_name": job.name, "group_name": job.group})
+
+
+def bindings_of(form_class: type[JobForm]) -> dict[str, Binding]:
+    """Return the bindings of the fields of a form, by the names of the fields, in the order of the form."""
+    known = {name: getattr(form_class, name) for name in dir(form_class)}
+    fields = {name: field for name, field in known.items() if isinstance(field, UnboundField)}
+    in_order = sorted(fields.items(), key=lambda item: item[1].creation_counter)
+    return {name: field.kwargs["binding"] for name, field in in_order if "binding" in field.kwargs}
 
 
 def _shorten(field: Field) -> None:
@@ -92,8 +159,11 @@ def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
     return [SelectChoice(value, words) for value, words in pairs]
 
 
-class NumberList(Field):
-    """One number or several within ``limits``: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is their list."""
+class NumberList(Bound):
+    """One number or several within ``limits``: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is their list.
+
+    The value of the setting is the first one.
+    """
 
     widget = StringField.widget
 
@@ -129,6 +199,13 @@ class NumberList(Field):
         if self.raw_data and self.errors:
             return ",".join(str(value) for value in self.raw_data)
         return ", ".join(f"{number:g}" for number in self.data or [])
+
+    @property
+    def setting(self) -> float | None:
+        return self.data[0] if self.data else None
+
+    def data_of(self, value: float | None) -> list[float]:
+        return [] if value is None else [plain(value)]
 
 
 # Likely one number with a decimal comma or thousands separator: lists do not contain values such as 01.
@@ -175,7 +252,7 @@ def _check_length(numbers: list[Any], most: int) -> None:
         raise ValueError(f"Enter at most {most} numbers.")
 
 
-class DecimalField(FloatField):
+class DecimalField(Bound, FloatField):
     """A number. For a decimal comma, the error message shows the correct form."""
 
     def process_formdata(self, valuelist: list[Any]) -> None:
@@ -187,22 +264,68 @@ class DecimalField(FloatField):
                 raise ValueError(f"Use a decimal point: {text.replace(',', '.')}") from None
             raise ValueError("Enter a number.") from None
 
+    def data_of(self, value: float) -> float:
+        return plain(value)
 
-class FlagField(BooleanField):
+
+class FlagField(Bound, BooleanField):
     """A flag, with the texts of `parse_flag`. A request without the field does not set it."""
 
     def process_formdata(self, valuelist: list[Any]) -> None:
         self.data = bool(valuelist) and parse_flag(str(valuelist[0]))
 
+    @property
+    def setting(self) -> bool:
+        return bool(self.data)
 
-class OptionalInteger(IntegerField):
-    """A whole number that may be empty; then ``data`` is None. A request without the field gets the default."""
+
+class OptionalInteger(Bound, IntegerField):
+    """A whole number that may be empty; then ``data`` is None, and the setting has its default.
+
+    A request without the field gets the default of the field.
+    """
 
     def process_formdata(self, valuelist: list[Any]) -> None:
         if valuelist and not str(valuelist[0]).strip():
             self.data = None
             return
         super().process_formdata(valuelist)
+
+    @property
+    def setting(self) -> Any:
+        return self.binding.limits.default if self.data is None and self.binding else self.data
+
+    def data_of(self, value: int | None) -> int | None:
+        return self.default if self.binding and value == self.binding.limits.default else value
+
+
+class WholeNumber(Bound, IntegerField):
+    """A whole number; a setting that is a fraction is rounded up."""
+
+    def data_of(self, value: float) -> int:
+        return math.ceil(value)
+
+
+class ChoiceField(Bound, SelectField):
+    """A choice among the values of a setting, or their texts."""
+
+    @property
+    def setting(self) -> Any:
+        return next((value for value in self.binding.limits.choices if str(value) == self.data), self.data)
+
+    def data_of(self, value: Any) -> str:
+        return str(value)
+
+
+class TextField(Bound, StringField):
+    """A text without surrounding space; if empty, the setting is None."""
+
+    @property
+    def setting(self) -> Any:
+        return (self.data or "").strip() or None
+
+    def data_of(self, value: Any) -> str:
+        return value or ""
 
 
 class JoinedField(StringField):
@@ -237,27 +360,56 @@ class Between(NumberRange):
             raise ValidationError(self.message)
 
 
-def number(label: str, kind: type[Struct], name: str, default: float | None = None) -> DecimalField:
+def number(
+    label: str, kind: type[Struct], name: str, default: float | None = None, words: str = ""
+) -> DecimalField:
     """A required number, with the limits and by default the default of the field ``name`` of ``kind``."""
-    limits = schema.limits(kind, name)
+    binding = Binding(kind, name, words)
     return DecimalField(
         label,
-        default=plain(limits.default if default is None else default),
-        validators=[InputRequired("Enter a number."), Between(limits)],
+        default=plain(binding.limits.default if default is None else default),
+        validators=[InputRequired("Enter a number."), Between(binding.limits)],
+        binding=binding,
     )
 
 
-def whole(label: str, kind: type[Struct], name: str, default: int | None = None) -> OptionalInteger:
+def whole(
+    label: str, kind: type[Struct], name: str, default: int | None = None, words: str = ""
+) -> OptionalInteger:
     """An optional integer, with the limits of the field ``name`` of ``kind``."""
-    limits = schema.limits(kind, name)
-    return OptionalInteger(label, default=default, validators=[Optional(), Between(limits)])
+    binding = Binding(kind, name, words)
+    validators = [Optional(), Between(binding.limits)]
+    return OptionalInteger(label, default=default, validators=validators, binding=binding)
 
 
 def select(
-    label: str, options: list[SelectChoice], kind: type[Struct], name: str, default: str | None = None
-) -> SelectField:
+    label: str,
+    options: list[SelectChoice],
+    kind: type[Struct],
+    name: str,
+    default: str | None = None,
+    words: dict[str, str] | None = None,
+) -> ChoiceField:
     """A choice among ``options``, by default with the default of the field ``name`` of ``kind``."""
-    return SelectField(label, choices=options, default=default or str(schema.limits(kind, name).default))
+    binding = Binding(kind, name, words or {})
+    return ChoiceField(
+        label, choices=options, default=default or str(binding.limits.default), binding=binding
+    )
+
+
+def number_list(
+    label: str, number_type: type[int] | type[float], kind: type[Struct], name: str
+) -> NumberList:
+    """A list of numbers, with the limits and the default of the field ``name`` of ``kind``."""
+    binding = Binding(kind, name)
+    default = [] if binding.limits.default is None else [binding.limits.default]
+    return NumberList(label, number_type, binding.limits, default=default, binding=binding)
+
+
+def flag(label: str, kind: type[Struct], name: str, words: str = "") -> FlagField:
+    """A flag, with the default of the field ``name`` of ``kind``."""
+    binding = Binding(kind, name, words)
+    return FlagField(label, default=binding.limits.default, binding=binding)
 
 
 def in_full(number: float) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection, Iterable
+from typing import Any
 
-import msgspec
 from wtforms import (
     Field,
     Form,
-    IntegerField,
     RadioField,
     SelectField,
     StringField,
@@ -20,7 +18,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 
 from digits.core import schedules, schema
 from digits.core.model_job import ModelJob
-from digits.core.recipe import MAX_EPOCHS, Solver, Train, Transformation
+from digits.core.recipe import MAX_EPOCHS, TRANSFORMATIONS, Solver, Train, Transformation
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
 from digits.kinds.form_fields import (
@@ -28,11 +26,16 @@ from digits.kinds.form_fields import (
     OWN_DIRECTION,
     AllowedPath,
     Between,
-    FlagField,
+    Binding,
     NumberList,
     RequiredIf,
+    TextField,
+    WholeNumber,
+    bindings_of,
     choices,
+    flag,
     number,
+    number_list,
     numbers_in,
     plain,
     select,
@@ -40,7 +43,6 @@ from digits.kinds.form_fields import (
 )
 from digits.web.models.form_fields import (
     BALANCES,
-    TRANSFORMATION_FIELDS,
     AugmentationFields,
     DeviceFields,
     FineTuneFields,
@@ -72,6 +74,14 @@ USUAL = {
     }.get(solver, {})
     for solver, *_ in SOLVERS
 }
+# The fields for settings that only some solvers use.
+SOLVER_FIELDS = {
+    "momentum": ("MOMENTUM", "NESTEROV", "RMSPROP"),
+    "rms_decay": ("RMSPROP",),
+    "beta_1": ("ADAM", "ADAMW", "LION"),
+    "beta_2": ("ADAM", "ADAMW", "LION"),
+    "weight_decay": ("ADAMW", "LION"),
+}
 POLICY_TITLES = schedules.TITLES
 POLICY_CHOICES = choices(*((name, POLICY_TITLES[kind]) for name, kind in schedules.POLICIES.items()))
 MEANS = choices(("image", "Image"), ("pixel", "Per channel"), ("none", "None"))
@@ -83,14 +93,23 @@ METHODS = choices(
 )
 MAX_NETWORK_CHARACTERS = 1_000_000
 MAX_SWEEP_JOBS = 50
-
-
-_STEPS = schema.limits(schedules.Multistep, "values").default
-_RATE = schema.limits(Solver, "learning_rate")
+_STEPS = Binding(schedules.Multistep, "values")
 
 
 def _joined(values: Iterable[float]) -> str:
     return ", ".join(str(plain(value)) for value in values)
+
+
+class Percentages(TextField):
+    """Percentages, separated by commas; the setting is a tuple."""
+
+    @property
+    def setting(self) -> tuple[float, ...]:
+        """Return the percentages; raises ValueError if they are invalid."""
+        return tuple(numbers_in(self.data or "", most=MAX_STEPS))
+
+    def data_of(self, value: Any) -> str:
+        return _joined(value)
 
 
 class AllowedWeights(AllowedPath):
@@ -123,18 +142,19 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     )
     dataset = SelectField("Dataset", choices=[], validators=[InputRequired("Choose a dataset.")])
 
-    train_epochs = IntegerField(
+    train_epochs = WholeNumber(
         "Training epochs",
         default=schema.limits(Train, "epochs").default,
         validators=[
             InputRequired("Enter a number."),
             Between(Limits(low=1, high=MAX_EPOCHS), "Must be at least {low}, and at most {high}."),
         ],
+        binding=Binding(Train, "epochs"),
     )
     snapshot_interval = number("Snapshot interval (epochs)", Train, "snapshot_interval")
     val_interval = number("Validation interval (epochs)", Train, "val_interval")
     random_seed = whole("Random seed", Train, "seed")
-    batch_size = NumberList("Batch size", int, schema.limits(Train, "batch_size"), default=[])
+    batch_size = number_list("Batch size", int, Train, "batch_size")
     solver_type = select("Optimizer", SOLVERS, Solver, "type")
     rms_decay = number("RMS decay", Solver, "rms_decay")
     momentum = number("Momentum", Solver, "momentum")
@@ -142,11 +162,11 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     beta_2 = number("β₂", Solver, "beta_2")
     weight_decay = number("Weight decay", Solver, "weight_decay")
     batch_accumulation = whole("Gradient accumulation", Train, "batch_accumulation")
-    learning_rate = NumberList("Base learning rate", float, _RATE, default=[_RATE.default])
+    learning_rate = number_list("Base learning rate", float, Solver, "learning_rate")
     lr_policy = SelectField("Learning-rate schedule", choices=POLICY_CHOICES, default="step")
     lr_step_size = number("Step size (%)", schedules.Step, "size")
     lr_step_gamma = number("Gamma", schedules.Step, "gamma")
-    lr_multistep_values = StringField("Steps (%)", default=_joined(_STEPS))
+    lr_multistep_values = Percentages("Steps (%)", default=_joined(_STEPS.limits.default), binding=_STEPS)
     lr_multistep_gamma = number("Gamma", schedules.Multistep, "gamma")
     lr_exp_gamma = number("Gamma", schedules.Exp, "gamma")
     lr_inv_gamma = number("Gamma", schedules.Inv, "gamma")
@@ -162,7 +182,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
 
     use_mean = select("Mean subtraction", MEANS, Train, "mean")
     crop_size = whole("Random crop size", Train, "crop_size")
-    shuffle = FlagField("Shuffle the training images", default=True)
+    shuffle = flag("Shuffle the training images", Train, "shuffle")
     balance = select("Class balancing", BALANCES, Train, "balance")
 
     method = SelectField("Network", choices=METHODS, default="standard")
@@ -191,9 +211,9 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
                 "Enter fewer of them."
             )
 
-    def validate_lr_multistep_values(self, field: StringField) -> None:
+    def validate_lr_multistep_values(self, field: Percentages) -> None:
         try:
-            values = numbers_in(field.data or "", most=MAX_STEPS)
+            values = field.setting
         except ValueError as error:
             raise ValidationError(str(error)) from None
         if self.lr_policy.data == "multistep" and not values:
@@ -206,13 +226,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     def policy(self) -> AnySchedule:
         """Return the learning-rate schedule. Raises ValueError if its fields are invalid."""
         name = self.lr_policy.data
-        prefix = f"lr_{name}_"
-        settings = {
-            field.name.removeprefix(prefix): field.data for field in self if field.name.startswith(prefix)
-        }
-        if name == "multistep":
-            settings["values"] = numbers_in(settings["values"] or "")
-        return schedules.from_settings(name, **settings, warmup=self.lr_warmup.data)
+        return schedules.from_settings(name, **self.settings_of(schedules.POLICIES[name]))
 
     def keep_transformations(self, offered: Collection[Transformation]) -> list[Field]:
         """Turn off all transformations that are not ``offered``; return the fields that this changed."""
@@ -241,44 +255,16 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
 
     def recipe(self, dataset_folder: str, weights: str | None, size: int | None, rate: float) -> Train:
         """Return the recipe of the task; the form must be valid."""
-        solver = Solver(
-            type=self.solver_type.data,
-            learning_rate=rate,
-            momentum=self.momentum.data,
-            rms_decay=self.rms_decay.data,
-            beta_1=self.beta_1.data,
-            beta_2=self.beta_2.data,
-            weight_decay=self.weight_decay.data,
-        )
-        return Train(
+        return self.struct(
+            Train,
             dataset=dataset_folder,
-            epochs=self.train_epochs.data,
-            batch_size=size,
-            snapshot_interval=self.snapshot_interval.data,
-            val_interval=self.val_interval.data,
-            seed=self.random_seed.data,
-            solver=solver,
-            lr_policy=self.policy(),
             weights=weights,
-            fine_tune=self.fine_tuning(),
-            mean=self.use_mean.data,
-            crop_size=self.crop_size.data,
-            shuffle=self.shuffle.data,
-            batch_accumulation=self.batch_accumulation.data or 1,
+            batch_size=size,
+            solver=self.struct(Solver, learning_rate=rate),
+            lr_policy=self.policy(),
             augment=self.augmentation(),
-            balance=self.balance.data,
-            precision=self.precision.data,
-            xla=self.uses_xla(),
-            strategy=self.strategy.data,
-            gpu_memory_mb=self.gpu_memory_mb.data,
-            snapshots_kept=self.snapshots_kept.data,
-            best_metric=(self.best_metric.data or "").strip() or None,
             early_stopping=self.early_stopping(),
-            freeze=self.frozen(),
-            histograms=self.histograms.data,
-            traces_interval=self.traces_interval.data or 0,
-            numerics_checks=self.numerics_checks.data,
-            gradient_metrics=self.gradient_metrics.data,
+            fine_tune=self.fine_tuning(),
         )
 
     def fill(self, job: ModelJob) -> None:
@@ -286,39 +272,20 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
         self.fill_names(job)
         self.set(dataset=job.dataset_id)
         self.fill_recipe(job.recipe)
-        self.fill_devices(job.recipe, job.device)
+        self.fill_device(job.device)
 
     def fill_recipe(self, recipe: Train) -> None:
         """The inverse of `recipe`, for the fields that a recipe contains."""
-        solver, schedule = recipe.solver, recipe.lr_policy
-        self.set(
-            train_epochs=math.ceil(recipe.epochs),
-            snapshot_interval=plain(recipe.snapshot_interval),
-            val_interval=plain(recipe.val_interval),
-            random_seed=recipe.seed,
-            batch_size=[recipe.batch_size] if recipe.batch_size else [],
-            solver_type=solver.type,
-            rms_decay=plain(solver.rms_decay),
-            momentum=plain(solver.momentum),
-            beta_1=plain(solver.beta_1),
-            beta_2=plain(solver.beta_2),
-            weight_decay=plain(solver.weight_decay),
-            batch_accumulation=recipe.batch_accumulation if recipe.batch_accumulation > 1 else None,
-            learning_rate=[plain(solver.learning_rate)],
-            use_mean=recipe.mean,
-            crop_size=recipe.crop_size,
-            shuffle=recipe.shuffle,
-            balance=recipe.balance,
-            lr_warmup=plain(schedule.warmup),
-        )
-        self._fill_policy(schedule)
+        schedule = recipe.lr_policy
+        self.lr_policy.data = schedule.__struct_config__.tag
+        for struct in (recipe, recipe.solver, schedule):
+            self.fill_struct(struct)
         self.fill_augmentation(recipe.augment)
-        self.fill_run(recipe)
+        self.fill_early_stopping(recipe.early_stopping)
         self.fill_fine_tuning(recipe.fine_tune)
 
-    def _fill_policy(self, schedule: Schedule) -> None:
-        settings = msgspec.to_builtins(schedule)
-        name = self.lr_policy.data = settings.pop("policy")
-        del settings["warmup"]
-        for setting, value in settings.items():
-            self[f"lr_{name}_{setting}"].data = _joined(value) if setting == "values" else plain(value)
+
+# The field that turns each transformation on.
+TRANSFORMATION_FIELDS = {
+    binding.name: name for name, binding in bindings_of(ModelForm).items() if binding.name in TRANSFORMATIONS
+} | {"hsv": "aug_hsv_use"}

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from typing import Any
 
-from wtforms import Field, SelectField, StringField
+from msgspec import Struct
+from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.model_job import DEVICE
-from digits.core.recipe import Augment, EarlyStopping, FineTune, Train, Transformation
+from digits.core.recipe import MAX_METRIC_NAME, Augment, EarlyStopping, FineTune, Train
 from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
     NAME_LENGTH,
     Between,
+    Binding,
+    ChoiceField,
     FlagField,
     JobForm,
     JoinedField,
     OptionalInteger,
+    TextField,
+    bindings_of,
     choices,
+    flag,
     number,
-    plain,
     select,
     whole,
 )
@@ -41,112 +47,95 @@ PRECISIONS = choices(
 )
 XLA = choices(("auto", "Automatic"), ("on", "On"), ("off", "Off"))
 STRATEGIES = choices(("mirrored", "First GPU"), ("central", "CPU"))
+_FLIP_WORDS = {
+    "fliplr": "horizontal flip",
+    "flipud": "vertical flip",
+    "fliplrud": "horizontal and vertical flip",
+}
+_QUARTER_TURN_WORDS = {
+    "rot90": "90° rotation left or right",
+    "rot180": "180° rotation",
+    "rotall": "rotation by multiples of 90°",
+}
+_HSV = ("hsv_hue", "hsv_saturation", "hsv_value")
 _COUNT = Limits(low=1, high=LARGEST_WHOLE)
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
 
 
-# The field that turns each transformation on.
-TRANSFORMATION_FIELDS: dict[Transformation, str] = {
-    "mean": "use_mean",
-    "crop_size": "crop_size",
-    "flip": "aug_flip",
-    "quad_rotation": "aug_quad_rot",
-    "rotation": "aug_rot",
-    "scale": "aug_scale",
-    "noise": "aug_noise",
-    "contrast": "aug_contrast",
-    "whitening": "aug_whitening",
-    "hsv": "aug_hsv_use",
-    "pad_crop": "aug_pad_crop",
-    "cutout": "aug_cutout",
-    "mixup": "aug_mixup",
-    "cutmix": "aug_cutmix",
-    "randaugment": "aug_randaugment",
-}
+def metric_name(label: str, kind: type[Struct], name: str) -> TextField:
+    """Return a field for the name of a metric, which may be empty."""
+    validators = [Optional(), Length(max=MAX_METRIC_NAME)]
+    return TextField(label, default="", validators=validators, binding=Binding(kind, name))
 
 
 class AugmentationFields(JobForm):
     """Random augmentation of training images. Amounts are fractions of the full range unless a unit is given."""
 
-    aug_flip = select("Flip", FLIPS, Augment, "flip")
-    aug_quad_rot = select("90° rotation", QUARTER_TURNS, Augment, "quad_rotation")
-    aug_rot = number("Rotation (±°)", Augment, "rotation")
-    aug_scale = number("Zoom (standard deviation)", Augment, "scale")
-    aug_noise = number("Noise (standard deviation)", Augment, "noise")
-    aug_contrast = number("Contrast (relative change)", Augment, "contrast")
-    aug_whitening = FlagField("Per-image standardization", default=False)
+    aug_flip = select("Flip", FLIPS, Augment, "flip", words=_FLIP_WORDS)
+    aug_quad_rot = select("90° rotation", QUARTER_TURNS, Augment, "quad_rotation", words=_QUARTER_TURN_WORDS)
+    aug_rot = number("Rotation (±°)", Augment, "rotation", words="rotation ±{:g}°")
+    aug_scale = number("Zoom (standard deviation)", Augment, "scale", words="zoom {:g}")
+    aug_noise = number("Noise (standard deviation)", Augment, "noise", words="noise {:g}")
+    aug_contrast = number("Contrast (relative change)", Augment, "contrast", words="contrast {:g}")
     aug_hsv_use = FlagField("Color jitter (HSV)", default=False)
-    aug_hsv_h = number("Hue", Augment, "hsv_hue", 0.02)
-    aug_hsv_s = number("Saturation", Augment, "hsv_saturation", 0.04)
-    aug_hsv_v = number("Brightness", Augment, "hsv_value", 0.06)
-    aug_pad_crop = whole("Pad and crop (pixels)", Augment, "pad_crop", 0)
-    aug_cutout = whole("Cutout (pixels)", Augment, "cutout", 0)
-    aug_mixup = number("MixUp (α)", Augment, "mixup")
-    aug_cutmix = number("CutMix (α)", Augment, "cutmix")
-    aug_randaugment = number("RandAugment (magnitude)", Augment, "randaugment")
+    aug_hsv_h = number("Hue", Augment, "hsv_hue", 0.02, words="hue {:g}")
+    aug_hsv_s = number("Saturation", Augment, "hsv_saturation", 0.04, words="saturation {:g}")
+    aug_hsv_v = number("Brightness", Augment, "hsv_value", 0.06, words="brightness {:g}")
+    aug_mixup = number("MixUp (α)", Augment, "mixup", words="MixUp {:g}")
+    aug_cutmix = number("CutMix (α)", Augment, "cutmix", words="CutMix {:g}")
+    aug_randaugment = number("RandAugment (magnitude)", Augment, "randaugment", words="RandAugment {:g}")
+    aug_pad_crop = whole("Pad and crop (pixels)", Augment, "pad_crop", 0, words="pad and crop {} px")
+    aug_cutout = whole("Cutout (pixels)", Augment, "cutout", 0, words="cutout {} px")
+    aug_whitening = flag("Per-image standardization", Augment, "whitening", "per-image standardization")
 
     def augmentation(self) -> Augment:
-        shifts = bool(self.aug_hsv_use.data)
-        return Augment(
-            flip=self.aug_flip.data,
-            quad_rotation=self.aug_quad_rot.data,
-            rotation=self.aug_rot.data,
-            scale=self.aug_scale.data,
-            noise=self.aug_noise.data,
-            contrast=self.aug_contrast.data,
-            whitening=bool(self.aug_whitening.data),
-            hsv_hue=self.aug_hsv_h.data if shifts else 0,
-            hsv_saturation=self.aug_hsv_s.data if shifts else 0,
-            hsv_value=self.aug_hsv_v.data if shifts else 0,
-            pad_crop=self.aug_pad_crop.data or 0,
-            cutout=self.aug_cutout.data or 0,
-            mixup=self.aug_mixup.data,
-            cutmix=self.aug_cutmix.data,
-            randaugment=self.aug_randaugment.data,
-        )
+        unused = {} if self.aug_hsv_use.data else dict.fromkeys(_HSV, 0.0)
+        return self.struct(Augment, **unused)
 
     def fill_augmentation(self, augment: Augment) -> None:
         """The inverse of `augmentation`."""
-        self.set(
-            aug_flip=augment.flip,
-            aug_quad_rot=augment.quad_rotation,
-            aug_rot=plain(augment.rotation),
-            aug_scale=plain(augment.scale),
-            aug_noise=plain(augment.noise),
-            aug_contrast=plain(augment.contrast),
-            aug_whitening=augment.whitening,
-            aug_hsv_use=bool(augment.hsv_hue or augment.hsv_saturation or augment.hsv_value),
-            aug_pad_crop=augment.pad_crop,
-            aug_cutout=augment.cutout,
-            aug_mixup=plain(augment.mixup),
-            aug_cutmix=plain(augment.cutmix),
-            aug_randaugment=plain(augment.randaugment),
-        )
-        if self.aug_hsv_use.data:
-            self.set(
-                aug_hsv_h=plain(augment.hsv_hue),
-                aug_hsv_s=plain(augment.hsv_saturation),
-                aug_hsv_v=plain(augment.hsv_value),
-            )
+        self.fill_struct(augment)
+        self.aug_hsv_use.data = any(getattr(augment, name) for name in _HSV)
+        if not self.aug_hsv_use.data:
+            for field in (self.aug_hsv_h, self.aug_hsv_s, self.aug_hsv_v):
+                field.data = field.default
+
+
+# In the order in which a description lists them.
+AUGMENTATIONS = tuple(bindings_of(AugmentationFields).values())
+
+
+class PatternsField(TextField):
+    """Patterns of names, separated by spaces or commas; the setting is their list."""
+
+    @property
+    def setting(self) -> list[str]:
+        return [part for part in re.split(r"[,\s]+", self.data or "") if part]
+
+    def data_of(self, value: Any) -> str:
+        return ", ".join(value)
 
 
 class RunFields(JobForm):
     """Snapshots to keep, early stopping, and logging for TensorBoard."""
 
     snapshots_kept = whole("Snapshots to keep", Train, "snapshots_kept")
-    best_metric = StringField("Best snapshot", default="", validators=[Optional(), Length(max=64)])
-    early_stopping_metric = StringField("Early stopping", default="", validators=[Optional(), Length(max=64)])
+    best_metric = metric_name("Best snapshot", Train, "best_metric")
+    early_stopping_metric = metric_name("Early stopping", EarlyStopping, "metric")
     early_stopping_patience = number("Patience (epochs)", EarlyStopping, "patience")
-    freeze = StringField(
-        "Freeze layers", default="", validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)]
+    freeze = PatternsField(
+        "Freeze layers",
+        default="",
+        validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)],
+        binding=Binding(Train, "freeze"),
     )
-    histograms = FlagField("Layer histograms", default=False)
+    histograms = flag("Layer histograms", Train, "histograms")
     traces_interval = whole("Profile every N steps", Train, "traces_interval", 0)
-    numerics_checks = FlagField("Detect NaN/Inf", default=False)
-    gradient_metrics = FlagField("Gradient charts", default=False)
+    numerics_checks = flag("Detect NaN/Inf", Train, "numerics_checks")
+    gradient_metrics = flag("Gradient charts", Train, "gradient_metrics")
 
-    def validate_freeze(self, field: Field) -> None:
-        for pattern in self.frozen():
+    def validate_freeze(self, field: PatternsField) -> None:
+        for pattern in field.setting:
             # Translating many brackets takes quadratic time.
             if len(pattern) > NAME_LENGTH:
                 raise ValidationError(f"A pattern may have at most {NAME_LENGTH} characters.")
@@ -155,28 +144,14 @@ class RunFields(JobForm):
             except re.error:
                 raise ValidationError(f"“{pattern}” is not a pattern such as model/conv*.") from None
 
-    def frozen(self) -> list[str]:
-        return [part for part in re.split(r"[,\s]+", self.freeze.data or "") if part]
-
     def early_stopping(self) -> EarlyStopping | None:
-        metric = (self.early_stopping_metric.data or "").strip()
-        return EarlyStopping(metric=metric, patience=self.early_stopping_patience.data) if metric else None
+        return self.struct(EarlyStopping) if self.early_stopping_metric.setting else None
 
-    def fill_run(self, recipe: Train) -> None:
-        """Fill in the fields of this group from ``recipe``."""
-        stopping = recipe.early_stopping
-        self.set(
-            snapshots_kept=recipe.snapshots_kept,
-            best_metric=recipe.best_metric or "",
-            early_stopping_metric=stopping.metric if stopping else "",
-            freeze=", ".join(recipe.freeze),
-            histograms=recipe.histograms,
-            traces_interval=recipe.traces_interval,
-            numerics_checks=recipe.numerics_checks,
-            gradient_metrics=recipe.gradient_metrics,
-        )
+    def fill_early_stopping(self, stopping: EarlyStopping | None) -> None:
+        """The inverse of `early_stopping`."""
+        self.early_stopping_metric.data = ""
         if stopping:
-            self.early_stopping_patience.data = plain(stopping.patience)
+            self.fill_struct(stopping)
 
 
 class FineTuneFields(JobForm):
@@ -189,23 +164,24 @@ class FineTuneFields(JobForm):
     trunk_factor = number("Trunk factor", FineTune, "trunk_factor")
 
     def fine_tuning(self) -> FineTune | None:
-        if not self.fine_tune.data:
-            return None
-        return FineTune(
-            head_epochs=self.head_epochs.data,
-            head_rate=self.head_rate.data,
-            trunk_factor=self.trunk_factor.data,
-        )
+        return self.struct(FineTune) if self.fine_tune.data else None
 
     def fill_fine_tuning(self, fine_tune: FineTune | None) -> None:
         """The inverse of `fine_tuning`."""
         self.set(fine_tune=fine_tune is not None)
         if fine_tune:
-            self.set(
-                head_epochs=plain(fine_tune.head_epochs),
-                head_rate=plain(fine_tune.head_rate),
-                trunk_factor=plain(fine_tune.trunk_factor),
-            )
+            self.fill_struct(fine_tune)
+
+
+class XlaField(ChoiceField):
+    """Whether XLA compiles the steps; with ``auto``, the setting is None: the device decides."""
+
+    @property
+    def setting(self) -> bool | None:
+        return _XLA_VALUES[self.data]
+
+    def data_of(self, value: bool | None) -> str:
+        return next(name for name, known in _XLA_VALUES.items() if known is value)
 
 
 class DeviceFields(JobForm):
@@ -218,7 +194,7 @@ class DeviceFields(JobForm):
     strategy = select("Weights location", STRATEGIES, Train, "strategy")
     gpu_memory_mb = whole("Memory limit per GPU (MiB)", Train, "gpu_memory_mb")
     precision = select("Precision", PRECISIONS, Train, "precision")
-    xla = SelectField("XLA compilation", choices=XLA, default="auto")
+    xla = XlaField("XLA compilation", choices=XLA, default="auto", binding=Binding(Train, "xla"))
 
     def validate_select_gpu(self, field: StringField) -> None:
         if not re.fullmatch(DEVICE, self.device(), re.ASCII):
@@ -231,11 +207,8 @@ class DeviceFields(JobForm):
         count = self.select_gpu_count.data or 1
         return f"next:{count}" if wanted == "next" and count > 1 else wanted
 
-    def uses_xla(self) -> bool | None:
-        return _XLA_VALUES[self.xla.data]
-
-    def fill_devices(self, recipe: Train, device: str) -> None:
-        """Fill in the fields of this group from ``recipe`` and the result of `device`."""
+    def fill_device(self, device: str) -> None:
+        """The inverse of `device`."""
         kind, _, count = device.partition(":")
         is_list = kind not in ("cpu", "next")
         self.set(
@@ -243,8 +216,4 @@ class DeviceFields(JobForm):
             select_gpus=device if is_list else "",
             select_gpus_list="",
             select_gpu_count=int(count) if count else None,
-            strategy=recipe.strategy,
-            gpu_memory_mb=recipe.gpu_memory_mb,
-            precision=recipe.precision,
-            xla=next(name for name, value in _XLA_VALUES.items() if value is recipe.xla),
         )

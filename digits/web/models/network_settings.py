@@ -11,8 +11,7 @@ from wtforms import Field
 from digits.core.recipe import Transformation
 from digits.kinds.jobs import DatasetJob
 from digits.web.kind_routes import views_of
-from digits.web.models.form import ModelForm
-from digits.web.models.form_fields import TRANSFORMATION_FIELDS
+from digits.web.models.form import TRANSFORMATION_FIELDS, ModelForm
 from digits.web.models.standard_networks import Network, default_network, every_network
 
 # Random crops shift images by at most one of this many parts of their shorter side.

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from digits.core.recipe import DEFAULT_BATCH_SIZE, Augment, Solver, Train
 from digits.core.schedules import TITLES
-from digits.web.models.form import SOLVER_TITLES
+from digits.web.models.form import SOLVER_FIELDS, SOLVER_TITLES
+from digits.web.models.form_fields import AUGMENTATIONS
 
 # Titles with descriptions.
 Settings = list[tuple[str, str]]
@@ -15,32 +16,6 @@ _MEANS = {"pixel": "per channel"}
 _BALANCES = {"class_weights": "class weights", "sampling": "oversampling of rare classes"}
 _XLA = {None: "", True: ", XLA", False: ", no XLA"}
 _PLACES = {"mirrored": "on the first GPU", "central": "on the CPU"}
-# The words for each field of `Augment`: a format of its value, or words for some of its values.
-_AUGMENTATIONS: dict[str, str | dict[str, str]] = {
-    "flip": {
-        "fliplr": "horizontal flip",
-        "flipud": "vertical flip",
-        "fliplrud": "horizontal and vertical flip",
-    },
-    "quad_rotation": {
-        "rot90": "90° rotation left or right",
-        "rot180": "180° rotation",
-        "rotall": "rotation by multiples of 90°",
-    },
-    "rotation": "rotation ±{:g}°",
-    "scale": "zoom {:g}",
-    "noise": "noise {:g}",
-    "contrast": "contrast {:g}",
-    "hsv_hue": "hue {:g}",
-    "hsv_saturation": "saturation {:g}",
-    "hsv_value": "brightness {:g}",
-    "mixup": "MixUp {:g}",
-    "cutmix": "CutMix {:g}",
-    "randaugment": "RandAugment {:g}",
-    "pad_crop": "pad and crop {} px",
-    "cutout": "cutout {} px",
-    "whitening": "per-image standardization",
-}
 
 
 def describe_settings(recipe: Train) -> Settings:
@@ -98,23 +73,17 @@ def known(values: Mapping[str, str]) -> Settings:
 
 def _describe_solver(solver: Solver) -> str:
     words = ""
-    if solver.type in ("MOMENTUM", "NESTEROV"):
-        words = f" {solver.momentum}"
-    elif solver.type == "RMSPROP":
+    if solver.type == "RMSPROP":
         words = f", momentum {solver.momentum}, decay {solver.rms_decay}"
-    elif solver.type in ("ADAM", "ADAMW", "LION"):
+    elif solver.type in SOLVER_FIELDS["momentum"]:
+        words = f" {solver.momentum}"
+    elif solver.type in SOLVER_FIELDS["beta_1"]:
         words = f", β {solver.beta_1} and {solver.beta_2}"
-    if solver.type in ("ADAMW", "LION"):
+    if solver.type in SOLVER_FIELDS["weight_decay"]:
         words += f", weight decay {solver.weight_decay}"
     return f"{SOLVER_TITLES[solver.type]}{words}"
 
 
 def _describe_augmentation(augment: Augment) -> str:
-    found = []
-    for name, words in _AUGMENTATIONS.items():
-        value = getattr(augment, name)
-        if isinstance(words, dict):
-            found.append(words.get(value, ""))
-        elif value:
-            found.append(words.format(value))
-    return ", ".join(filter(None, found))
+    words = (binding.describe(getattr(augment, binding.name)) for binding in AUGMENTATIONS)
+    return ", ".join(filter(None, words))

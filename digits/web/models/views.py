@@ -53,7 +53,7 @@ from digits.web.jobs.views import check_owner
 from digits.web.kind_routes import views_of
 from digits.web.models import export_panel as model_export_panel
 from digits.web.models import fine_tune_settings, network_lint, network_settings
-from digits.web.models.form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, USUAL, ModelForm
+from digits.web.models.form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, SOLVER_FIELDS, USUAL, ModelForm
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.standard_networks import Network, every_network, network, networks, template
 from digits.web.models.submit import new_model
@@ -813,6 +813,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
         "model_new.html",
         form=form,
         usual=USUAL,
+        solver_fields=SOLVER_FIELDS,
         datasets=[_dataset_choice(job) for job in in_turns(iter(_offer_datasets(form)))],
         search_datasets=has_more,
         is_fitted=is_fitted,

@@ -170,14 +170,14 @@ def test_a_model_form_filled_from_a_recipe_yields_the_same_recipe(recipe: Train,
     form = ModelForm(None)
     form.model_name.data = "m"
     form.fill_recipe(recipe)
-    form.fill_devices(recipe, device)
+    form.fill_device(device)
     again = read_back(form, recipe)
     assert again == recipe and form.device() == device
     # Saving and loading preserves the recipe.
     assert schema.decode(msgspec.json.encode(again), Train) == recipe
     other = ModelForm(None)
     other.fill_recipe(again)
-    other.fill_devices(again, form.device())
+    other.fill_device(form.device())
     other.model_name.data = "m"
     assert {field.name: field.data for field in other} == {field.name: field.data for field in form}
 
