@@ -31,8 +31,9 @@ from digits.core.recipe import Train  # noqa: E402
 from digits.core.status import Status  # noqa: E402
 from digits.core.task import Handle  # noqa: E402
 from digits.kinds.jobs import JOB_TYPES  # noqa: E402
-from digits.runtime.device_ledger import DeviceLedger  # noqa: E402
+from digits.runtime.executors.device_ledger import DeviceLedger  # noqa: E402
 from digits.runtime.executors.local import LocalExecutor  # noqa: E402
+from digits.runtime.executors.pools import Executors  # noqa: E402
 from digits.runtime.scheduler import Scheduler  # noqa: E402
 from digits.runtime.store import Store  # noqa: E402
 from digits.runtime.task_runner import TaskRunner  # noqa: E402
@@ -162,7 +163,8 @@ def time_rounds(jobs: Path, executor: LocalExecutor) -> list[float]:
     """Seconds of CPU time for each of `ROUNDS` rounds in which the running task is polled."""
     store = Store(jobs, JOB_TYPES)
     store.load()
-    runner = TaskRunner(executor, DeviceLedger({"create": 1, "cpu": 1}), may_run=store.maintain)
+    executor.ledger = DeviceLedger({"dataset": 1, "training": 1})
+    runner = TaskRunner(Executors(executor), may_run=store.maintain)
     scheduler = Scheduler(store, runner)
     scheduler.start()
     measured = []

@@ -53,7 +53,7 @@ from digits.core.recipe import Train
 from digits.data import manifest, samples
 from digits.data.records import SplitReader
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
-from digits.runtime import devices
+from digits.runtime.devices import CPU, Devices
 from digits.runtime.executors.local import devices_environment
 from digits.worker import run
 
@@ -103,7 +103,7 @@ class Work:
     dataset: Path
     batch: int
     epochs: int
-    device: str = devices.CPU
+    device: str = CPU
     way: Way = Way()
     streamed: bool = False
     settings: dict[str, Any] = field(default_factory=lambda: USUAL)
@@ -148,8 +148,8 @@ class Spent:
 
 def main() -> None:
     arguments = _arguments()
-    gpus = [device.id for device in devices.devices() if device.is_gpu]
-    device = arguments.device or (gpus[0] if gpus else devices.CPU)
+    gpus = Devices().gpus()
+    device = arguments.device or (gpus[0] if gpus else CPU)
     os.environ.update(devices_environment([device]))
     run.import_programs()
     with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +185,7 @@ def main() -> None:
 
 
 def _named(device: str) -> str:
-    return next(known.name for known in devices.devices() if known.id == device)
+    return next(known.name for known in Devices().list() if known.id == device)
 
 
 def _arguments() -> argparse.Namespace:
@@ -294,7 +294,7 @@ def speed(work: Work, keras_work: Work, scratch: Path, turns: int) -> None:
             f"{_describe_spent('product', ours)}   {_describe_spent('keras fit', theirs)}   {_ratio(ratios[-1])}",
             flush=True,
         )
-    target = (TARGET_RATIO if work.device == devices.CPU else TARGET_RATIO_ON_GPU)[work.network]
+    target = (TARGET_RATIO if work.device == CPU else TARGET_RATIO_ON_GPU)[work.network]
     print(f"median ratio {statistics.median(ratios):.2f} (target {target})")
 
 

@@ -13,7 +13,8 @@ from flask import Flask
 from werkzeug.wrappers import Response
 
 from digits.kinds import all_kinds
-from digits.runtime.executor import Exit
+from digits.runtime.executors.executor import Exit
+from digits.runtime.executors.pools import Executors
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.task_runner import TaskRunner
@@ -99,7 +100,7 @@ class NoProcesses:
         parts.executor.close()
         parts.executor = parts.inference = parts.tensorboards = self
         parts.batches = RequestBatches(self.exchange)
-        runner = TaskRunner(parts.executor, parts.ledger)
+        runner = TaskRunner(Executors(parts.executor))
         parts.short_tasks = ShortTasks(parts.folder / "previews", runner, parts.store.discard)
 
 

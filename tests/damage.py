@@ -27,7 +27,8 @@ from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import Failure, Handle, Task
 from digits.kinds.jobs import JOB_TYPES
-from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.pools import Executors
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
@@ -282,8 +283,8 @@ def check(
     parts.store = Store(jobs, JOB_TYPES)
     try:
         parts.store.load()
-        ledger = DeviceLedger({"create": 1, "cpu": 1})
-        parts.runner = TaskRunner(parts.executor, ledger, may_run=parts.store.maintain)
+        parts.executor.ledger = DeviceLedger({"dataset": 1, "training": 1})
+        parts.runner = TaskRunner(Executors(parts.executor), may_run=parts.store.maintain)
         parts.scheduler = Scheduler(parts.store, parts.runner, report=parts.report)
         parts.scheduler.start()
         for _ in range(ROUNDS):

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
+from digits.core.job import DeviceRequest
 from digits.core.task import Handle
+from digits.runtime.devices import Devices
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import Placement
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import limits
 
 PATIENCE_SECONDS = 120
+ON_CPU = Placement(DeviceRequest("training"), ("cpu",))
 
 
 class SharedExecutor(LocalExecutor):
     """Forks tasks as in production. The first task starts the fork server, and only `close_shared` stops it."""
 
-    def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
+    def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         self.wait_until_warm()
-        return super().start(folder, devices, run=run, owned=owned)
+        return super().start(folder, placement, run=run, owned=owned)
+
+    def for_site(self) -> SharedExecutor:
+        """Return an executor with a ledger of its own, which uses the same fork server."""
+        executor = copy.copy(self)
+        executor.ledger = DeviceLedger(limits(), Devices().gpus)
+        return executor
 
     def wait_until_warm(self) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS

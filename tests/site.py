@@ -26,10 +26,11 @@ from digits.core.recipe import Train
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data import evaluation
-from digits.runtime.executor import Executor
+from digits.runtime.executors.executor import Executor
 from digits.web.app import create_app
 from digits.web.models.standard_networks import network
 from digits.web.services import Services
+from tests.shared_executor import SharedExecutor
 from tests.stalls import STALLS
 
 PATIENCE_SECONDS = 120
@@ -205,6 +206,8 @@ class Site:
 
 def open_site(settings: Settings, executor: Executor | None = None) -> Site:
     settings.data_roots[0].mkdir(exist_ok=True)
+    if isinstance(executor, SharedExecutor):
+        executor = executor.for_site()
     app = create_app(settings, executor=executor)
     app.testing = True
     app.jinja_env.bytecode_cache = COMPILED_TEMPLATES

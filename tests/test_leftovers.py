@@ -14,7 +14,7 @@ import pytest
 
 from tests import leftovers
 from tests.leftovers import Leftovers
-from tests.shared_executor import SharedExecutor
+from tests.shared_executor import ON_CPU, SharedExecutor
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ def test_a_task_in_the_shared_fork_server_is_detected(
     before: Leftovers, executor: SharedExecutor, tmp_path: Path
 ) -> None:
     (tmp_path / "recipe.json").write_text('{"task": "nothing"}')
-    handle = executor.start(tmp_path, ["cpu"])
+    handle = executor.start(tmp_path, ON_CPU)
     os.kill(handle["pid"], signal.SIGSTOP)
     supervisor = psutil.Process(handle["pid"])
     assert before.since(shared=False) != []

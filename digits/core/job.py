@@ -186,15 +186,18 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
 
 class DeviceRequest(Struct, frozen=True):
-    """The devices that a task requests: a slot of a pool, specific GPUs, or the next free ones.
+    """What a task needs to run: the CPU, the next free GPUs, or specific ones.
 
-    ``pool`` is ``create``, ``cpu`` or ``gpu``. For ``gpu``, ``chosen`` lists GPU indexes; if it is empty, the next
-    ``count`` free GPUs are requested.
+    ``pool`` names the tasks with which it shares limits (see `digits.runtime.executors.pools`). ``workers`` is the
+    number of its processes, and ``gpu_count`` that of the GPUs for each of them; ``gpus`` lists the indexes of
+    specific ones. With ``if_free``, the task does not wait for GPUs: if they are in use, it runs on the CPU.
     """
 
-    pool: str = "create"
-    chosen: tuple[str, ...] = ()
-    count: int = 1
+    pool: str = "dataset"
+    gpu_count: int = 0
+    gpus: tuple[str, ...] = ()
+    if_free: bool = False
+    workers: int = 1
 
 
 class _Header(Struct):

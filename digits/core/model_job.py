@@ -18,6 +18,7 @@ from digits.core.task import Task
 
 NETWORK_FILE = "network.py"
 TENSORBOARD_FOLDER = "tb"
+POOL = "training"
 MAX_NETWORK_BYTES = 4 * 1024 * 1024
 DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
 
@@ -86,10 +87,11 @@ class ModelJob(Job, kw_only=True, eq=False):
 def request_devices(device: str) -> DeviceRequest:
     """Return the request for a ``device`` in the notation of `ModelJob`."""
     if device == "cpu":
-        return DeviceRequest(pool="cpu")
+        return DeviceRequest(POOL)
     if device.startswith("next"):
-        return DeviceRequest(pool="gpu", count=int(device.partition(":")[2] or 1))
-    return DeviceRequest(pool="gpu", chosen=tuple(device.split(",")))
+        return DeviceRequest(POOL, gpu_count=int(device.partition(":")[2] or 1))
+    gpus = tuple(device.split(","))
+    return DeviceRequest(POOL, len(gpus), gpus)
 
 
 def epoch_label(epoch: float) -> str:

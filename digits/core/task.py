@@ -26,6 +26,9 @@ from digits.core.status import Status
 EVENTS_FILE = "events.jsonl"
 # How long the task takes to stop, in seconds, if that is longer than usual. The supervisor reads it.
 STOP_SECONDS_FILE = "stop_seconds"
+# Environment variables of a gang of processes that work on one task: the rank of each, from 0, and their number.
+RANK_VARIABLE = "DIGITS_RANK"
+WORKERS_VARIABLE = "DIGITS_WORKERS"
 
 # Exit code of a process whose task another process is working on.
 EXIT_BUSY = 75

@@ -14,7 +14,7 @@ from pathlib import Path
 from digits.core import events
 from digits.core.errors import Unavailable, explain
 from digits.core.files import make_folder, remove_tree
-from digits.core.job import Job
+from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.runtime.task_outcome import verdict
@@ -79,7 +79,7 @@ class BackgroundTasks:
         task = BackgroundTask(key, recipe, TaskState(doing=f"Waiting for other {self._noun}s"))
         task.run = TaskRun(
             folder=folder,
-            allocate=lambda: self._runner.ledger.reserve_slot(self._pool),
+            request=DeviceRequest(self._pool),
             prepare=lambda devices: self._prepare(recipe, folder, task.state, devices),
             follow=lambda run: self._follow(job, task),
         )

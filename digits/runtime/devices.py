@@ -88,6 +88,10 @@ class Devices:
                 self._lock.release()
         return [cpu(), *self._gpus]
 
+    def gpus(self) -> tuple[str, ...]:
+        """Return the ids of the GPUs visible to TensorFlow. Never raises."""
+        return tuple(device.id for device in self.list() if device.is_gpu)
+
     def _is_stale(self) -> bool:
         return self._clock() >= self._fresh_until
 
@@ -148,11 +152,6 @@ class Driver:
         self._stuck = helper
 
 
-def devices() -> list[Device]:
-    """Return the devices of this machine: the CPU, followed by its GPUs."""
-    return _here.list()
-
-
 def visible(gpus: list[Device], setting: str | None) -> list[Device]:
     """Return the GPUs visible to a program with ``CUDA_VISIBLE_DEVICES=setting``, in its order.
 
@@ -202,9 +201,6 @@ def _processor_name() -> str:
             if key.strip() == "model name" and value.strip():
                 return " ".join(value.split())
     return os.uname().machine + " processor"
-
-
-_here = Devices()
 
 
 def _answer() -> dict[str, Any]:

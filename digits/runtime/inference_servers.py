@@ -14,18 +14,18 @@ from typing import IO, Any, NoReturn
 from digits.core import messages
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.core.files import make_folder, remove_tree
+from digits.core.job import DeviceRequest
 from digits.core.recipe import ServeInference
+from digits.runtime.executors.pools import MAX_INFERENCE_SERVERS as MAX_SERVERS
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
 POOL = "inference"
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 IDLE_SECONDS = 600.0
-MAX_SERVERS = 4
 TASK_FOLDER = "inference"
 _CONNECT_SECONDS = 0.01
 _LAST_LINES = 10
-_LAST_BYTES = 16 * 1024
 
 
 @dataclass(eq=False)
@@ -127,7 +127,9 @@ class InferenceServers:
 
     def _has_ended(self, run: TaskRun) -> bool:
         # Do not wait for the next poll.
-        return run.has_ended or (run.handle is not None and not self._runner.executor.is_alive(run.handle))
+        return run.has_ended or (
+            run.handle is not None and not self._runner.executor_of(run).is_alive(run.handle)
+        )
 
     def _start(self, model_folder: Path) -> _Server:
         folder = model_folder / TASK_FOLDER
@@ -147,7 +149,7 @@ class InferenceServers:
         run = TaskRun(
             folder=folder,
             # Single images take milliseconds on the CPU; the GPUs are for training.
-            allocate=lambda: self._runner.ledger.reserve_slot(POOL),
+            request=DeviceRequest(POOL),
             prepare=prepare,
             follow=lambda run: None,
             queue_seconds=START_SECONDS,
@@ -188,7 +190,6 @@ class InferenceServers:
             )
         if not self._has_ended(run):
             raise Unavailable(f"The inference server did not start within {START_SECONDS:.0f} seconds.")
-        text, _ = self._runner.executor.output(run.folder, 0, _LAST_BYTES)
         raise Unavailable(
-            "The inference server could not be started.", "\n".join(text.splitlines()[-_LAST_LINES:])
+            "The inference server could not be started.", "\n".join(self._runner.last_lines(run, _LAST_LINES))
         )

@@ -21,7 +21,7 @@ from digits.core.recipe import FILE_NAME as RECIPE_FILE
 from digits.core.status import Status
 from digits.core.task import Failure, Task, TaskState
 from digits.runtime import changes
-from digits.runtime.device_ledger import CPU, Allocation, Resources
+from digits.runtime.executors.executor import Busy, Offer, Placement
 from digits.runtime.store import Store
 from digits.runtime.task_follower import TaskFollower, summarize
 from digits.runtime.task_outcome import verdict
@@ -49,12 +49,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Start:
-    """Start ``task`` with a slot of ``pool`` on ``devices``."""
+    """Start ``task`` with the resources of ``placement``."""
 
     job: Job
     task: Task
-    pool: str
-    devices: tuple[str, ...]
+    placement: Placement
 
 
 @dataclass
@@ -66,8 +65,11 @@ class Choice:
     unsatisfiable: dict[str, Failure] = field(default_factory=dict)
 
 
-def choose(candidates: Iterable[Candidate], free: Resources) -> Choice:
-    """Choose the tasks of the ``candidates`` (oldest first) to start on ``free`` resources."""
+def choose(candidates: Iterable[Candidate], offer_for: Callable[[DeviceRequest], Offer]) -> Choice:
+    """Choose the tasks of the ``candidates`` (oldest first) to start.
+
+    ``offer_for`` returns the free resources of the executor that a request uses.
+    """
     choice = Choice()
     for candidate in candidates:
         job = candidate.job
@@ -79,32 +81,16 @@ def choose(candidates: Iterable[Candidate], free: Resources) -> Choice:
         if pending:
             choice.waiting[job.id] = f"the dataset “{pending.name}”"
             continue
-        _choose_tasks(candidate, free, choice)
+        for task, request in candidate.tasks:
+            taken = offer_for(request).take(request)
+            if isinstance(taken, Placement):
+                choice.start.append(Start(job, task, taken))
+            elif isinstance(taken, Busy):
+                choice.waiting[job.id] = taken.missing
+            else:
+                choice.unsatisfiable[job.id] = taken
+                break
     return choice
-
-
-def _choose_tasks(candidate: Candidate, free: Resources, choice: Choice) -> None:
-    job = candidate.job
-    for task, request in candidate.tasks:
-        missing = [gpu for gpu in request.chosen if gpu not in free.known_gpus]
-        if missing:
-            choice.unsatisfiable[job.id] = Failure(
-                f"This machine has no GPU {', '.join(missing)}.", "Clone the model and choose another device."
-            )
-            return
-        taken = free.take(request)
-        if taken is None:
-            choice.waiting[job.id] = _what_is_missing(request)
-        else:
-            choice.start.append(Start(job, task, *taken))
-
-
-def _what_is_missing(request: DeviceRequest) -> str:
-    if request.chosen:
-        return f"GPU {', '.join(request.chosen)}"
-    return {"gpu": "a free GPU", "cpu": "the CPU, which trains another model"}.get(
-        request.pool, "another dataset to be finished"
-    )
 
 
 def _can_never_be_used(job: Job | None) -> bool:
@@ -214,15 +200,17 @@ class Scheduler:
 
     def _decide(self) -> None:
         """Start the tasks that can start, and end those that never can."""
-        ledger, now = self._runner.ledger, time.monotonic()
-        if self._decided_at and self._decided_at[0] == ledger.version and now < self._decided_at[1]:
+        now, released = time.monotonic(), self._runner.released
+        if self._decided_at and self._decided_at[0] == released and now < self._decided_at[1]:
             return
-        self._decided_at = ledger.version, now + DECIDE_SECONDS
+        self._decided_at = released, now + DECIDE_SECONDS
         if not any(self._startable(job) for job in self._store.running()):
             return
-        free = ledger.free()  # may yield, so before the jobs are examined
+        executors = self._runner.executors
+        # May yield, so before the jobs are examined.
+        offers = {id(executor): executor.ledger.offer() for executor in executors}
         candidates = list(self._candidates())
-        choice = choose(candidates, free)
+        choice = choose(candidates, lambda request: offers[id(executors.of(request))])
         for job in [candidate.job for candidate in candidates]:
             with self._isolated(job):
                 if job.id in choice.unsatisfiable:
@@ -230,8 +218,9 @@ class Scheduler:
                 elif job.id in choice.waiting:
                     self._postpone(job, choice.waiting[job.id])
         for start in choice.start:
-            allocation = ledger.reserve(start.pool, start.devices, start.job)
-            self._submit(start.job, start.task, allocation)
+            run = self._new_run(start.job, start.task, start.placement)
+            run.may_exist = True
+            self._runner.submit(run)
 
     def _candidates(self) -> Iterator[Candidate]:
         for job in self._store.running():
@@ -260,27 +249,22 @@ class Scheduler:
 
     # Runs
 
-    def _submit(self, job: Job, task: Task, allocation: Allocation) -> None:
-        run = self._new_run(job, task, allocation)
-        run.may_exist = True
-        self._runner.submit(run)
-
     def _adopt(self, job: Job) -> None:
         """Follow the tasks that an earlier server started."""
         for task in job.tasks:
             # One with a handle may wait at the executor.
             if task.status is Status.RUN or (task.status is Status.WAIT and task.handle):
-                pool = job.device_request(task).pool
-                if task.devices == [CPU] and pool == "gpu":
-                    pool = CPU
-                allocation = self._runner.ledger.reserve(pool, tuple(task.devices), job)
-                self._runner.adopt(self._new_run(job, task, allocation), task.handle)
+                placement = Placement(job.device_request(task), tuple(task.devices))
+                self._runner.adopt(self._new_run(job, task, placement), task.handle)
 
-    def _new_run(self, job: Job, task: Task, allocation: Allocation) -> TaskRun:
-        follower = TaskFollower(job, task, self._states, self._runner.executor, self._report)
+    def _new_run(self, job: Job, task: Task, placement: Placement) -> TaskRun:
+        executor = self._runner.executors.of_run(placement.request, task.handle)
+        follower = TaskFollower(job, task, self._states, executor, self._report)
         run = TaskRun(
             folder=job.task_folder(task),
-            allocate=lambda: allocation,
+            request=placement.request,
+            placement=placement,
+            holder=job,
             prepare=partial(self._prepare, job, task),
             follow=partial(self._follow, job, task, follower),
             number=task.run,
@@ -440,7 +424,7 @@ class Scheduler:
 
     def _wait(self, happens: Callable[[], bool]) -> bool:
         """Wait for ``happens()`` while processes may take to exit; return whether it became true."""
-        deadline = time.monotonic() + self._runner.executor.stop_seconds
+        deadline = time.monotonic() + self._runner.executors.stop_seconds
         while not happens():
             if time.monotonic() > deadline:
                 return False

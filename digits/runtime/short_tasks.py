@@ -23,7 +23,6 @@ from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Export, ImportModel, Preflight, PreviewAugmentation, Recipe, Visualize
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.data.pretrained_catalog import PREFIX
-from digits.runtime.device_ledger import Allocation
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
 POOL = "short"
@@ -40,7 +39,6 @@ EXPORTED_FOLDER = "exported"
 KEPT = 20
 POLL_SECONDS = 0.01
 _LAST_LINES = 20
-_LAST_BYTES = 16 * 1024
 _ID = re.compile(r"preview-[0-9a-f]{12}")
 
 
@@ -52,6 +50,7 @@ class Holder:
 
 
 PREFLIGHT = Holder("Check of a network")
+ON_CPU = DeviceRequest(POOL, if_free=True)
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class ShortTasks:
         recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
         with self._new_folder() as folder:
             _write_network(folder, network, network_folder)
-            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_BUILD)
+            return self._run(folder, recipe, SECONDS_TO_BUILD)
 
     def preflight(
         self,
@@ -122,19 +121,14 @@ class ShortTasks:
 
         Meanwhile, `watched` reports its progress under the name ``watch``. See `visualize` for ``network_folder``.
         """
-
-        # One GPU is enough if none was chosen.
-        spare = DeviceRequest(pool=request.pool, chosen=request.chosen)
-
-        def allocate() -> Allocation | None:
-            return self._runner.ledger.reserve_spare(POOL, spare, PREFLIGHT)
-
+        # One GPU is enough, unless specific ones are requested.
+        spare = DeviceRequest(POOL, min(request.gpu_count, 1), request.gpus, if_free=True)
         with self._new_folder() as folder:
             _write_network(folder, network, network_folder)
             seconds = SECONDS_FOR_A_STEP
             if (recipe.weights or "").startswith(PREFIX):
                 seconds += SECONDS_TO_DOWNLOAD
-            return self._run(folder, recipe, allocate, seconds, watch)
+            return self._run(folder, recipe, seconds, watch, request=spare)
 
     def preview_augmentation(self, recipe: PreviewAugmentation, form: str = "") -> ShortTaskResult:
         """Augment a few records of a dataset.
@@ -143,7 +137,7 @@ class ShortTasks:
         call then raises NotReady.
         """
         with self._new_folder() as folder:
-            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_AUGMENT, form=form)
+            return self._run(folder, recipe, SECONDS_TO_AUGMENT, form=form)
 
     def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> ShortTaskResult:
         """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the result's folder."""
@@ -154,12 +148,12 @@ class ShortTasks:
                 dataset=str(dataset_folder),
                 target=str(folder / EXPORTED_FOLDER),
             )
-            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_EXPORT)
+            return self._run(folder, recipe, SECONDS_TO_EXPORT)
 
     def import_model(self, recipe: ImportModel) -> ShortTaskResult:
         """Import a model into the folder of a new job."""
         with self._new_folder() as folder:
-            return self._run(folder, recipe, self._on_cpu, SECONDS_TO_IMPORT)
+            return self._run(folder, recipe, SECONDS_TO_IMPORT)
 
     def watched(self, watch: str) -> TaskState | None:
         """Return the current state of a preflight, or None if there is none with this name."""
@@ -178,9 +172,6 @@ class ShortTasks:
     def forget(self, result: ShortTaskResult) -> None:
         """Delete the products of a task."""
         self._discard(result.folder)
-
-    def _on_cpu(self) -> Allocation | None:
-        return self._runner.ledger.reserve_slot(POOL)
 
     @contextlib.contextmanager
     def _new_folder(self) -> Iterator[Path]:
@@ -201,10 +192,10 @@ class ShortTasks:
         self,
         folder: Path,
         recipe: Recipe,
-        allocate: Callable[[], Allocation | None],
         seconds_allowed: float,
         watch: str = "",
         form: str = "",
+        request: DeviceRequest = ON_CPU,
     ) -> ShortTaskResult:
         """Run a task and wait for it; a timeout while it runs is reported as its failure."""
         began = time.monotonic()
@@ -213,7 +204,8 @@ class ShortTasks:
         state = TaskState(doing="Waiting for other checks")
         run = TaskRun(
             folder=task_folder,
-            allocate=allocate,
+            request=request,
+            holder=PREFLIGHT,
             prepare=partial(_prepare, task_folder, recipe, state),
             follow=partial(_follow, state),
             queue_seconds=self._queue_seconds,
@@ -263,8 +255,7 @@ class ShortTasks:
         elif run.exit is None or (run.exit.stopped and run.handle is None):
             raise Unavailable("The server is shutting down.")
         else:
-            text, _ = self._runner.executor.output(run.folder, 0, _LAST_BYTES)
-            last_lines = "\n".join(text.splitlines()[-_LAST_LINES:])
+            last_lines = "\n".join(self._runner.last_lines(run, _LAST_LINES))
             state.failure = Failure("The network ended the program during the check.", last_lines)
 
 

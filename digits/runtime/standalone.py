@@ -22,13 +22,15 @@ from digits.core import events, pretrained_files, snapshot_list
 from digits.core import recipe as recipes
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
-from digits.core.model_job import epoch_label
+from digits.core.job import DeviceRequest
+from digits.core.model_job import POOL, epoch_label
 from digits.core.recipe import Export, ExportFormat, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
-from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import Placement
 from digits.runtime.executors.local import LocalExecutor, devices_environment
+from digits.runtime.executors.pools import Executors
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
@@ -81,13 +83,13 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
 
     SIGINT, SIGTERM and SIGHUP stop the training, and so does the end of this process.
     """
-    executor = LocalExecutor(standby=False, environment=_environment())
-    ledger = DeviceLedger({})
-    runner = TaskRunner(executor, ledger)
+    runner = TaskRunner(Executors(LocalExecutor(standby=False, environment=_environment())))
+    request = DeviceRequest(POOL)
     printer = _Printer(runner, say)
     run = TaskRun(
         folder=rerun.task_folder.absolute(),
-        allocate=lambda: ledger.reserve(TASK, tuple(rerun.recipe.devices)),
+        request=request,
+        placement=Placement(request, tuple(rerun.recipe.devices)),
         prepare=lambda devices: None,  # the recipe already exists
         follow=printer.print_output,
     )
@@ -113,7 +115,8 @@ class _Printer:
         self._rest = ""
 
     def print_output(self, run: TaskRun) -> None:
-        text, self._offset = self._runner.executor.output(run.folder, self._offset, OUTPUT_BYTES)
+        executor = self._runner.executor_of(run)
+        text, self._offset = executor.output(run.folder, self._offset, OUTPUT_BYTES)
         *lines, self._rest = (self._rest + text).split("\n")
         if run.has_ended and self._rest:
             lines.append(self._rest)

@@ -1,15 +1,17 @@
-"""The small process that supervises a task's process and outlives the server.
+"""The small process that supervises a task's process, or its gang of processes, and outlives the server.
 
 It owns the task's output and all processes the task starts: those left when the
 task ends are killed, and ``exit.json`` records how the task ended. It is a
 standalone program that requires only the standard library:
 
-    python -I -S supervisor.py FOLDER -- PROGRAM ARGUMENT…       start a program and supervise it
+    python -I -S supervisor.py FOLDER -- PROGRAM ARGUMENT…       start a program and supervise it, once per rank
     python -I -S supervisor.py FOLDER --adopt PID --pipe FD      supervise a child forked before exec
 
 SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
 `GRACE_SECONDS`, or later if it wrote a longer time to `STOP_SECONDS_FILE`.
 The same happens when the owner ends: the process that `OWNER_VARIABLE` names, if any.
+
+When a rank of a gang fails, the others are stopped, and the record is that of the rank that failed first.
 
 It works on a full disk as well: space for ``exit.json`` is reserved before the task starts.
 """
@@ -35,6 +37,7 @@ GRACE_SECONDS = 5.0
 # The same as in `digits.core.task`. Limited, because the task may write anything.
 STOP_SECONDS_FILE = "stop_seconds"
 MAX_GRACE_SECONDS = 600.0
+MAX_LINE_BYTES = 64 * 1024
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
 # One disk block of reserved space; renamed to EXIT_FILE once the record is written.
@@ -44,6 +47,10 @@ RESERVED_BYTES = 4096
 RUN_VARIABLE = "DIGITS_RUN"
 # The process that the task must not outlive, as written by `owner_id`; empty for none.
 OWNER_VARIABLE = "DIGITS_OWNER"
+# The same as in `digits.core.task`: the rank of a process, and the number of processes, which is set only for a gang.
+RANK_VARIABLE = "DIGITS_RANK"
+WORKERS_VARIABLE = "DIGITS_WORKERS"
+_GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 # Interval for checking that the owner is running.
 OWNER_SECONDS = 0.25
 # Files of the server and its tasks are readable only by their user.
@@ -147,12 +154,19 @@ def reserve_exit(folder: str) -> int:
 
 
 class Supervisor:
-    """Waits for one child, saves its output, and kills its leftover processes."""
+    """Waits for its children, one for each rank, saves their output, and kills leftover processes.
 
-    def __init__(self, folder: str, child: int, pipe: int) -> None:
+    ``children`` maps their process ids to the pipes with their output, in the order of the ranks.
+    """
+
+    def __init__(self, folder: str, children: dict[int, int]) -> None:
         self._folder = folder
-        self._child = child
-        self._pipe = pipe
+        self._ranks = list(children)
+        self._running = set(children)
+        self._pipes = list(children.values())
+        self._line_starts: dict[int, bytes] = {}
+        self._failed: tuple[int, int] | None = None  # rank and status of the first one
+        self._max_memory = 0
         try:
             self._reserved: int | None = reserve_exit(folder)
         except OSError:
@@ -172,31 +186,39 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        os.set_blocking(self._pipe, False)
-        readable = [wake_up, self._pipe]
+        for pipe in self._pipes:
+            os.set_blocking(pipe, False)
+        readable = [wake_up, *self._pipes]
         while True:
-            ended = self._reap()
-            if ended:
+            self._reap()
+            if not self._running:
                 break
             ready, _, _ = select.select(readable, [], [], self._patience())
             if wake_up in ready:
                 os.read(wake_up, 4096)
-            if self._pipe in ready and not self._copy_output():
-                readable = [wake_up]  # The task closed its output and continues.
+            for pipe in self._pipes:
+                if pipe in ready and not self._copy_output(pipe):
+                    readable.remove(pipe)  # The process closed its output and continues.
             if self._owner and self._stop_at is None and not _is_running(self._owner):
                 self._ask_to_stop()
             self._insist()
         orphans = self._kill_descendants()
-        while self._copy_output():
-            pass
-        self._write_exit(*ended, orphans)
+        for pipe in self._pipes:
+            while self._copy_output(pipe):
+                pass
+            self._output.write(self._line_starts.pop(pipe, b""))  # an orphan keeps the pipe open
+        self._write_exit(orphans)
 
     def _ask_to_stop(self, *_: object) -> None:
         if self._stop_at is None:
             self._stopped = True
-            self._stop_at = time.monotonic() + self._grace_seconds()
-            _signal(self._child, signal.SIGTERM)
-            _signal(self._child, signal.SIGCONT)
+            self._stop_children()
+
+    def _stop_children(self) -> None:
+        self._stop_at = time.monotonic() + self._grace_seconds()
+        for child in self._running:
+            _signal(child, signal.SIGTERM)
+            _signal(child, signal.SIGCONT)
 
     def _grace_seconds(self) -> float:
         try:
@@ -220,27 +242,47 @@ class Supervisor:
 
     def _insist(self) -> None:
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
-            _signal(self._child, signal.SIGKILL)
+            for child in self._running:
+                _signal(child, signal.SIGKILL)
 
-    def _copy_output(self) -> bool:
+    def _copy_output(self, pipe: int) -> bool:
         try:
-            data = os.read(self._pipe, 65536)
+            data = os.read(pipe, 65536)
         except BlockingIOError:
             # No data at the moment, or, at the end, no more data because all writers are dead.
-            return select.select([self._pipe], [], [], 0)[0] != []
-        self._output.write(data)
+            return select.select([pipe], [], [], 0)[0] != []
+        self._output.write(self._whole_lines(pipe, data) if len(self._ranks) > 1 else data)
         return bool(data)
 
-    def _reap(self) -> tuple[int, resource.struct_rusage] | None:
+    def _whole_lines(self, pipe: int, data: bytes) -> bytes:
+        """Return the complete lines in the output of a rank, so that the ranks do not write into each other's lines.
+
+        A line without an end is returned when it is too long, and at the end of the output.
+        """
+        text = self._line_starts.pop(pipe, b"") + data
+        end = text.rfind(b"\n") + 1
+        if not data or len(text) - end > MAX_LINE_BYTES:
+            return text
+        self._line_starts[pipe] = text[end:]
+        return text[:end]
+
+    def _reap(self) -> None:
+        """Collect ended processes. The first rank that fails ends all others."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return None
-            if pid == self._child:
-                return status, usage
+                return
             if pid == 0:
-                return None
+                return
+            if pid not in self._running:
+                continue
+            self._running.remove(pid)
+            self._max_memory = max(self._max_memory, usage.ru_maxrss * 1024)
+            if status and self._failed is None:
+                self._failed = self._ranks.index(pid), status
+                if self._stop_at is None:
+                    self._stop_children()
 
     def _kill_descendants(self) -> int:
         killed: set[int] = set()
@@ -256,7 +298,8 @@ class Supervisor:
             time.sleep(0.01)
         return len(killed)
 
-    def _write_exit(self, status: int, usage: resource.struct_rusage, orphans: int) -> None:
+    def _write_exit(self, orphans: int) -> None:
+        rank, status = self._failed or (None, 0)
         signaled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         killed_by_kernel = (
             signaled == signal.SIGKILL and not self._stopped and _oom_kills() > self._oom_before
@@ -264,10 +307,11 @@ class Supervisor:
         body = {
             "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             "signal": signaled,
+            "rank": rank if len(self._ranks) > 1 else None,
             "stopped": self._stopped,
             "out_of_memory": killed_by_kernel,
             "disk_full": self._output.is_disk_full,
-            "max_memory_bytes": usage.ru_maxrss * 1024,
+            "max_memory_bytes": self._max_memory,
             "seconds": round(time.monotonic() - self._began, 3),
             "orphans_killed": orphans,
             "at": time.time(),
@@ -350,7 +394,7 @@ def _is_running(owner: str) -> bool:
         return True  # unknown, for example with too many open files
 
 
-def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
+def _start(folder: str, arguments: list[str], rank: int, workers: int) -> tuple[int, int]:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -359,6 +403,8 @@ def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
             prepare_child(writing)
             os.close(writing)
             os.chdir(folder)
+            if workers > 1:
+                os.environ.update(_rank_environment(rank, workers))
             os.execv(arguments[0], arguments)
         except OSError as error:
             os.write(2, f"{arguments[0]}: {error.strerror}\n".encode())
@@ -366,6 +412,13 @@ def _start(folder: str, arguments: list[str]) -> tuple[int, int]:
             os._exit(127)
     os.close(writing)
     return child, reading
+
+
+def _rank_environment(rank: int, workers: int) -> dict[str, str]:
+    """Return the variables of one rank of a gang, which gets an equal part of the GPUs."""
+    gpus = list(filter(None, os.environ.get(_GPUS_VARIABLE, "").split(",")))
+    each = len(gpus) // workers
+    return {RANK_VARIABLE: str(rank), _GPUS_VARIABLE: ",".join(gpus[rank * each : (rank + 1) * each])}
 
 
 def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
@@ -422,9 +475,11 @@ def main(arguments: list[str]) -> None:
     if mode == "--adopt":
         child, pipe = int(rest[0]), int(rest[2])
         os.set_inheritable(pipe, False)
+        children = {child: pipe}
     else:
-        child, pipe = _start(folder, rest)
-    Supervisor(folder, child, pipe).run()
+        workers = int(os.environ.get(WORKERS_VARIABLE, "1"))
+        children = dict(_start(folder, rest, rank, workers) for rank in range(workers))
+    Supervisor(folder, children).run()
 
 
 if __name__ == "__main__":

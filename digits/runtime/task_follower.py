@@ -8,7 +8,7 @@ from digits.core.job import Job
 from digits.core.metrics import Metrics
 from digits.core.task import Task
 from digits.runtime import changes
-from digits.runtime.executor import Executor
+from digits.runtime.executors.executor import Executor
 from digits.runtime.task_states import TaskStates
 
 OUTPUT_SECONDS = 1.0

@@ -6,7 +6,7 @@ import signal
 
 from digits.core.status import Status
 from digits.core.task import EXIT_BUSY, EXIT_DISK_FULL, Failure, TaskState
-from digits.runtime.executor import Exit
+from digits.runtime.executors.executor import Exit
 
 
 def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Status, Failure | None]:
@@ -23,6 +23,7 @@ def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Statu
 
 def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
     tail = "\n".join(last_lines)
+    task = "The task" if ended.rank is None else f"Worker {ended.rank} of the task"
     output = f"Last lines of its output:\n{tail}" if tail else "It produced no output."
     if ended.damage:
         return (
@@ -45,11 +46,11 @@ def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:
             name = signal.Signals(ended.signal).name
         except ValueError:
             name = "unknown"
-        return f"The task crashed (signal {ended.signal}, {name}).", output
+        return f"{task} crashed (signal {ended.signal}, {name}).", output
     if ended.code == EXIT_BUSY:
         return "Another process, such as digits train, is already working on this job.", (
             "Wait until it ends, or stop it."
         )
     if ended.code == 0:
         return "The task ended early: something called exit before all work was done.", output
-    return f"The task ended early with exit code {ended.code}.", output
+    return f"{task} ended early with exit code {ended.code}.", output

@@ -1,6 +1,6 @@
 """Run all tasks: those of jobs, short tasks and inference servers.
 
-The runner queues tasks until their devices are free, starts them on an executor, polls the active
+The runner queues tasks until their devices are free, starts them on the executor of their pool, polls the active
 ones in a single loop, and ends those that exceed their time. Its users follow a task
 through a callback: the scheduler for jobs, `ShortTasks`, `InferenceServers`, and ``digits train``.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 import gevent
 from gevent.event import Event
 
+from digits.core.job import DeviceRequest
 from digits.core.task import Handle
-from digits.runtime.device_ledger import Allocation, DeviceLedger
-from digits.runtime.executor import Executor, Exit, Waiting
+from digits.runtime.executors.executor import Executor, Exit, Holder, Placement, Waiting, place
+from digits.runtime.executors.pools import Executors
 from digits.runtime.turns import next_turn
 
 log = logging.getLogger(__name__)
@@ -48,9 +49,10 @@ class Phase(enum.Enum):
 class TaskRun:
     """One run of the task in ``folder``.
 
-    ``allocate`` reserves the devices, and returns None while they are in use. ``prepare`` writes the
-    recipe for these devices, and may raise. ``follow`` is called every ``poll_seconds``, and when the task
-    has ended. If it raises OSError, it is called again in the next round; if it returns False, after a short pause.
+    It waits for the devices of ``request``, unless it has a ``placement`` already; pages show ``holder`` as their
+    user. ``prepare`` writes the recipe for these devices, and may raise. ``follow`` is called every ``poll_seconds``,
+    and when the task has ended. If it raises OSError, it is called again in the next round; if it returns False,
+    after a short pause.
 
     ``number`` is the number of the run, which distinguishes it from earlier ones in the same folder. With
     ``may_exist``, an earlier server may have started it already. An ``owned`` run ends with
@@ -61,9 +63,11 @@ class TaskRun:
     """
 
     folder: Path
-    allocate: Callable[[], Allocation | None]
+    request: DeviceRequest
     prepare: Callable[[Sequence[str]], object]
     follow: Callable[[TaskRun], object]
+    placement: Placement | None = None
+    holder: Holder | None = None
     number: int = 1
     may_exist: bool = False
     owned: bool = True
@@ -72,7 +76,6 @@ class TaskRun:
     poll_seconds: float = POLL_SECONDS
 
     phase: Phase = field(default=Phase.QUEUED, init=False)
-    allocation: Allocation | None = field(default=None, init=False)
     handle: Handle | None = field(default=None, init=False)
     waiting: Waiting | None = field(default=None, init=False)
     # How it ended, or why it could not be started.
@@ -90,7 +93,7 @@ class TaskRun:
 
     @property
     def devices(self) -> list[str]:
-        return list(self.allocation.devices) if self.allocation else []
+        return list(self.placement.devices) if self.placement else []
 
     @property
     def has_ended(self) -> bool:
@@ -107,7 +110,7 @@ class TaskRun:
 
 
 class TaskRunner:
-    """Runs tasks on ``executor``, with devices from ``ledger``.
+    """Runs tasks on ``executors``.
 
     While ``may_run`` returns False, nothing is started or polled. The callbacks in
     ``every_round`` are called in each round, before queued tasks start.
@@ -115,11 +118,9 @@ class TaskRunner:
     `serve` runs the loop in a greenlet. Without it, as in ``digits train``, `wait` does the work.
     """
 
-    def __init__(
-        self, executor: Executor, ledger: DeviceLedger, may_run: Callable[[], bool] = lambda: True
-    ) -> None:
-        self.executor = executor
-        self.ledger = ledger
+    def __init__(self, executors: Executors, may_run: Callable[[], bool] = lambda: True) -> None:
+        self.executors = executors
+        self.released = 0  # incremented when devices become free
         self.every_round: list[Callable[[], object]] = []
         self._may_run = may_run
         self._queue: list[TaskRun] = []
@@ -130,16 +131,22 @@ class TaskRunner:
 
     # Public interface
 
-    def last_lines(self, run: TaskRun) -> list[str]:
+    def executor_of(self, run: TaskRun) -> Executor:
+        """Return the executor on which ``run`` is, or will be, started."""
+        return self.executors.of_run(run.request, run.handle)
+
+    def last_lines(self, run: TaskRun, count: int = _LAST_LINES) -> list[str]:
         """Return the last lines of the output of a task that has ended."""
-        text, _ = self.executor.output(run.folder, 0, _LAST_BYTES)
-        return text.splitlines()[-_LAST_LINES:]
+        text, _ = self.executor_of(run).output(run.folder, 0, _LAST_BYTES)
+        return text.splitlines()[-count:]
 
     def submit(self, run: TaskRun) -> TaskRun:
         """Start ``run`` as soon as its devices are free, after those submitted before it.
 
         It waits for the end of an active run in the same folder.
         """
+        if run.placement is not None:
+            self._reserve(run, run.placement)
         self._queue.append(run)
         if self._is_closed:
             self.stop(run)
@@ -149,8 +156,10 @@ class TaskRunner:
         return run
 
     def adopt(self, run: TaskRun, handle: Handle | None) -> TaskRun:
-        """Follow a run that an earlier server started."""
-        run.handle, run.allocation = handle, run.allocate()
+        """Follow a run with a ``placement`` that an earlier server started."""
+        run.handle = handle
+        if run.placement is not None:
+            self._reserve(run, run.placement)
         run.phase = Phase.RUNNING
         self._active.append(run)
         self.wake()
@@ -169,11 +178,12 @@ class TaskRunner:
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
         """Kill the processes of all tasks in or below ``folder``; return whether they are gone in time."""
-        deadline = time.monotonic() + self.executor.stop_seconds
-        while not self.executor.clear(folder, handles):
+        deadline = time.monotonic() + self.executors.stop_seconds
+        left = list(self.executors)
+        while left := [executor for executor in left if not executor.clear(folder, handles)]:
             if time.monotonic() > deadline:
                 return False
-            self.pause(self.executor.poll_seconds)
+            self.pause(max(executor.poll_seconds for executor in left))
         return True
 
     def wait(self, run: TaskRun) -> None:
@@ -253,14 +263,14 @@ class TaskRunner:
         for run in list(self._queue):
             if not self._can_start(run):
                 continue
-            allocation = run.allocate()
-            if allocation is None:
+            placement = run.placement or place(self.executor_of(run).ledger, run.request, run.holder)
+            if placement is None:
                 continue
             # Listing the devices may yield, so another greenlet may have started or stopped the run.
             if not self._can_start(run):
-                self.ledger.release(allocation)
+                self._release(run, placement)
                 continue
-            run.allocation = allocation
+            run.placement = placement
             self._queue.remove(run)
             self._active.append(run)
             run.phase = Phase.STARTING
@@ -273,20 +283,28 @@ class TaskRunner:
         # The end of a run is known once none of the processes in its folder runs.
         return run.phase is Phase.QUEUED and all(other.folder != run.folder for other in self._active)
 
+    def _reserve(self, run: TaskRun, placement: Placement) -> None:
+        self.executor_of(run).ledger.reserve(placement, run.holder)
+
+    def _release(self, run: TaskRun, placement: Placement) -> None:
+        self.executor_of(run).ledger.release(placement)
+        self.released += 1
+
     def _start(self, run: TaskRun) -> None:
+        executor = self.executor_of(run)
         try:
-            if run.may_exist:
-                run.handle = self.executor.find(run.folder, run.number)
-            if run.handle is None and run.stop_requested:
+            handle = executor.find(run.folder, run.number) if run.may_exist else None
+            if handle is None and run.stop_requested:
                 run.exit = Exit(stopped=True)
-            elif run.handle is None:
+            elif handle is None and run.placement is not None:
                 run.prepare(run.devices)
-                run.handle = self.executor.start(run.folder, run.devices, run=run.number, owned=run.owned)
+                handle = executor.start(run.folder, run.placement, run=run.number, owned=run.owned)
+            run.handle = self.executors.signed(executor, handle) if handle else None
         except Exception as error:
             run.error = error
             # A process may have been started before the error.
             with contextlib.suppress(OSError):
-                self.executor.clear(run.folder)
+                executor.clear(run.folder)
             self._finish(run)
             return
         run.phase = Phase.RUNNING
@@ -312,8 +330,9 @@ class TaskRunner:
     def _ask_executor(self, run: TaskRun, now: float) -> None:
         if run.exit is not None or now < run._next_poll:
             return
-        run._next_poll = now + self.executor.poll_seconds
-        state = self.executor.poll(run.folder, run.handle)
+        executor = self.executor_of(run)
+        run._next_poll = now + executor.poll_seconds
+        state = executor.poll(run.folder, run.handle)
         if isinstance(state, Waiting):
             run.waiting, run._since = state, now
         else:
@@ -330,7 +349,7 @@ class TaskRunner:
     def _stop_process(self, run: TaskRun) -> None:
         try:
             if run.handle is not None:
-                self.executor.stop(run.handle)
+                self.executor_of(run).stop(run.handle)
             run._is_stopped = True
         except OSError as error:
             self._note(run, f"could not be stopped: {error}")  # retried in the next round
@@ -344,8 +363,8 @@ class TaskRunner:
         for runs in (self._queue, self._active):
             if run in runs:
                 runs.remove(run)
-        if run.allocation is not None:
-            self.ledger.release(run.allocation)
+        if run.placement is not None:
+            self._release(run, run.placement)
         run.settle()
         self.wake()
 

@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.kinds import default_kind
-from digits.runtime.executor import Executor
+from digits.runtime.executors.executor import Executor
 from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
 from digits.web import template_filters

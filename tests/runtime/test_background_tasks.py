@@ -14,8 +14,9 @@ import pytest
 from digits.core.job import Job
 from digits.core.recipe import Recipe
 from digits.runtime.background_tasks import BackgroundTasks
-from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import Executors
 from digits.runtime.task_runner import TaskRunner
 from tests.runtime.toy_jobs import PROGRAMS, ToyJob, ToyRecipe
 
@@ -28,9 +29,9 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.job = ToyJob(id="20200101-000000-abcdef", folder=folder / "job", name="job", tasks=[])
         self.job.folder.mkdir()
-        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
-        self.ledger = DeviceLedger({"toy": 1})
-        self.runner = TaskRunner(self.executor, self.ledger)
+        ledger = DeviceLedger({"toy": 1})
+        self.executor = LocalExecutor(ledger, standby=False, program=[sys.executable, "-c", PROGRAMS])
+        self.runner = TaskRunner(Executors(self.executor))
         self.runner.serve()
         self.reported: list[Job] = []
         self.tasks = BackgroundTasks(self.runner, "toy", "toys", "toy", self._report)

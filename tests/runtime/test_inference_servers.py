@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from digits.core.errors import BadRequest, Unavailable
-from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import Executors
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.task_runner import TaskRunner
 
@@ -41,8 +42,9 @@ class Site:
     """Inference servers that run ``program``, a model's folder, and a folder for temporary files."""
 
     def __init__(self, program: str, folder: Path) -> None:
-        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", program])
-        self.runner = TaskRunner(self.executor, DeviceLedger({"inference": 4}))
+        ledger = DeviceLedger({"inference": 4})
+        self.executor = LocalExecutor(ledger, standby=False, program=[sys.executable, "-c", program])
+        self.runner = TaskRunner(Executors(self.executor))
         self.runner.serve()
         self.servers = InferenceServers(self.runner)
         self.model, self.temporary = folder / "model", folder / "tmp"

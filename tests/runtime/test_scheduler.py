@@ -25,8 +25,8 @@ from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
 from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
-from digits.runtime.device_ledger import Resources
-from digits.runtime.executor import Exit
+from digits.runtime.executors.device_ledger import Resources
+from digits.runtime.executors.executor import Exit
 from digits.runtime.scheduler import Candidate, Choice, choose
 from digits.runtime.store import Store, StoreInUse
 from digits.runtime.task_outcome import verdict
@@ -119,7 +119,7 @@ def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
 
 
 def test_a_job_waits_for_its_dataset(server: Server) -> None:
-    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest("dataset"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.DONE
     started = [at for status, at in model.history if status is Status.RUN]
@@ -128,7 +128,7 @@ def test_a_job_waits_for_its_dataset(server: Server) -> None:
 
 
 def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -> None:
-    dataset = server.submit("fails", request=DeviceRequest(pool="create"))
+    dataset = server.submit("fails", request=DeviceRequest("dataset"))
     model = server.submit("finishes", needed=(dataset.id,))
     assert server.wait_for_end(model) is Status.ABORT
     assert model.failure is not None
@@ -136,7 +136,7 @@ def test_a_job_whose_dataset_failed_is_aborted_with_the_reason(server: Server) -
 
 
 def test_a_job_in_use_is_not_deleted(server: Server) -> None:
-    dataset = server.submit("finishes", request=DeviceRequest(pool="create"))
+    dataset = server.submit("finishes", request=DeviceRequest("dataset"))
     model = server.submit("slow", needed=(dataset.id,))
     with pytest.raises(InUse, match="slow"):
         server.scheduler.remove(dataset)
@@ -352,29 +352,34 @@ def toy(tmp_path: Path, name: str, **arguments: Any) -> ToyJob:
 
 
 def chosen(jobs: list[ToyJob], free: Resources) -> Choice:
-    return choose([Candidate(job, [(job.tasks[0], job.request)]) for job in jobs], free)
+    return choose([Candidate(job, [(job.tasks[0], job.request)]) for job in jobs], lambda request: free)
+
+
+def devices(choice: Choice) -> list[tuple[str, tuple[str, ...]]]:
+    return [(start.job.id, start.placement.devices) for start in choice.start]
 
 
 def test_gpus_are_allocated_in_order_of_submission(tmp_path: Path) -> None:
-    gpu = DeviceRequest(pool="gpu")
+    gpu = DeviceRequest("training", gpu_count=1)
     jobs = [toy(tmp_path, str(number), request=gpu) for number in range(3)]
     choice = chosen(jobs, Resources({}, ["0", "1"], ("0", "1")))
-    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("0",)), ("1", ("1",))]
+    assert devices(choice) == [("0", ("0",)), ("1", ("1",))]
     assert choice.waiting == {"2": "a free GPU"}
 
 
 def test_a_busy_chosen_gpu_is_awaited_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
-    busy = toy(tmp_path, "busy", request=DeviceRequest(pool="gpu", chosen=("1",)))
-    unknown = toy(tmp_path, "unknown", request=DeviceRequest(pool="gpu", chosen=("7",)))
+    busy = toy(tmp_path, "busy", request=DeviceRequest("training", gpus=("1",)))
+    unknown = toy(tmp_path, "unknown", request=DeviceRequest("training", gpus=("7",)))
     choice = chosen([busy, unknown], Resources({}, ["0"], ("0", "1")))
     assert choice.waiting == {"busy": "GPU 1"}
     assert "no GPU 7" in choice.unsatisfiable["unknown"].message
 
 
 def test_without_gpus_a_training_runs_on_the_cpu(tmp_path: Path) -> None:
-    jobs = [toy(tmp_path, str(number), request=DeviceRequest(pool="gpu")) for number in range(2)]
-    choice = chosen(jobs, Resources({"cpu": 1}))
-    assert [(start.job.id, start.devices) for start in choice.start] == [("0", ("cpu",))]
+    jobs = [toy(tmp_path, str(number), request=DeviceRequest("training", gpu_count=1)) for number in range(2)]
+    choice = chosen(jobs, Resources({"training": 1}, []))
+    assert devices(choice) == [("0", ("cpu",))]
+    assert choice.waiting == {"1": "the CPU, which trains another model"}
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,14 @@ import pytest
 from digits.core.errors import Unavailable
 from digits.core.job import DeviceRequest
 from digits.core.recipe import Preflight
-from digits.runtime.device_ledger import DeviceLedger
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import place
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import Executors
 from digits.runtime.short_tasks import ShortTaskResult, ShortTasks
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
+from tests.shared_executor import ON_CPU
 
 pytestmark = pytest.mark.integration
 
@@ -32,6 +35,7 @@ exec((folder.parent / "network.py").read_text())
 FINISHES = "log_event(event='finished', result={'devices': os.environ['CUDA_VISIBLE_DEVICES']})"
 HANGS = "log_event(event='progressed', fraction=0.5, doing='Building')\ntime.sleep(60)"
 WAITS_FOR_A_FILE = "while not os.path.exists(folder.parent / 'go'): time.sleep(0.01)\n" + FINISHES
+ON_GPU = DeviceRequest("training", gpu_count=1)
 ENDS_EARLY = "print('bye')"
 
 
@@ -41,9 +45,9 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "previews"
         self.store = Store(folder / "jobs", {})
-        self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAM])
         self.ledger = DeviceLedger({"short": 1}, gpus=lambda: ["0"])
-        self.runner = TaskRunner(self.executor, self.ledger)
+        self.executor = LocalExecutor(self.ledger, standby=False, program=[sys.executable, "-c", PROGRAM])
+        self.runner = TaskRunner(Executors(self.executor))
         self.runner.serve()
 
     def tasks(self, queue_seconds: float = 30) -> ShortTasks:
@@ -55,7 +59,7 @@ class Site:
                 gevent.sleep(0.01)
 
     def is_idle(self) -> bool:
-        return self.ledger.free().slots == {"short": 1} and self.executor.clear(self.folder)
+        return self.ledger.offer().slots == {"short": 1} and self.executor.clear(self.folder)
 
 
 @pytest.fixture
@@ -67,14 +71,14 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site.store.close()
 
 
-def preflight(tasks: ShortTasks, network: str, pool: str = "gpu", watch: str = "") -> ShortTaskResult:
-    return tasks.preflight(network, Preflight(dataset="/nowhere"), DeviceRequest(pool=pool), watch)
+def preflight(tasks: ShortTasks, network: str, watch: str = "") -> ShortTaskResult:
+    return tasks.preflight(network, Preflight(dataset="/nowhere"), ON_GPU, watch)
 
 
 def test_tasks_beyond_the_limit_wait_for_a_slot(site: Site) -> None:
     tasks = site.tasks()
     first = gevent.spawn(tasks.visualize, WAITS_FOR_A_FILE, Path("/nowhere"), None)
-    site.wait(lambda: site.ledger.free().slots == {"short": 0})
+    site.wait(lambda: site.ledger.offer().slots == {"short": 0})
     second = gevent.spawn(preflight, tasks, FINISHES, watch="second")
     site.wait(lambda: tasks.watched("second"))
     waiting = tasks.watched("second")
@@ -89,7 +93,7 @@ def test_tasks_beyond_the_limit_wait_for_a_slot(site: Site) -> None:
 
 def test_a_task_that_waits_too_long_raises_and_never_runs(site: Site) -> None:
     first = gevent.spawn(site.tasks().visualize, HANGS, Path("/nowhere"), None)
-    site.wait(lambda: site.ledger.free().slots == {"short": 0})
+    site.wait(lambda: site.ledger.offer().slots == {"short": 0})
     before = set(site.folder.iterdir())
     with pytest.raises(Unavailable, match=r"waited 0\.2 seconds for its turn"):
         site.tasks(queue_seconds=0.2).visualize(FINISHES, Path("/nowhere"), None)
@@ -101,16 +105,17 @@ def test_a_preflight_reserves_its_gpu_or_falls_back_to_the_cpu(site: Site) -> No
     tasks = site.tasks()
     first = gevent.spawn(preflight, tasks, WAITS_FOR_A_FILE)
     site.wait(lambda: site.ledger.holders() == {"0": "Check of a network"})
-    assert site.ledger.free().gpus == []
+    assert site.ledger.offer().gpus == []
     (task_folder,) = site.folder.glob("*/preflight")
     assert json.loads((task_folder / "recipe.json").read_text())["devices"] == ["0"]
     (task_folder.parent / "go").touch()
     assert first.get(timeout=30).state.result == {"devices": "0"}
     site.wait(site.is_idle)
-    training = site.ledger.reserve("gpu", ("0",))
+    training = place(site.ledger, ON_GPU)
+    assert training is not None
     assert preflight(tasks, FINISHES).state.result == {"devices": ""}
     site.ledger.release(training)
-    assert site.ledger.free().gpus == ["0"]
+    assert site.ledger.offer().gpus == ["0"]
 
 
 def test_a_network_that_exits_fails_with_its_last_output(site: Site) -> None:
@@ -137,7 +142,7 @@ def test_leftovers_of_an_earlier_server_are_stopped_and_removed(site: Site) -> N
     task_folder = site.folder / "preview-0123456789ab" / "visualize"
     task_folder.mkdir(parents=True)
     (task_folder.parent / "network.py").write_text(HANGS)
-    handle = site.executor.start(task_folder, ["cpu"])  # not owned: it would keep running
+    handle = site.executor.start(task_folder, ON_CPU)  # not owned: it would keep running
     site.wait((task_folder / "events.jsonl").exists)
     site.tasks().clear()
     assert not site.folder.exists()

@@ -24,7 +24,7 @@ from digits.core.errors import DigitsError
 from digits.core.job import Job
 from digits.core.status import Status
 from digits.core.task import Handle
-from digits.runtime.executor import OUTPUT_LIMIT, Exit, Waiting
+from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, Placement, Waiting
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.processes import processes_in
 from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
@@ -42,10 +42,11 @@ class Failpoints:
     def __init__(self, executor: LocalExecutor, reach: Callable[[str], None]) -> None:
         self._executor = executor
         self._reach = reach
+        self.ledger: Ledger = executor.ledger
         self.poll_seconds, self.stop_seconds = executor.poll_seconds, executor.stop_seconds
 
-    def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
-        return self._within("start", folder, devices, run=run, owned=owned)
+    def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
+        return self._within("start", folder, placement, run=run, owned=owned)
 
     def find(self, folder: Path, run: int) -> Handle | None:
         return self._within("find", folder, run)
@@ -214,7 +215,7 @@ class TaskLife(RuleBasedStateMachine):
                 started = log.read_text().count('"measured"') if log.exists() else 0
                 assert job.program != "hangs" or started <= job.tasks[0].run
             self.deleted_jobs_stay_deleted()
-            self.server.wait(lambda: self.server.ledger.free().slots == {"create": 1, "cpu": 1})
+            self.server.wait(lambda: self.server.ledger.offer().slots == {"dataset": 1, "training": 1})
             # Folders of deleted jobs are renamed at once and deleted in the background.
             self.server.wait(lambda: self.folders() == {job.id for job in self.jobs()})
             # The process of a deleted job was asked to stop, and may take a moment.

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import gevent
 import pytest
 
 from digits.core.job import DeviceRequest
-from digits.runtime.device_ledger import DeviceLedger
-from digits.runtime.executor import Exit
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import Exit
+from digits.runtime.executors.pools import Executors
 from digits.runtime.short_tasks import Holder
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
-from tests.runtime.thread_executor import ThreadExecutor, ThreadTask
+from tests.runtime.executors.thread_executor import ThreadExecutor, ThreadTask
 
 
 class Site:
@@ -26,8 +26,8 @@ class Site:
         self.folder = folder
         self.done = threading.Event()
         self.executor = ThreadExecutor({"waits": self.wait_for_end})
-        self.ledger = DeviceLedger({"short": 1})
-        self.runner = TaskRunner(self.executor, self.ledger)
+        self.executor.ledger = self.ledger = DeviceLedger({"short": 1})
+        self.runner = TaskRunner(Executors(self.executor))
         self.phases: list[tuple[str, Phase]] = []
         if serves:
             self.runner.serve()
@@ -51,7 +51,7 @@ class Site:
 
         arguments = {
             "folder": folder,
-            "allocate": lambda: self.ledger.reserve_slot("short"),
+            "request": DeviceRequest("short"),
             "prepare": lambda devices: (folder / "recipe.json").write_text(json.dumps({"name": "waits"})),
             "follow": note,
             "poll_seconds": 0.01,
@@ -87,7 +87,7 @@ def test_runs_wait_for_a_slot_in_order(site: Site) -> None:
 
 
 def test_a_run_waits_for_an_earlier_run_in_its_folder(site: Site) -> None:
-    free = {"allocate": lambda: site.ledger.reserve_slot("unlimited")}
+    free = {"request": DeviceRequest("unlimited")}
     first = site.runner.submit(site.run("same", **free))
     site.wait(lambda: first.phase is Phase.RUNNING)
     second = site.runner.submit(site.run("same", **free))
@@ -106,7 +106,7 @@ def test_queue_time_and_running_time_are_limited(site: Site) -> None:
     site.runner.wait(first)
     assert first.timed_out is Phase.RUNNING
     site.wait(lambda: first.has_ended)
-    assert site.ledger.free().slots == {"short": 1}
+    assert site.ledger.offer().slots == {"short": 1}
 
 
 def test_an_end_that_cannot_be_processed_is_reported_again(site: Site) -> None:
@@ -120,7 +120,7 @@ def test_an_end_that_cannot_be_processed_is_reported_again(site: Site) -> None:
     site.done.set()
     site.wait(lambda: run.has_ended and not failures)
     assert site.phases.count(("a", Phase.ENDED)) == 1
-    assert site.ledger.free().slots == {"short": 1}
+    assert site.ledger.offer().slots == {"short": 1}
 
 
 def test_a_run_ends_only_when_its_user_has_read_everything(site: Site) -> None:
@@ -134,7 +134,7 @@ def test_a_run_ends_only_when_its_user_has_read_everything(site: Site) -> None:
     site.wait(lambda: run.is_settled)
     assert not turns
     assert site.phases.count(("a", Phase.ENDED)) == 1
-    assert site.ledger.free().slots == {"short": 1}
+    assert site.ledger.offer().slots == {"short": 1}
 
 
 def test_a_run_that_cannot_be_prepared_ends_with_the_error(site: Site) -> None:
@@ -144,15 +144,13 @@ def test_a_run_that_cannot_be_prepared_ends_with_the_error(site: Site) -> None:
     run = site.runner.submit(site.run("a", prepare=fail))
     site.runner.wait(run)
     assert run.has_ended and str(run.error) == "the disk is full"
-    assert site.ledger.free().slots == {"short": 1}
+    assert site.ledger.offer().slots == {"short": 1}
 
 
 def test_closing_stops_only_owned_runs_and_wakes_their_callers(site: Site) -> None:
     owned = site.runner.submit(site.run("owned"))
     waiting = site.runner.submit(site.run("waiting"))
-    other = site.runner.submit(
-        site.run("other", owned=False, allocate=lambda: site.ledger.reserve_slot("unlimited"))
-    )
+    other = site.runner.submit(site.run("other", owned=False, request=DeviceRequest("unlimited")))
     site.wait(lambda: owned.phase is other.phase is Phase.RUNNING)
     users = [gevent.spawn(site.runner.wait, run) for run in (owned, waiting)]
     gevent.sleep(0.01)
@@ -178,7 +176,7 @@ def test_waiting_polls_if_no_loop_runs(tmp_path: Path) -> None:
 def test_no_run_starts_while_the_runner_is_paused(tmp_path: Path) -> None:
     site = Site(tmp_path, serves=False)
     allowed = [False]
-    runner = TaskRunner(site.executor, site.ledger, may_run=lambda: allowed[0])
+    runner = TaskRunner(Executors(site.executor), may_run=lambda: allowed[0])
     calls: list[str] = []
     runner.every_round.append(lambda: calls.append("round"))
     runner.tick()
@@ -193,13 +191,9 @@ def test_a_run_starts_once_and_within_the_limit_if_listing_devices_takes_time(si
         gevent.sleep(0.02)
         return ["0"]
 
-    site.ledger = DeviceLedger({"short": 1}, list_gpus)
-    site.runner.ledger = site.ledger
-    request = DeviceRequest(pool="gpu")
-    runs = [
-        site.run(name, allocate=partial(site.ledger.reserve_spare, "short", request, Holder(name)))
-        for name in "abc"
-    ]
+    site.ledger = site.executor.ledger = DeviceLedger({"short": 1}, list_gpus)
+    request = DeviceRequest("short", gpu_count=1, if_free=True)
+    runs = [site.run(name, request=request, holder=Holder(name)) for name in "abc"]
     gevent.joinall([gevent.spawn(site.runner.submit, run) for run in runs], raise_error=True)
     site.runner.stop(runs[1])
     site.wait(lambda: any(run.phase is Phase.RUNNING for run in runs))

@@ -15,9 +15,10 @@ from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
 from digits.core.status import Status
 from digits.core.task import EXIT_DISK_FULL, Task
-from digits.runtime.device_ledger import DeviceLedger
-from digits.runtime.executor import Executor
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import Executors
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
@@ -75,7 +76,7 @@ class ToyJob(Job, kw_only=True, eq=False):
     type: ClassVar[str] = "model"
     program: str = "finishes"
     needed: tuple[str, ...] = ()
-    request: DeviceRequest = field(default_factory=lambda: DeviceRequest(pool="cpu"))
+    request: DeviceRequest = field(default_factory=lambda: DeviceRequest("training"))
 
     def recipe_for(self, task: Task) -> Recipe:
         (self.folder / "half").touch()
@@ -99,8 +100,8 @@ class Server:
         self.store = Store(folder, {"model": ToyJob})
         self.store.load()
         self.messages: list[live_messages.Message] = []
-        self.ledger = DeviceLedger({"create": 1, "cpu": 1})
-        self.runner = TaskRunner(self.executor, self.ledger, may_run=self.store.maintain)
+        self.ledger = self.executor.ledger = DeviceLedger({"dataset": 1, "training": 1})
+        self.runner = TaskRunner(Executors(self.executor), may_run=self.store.maintain)
         self.scheduler = Scheduler(
             self.store, self.runner, report=lambda change: self.messages.extend(live_messages.of(change))
         )

@@ -11,8 +11,8 @@ import pytest
 
 from digits.core import events
 from digits.runtime import supervisor
-from digits.runtime.executor import Exit
-from tests.shared_executor import SharedExecutor
+from digits.runtime.executors.executor import Exit
+from tests.shared_executor import ON_CPU, SharedExecutor
 from tests.worker import networks
 
 CLOSES_OUTPUT = "import os\nos.close(1)\nos.close(2)\n"
@@ -25,7 +25,7 @@ def run(executor: SharedExecutor) -> Callable[[Path], Exit]:
     """Run a task to its end in a fork of a process that has imported TensorFlow."""
 
     def wait(task: Path) -> Exit:
-        handle = executor.start(task, ["cpu"])
+        handle = executor.start(task, ON_CPU)
         deadline = time.monotonic() + 60
         while (ended := executor.poll(task, handle)) is None:
             assert time.monotonic() < deadline

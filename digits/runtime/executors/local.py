@@ -20,10 +20,11 @@ from msgspec import Meta
 from digits.core import files
 from digits.core.environment import TASK_VARIABLES, inherited
 from digits.core.schema import Count, Integer, UnixTime
-from digits.core.task import Handle
+from digits.core.task import WORKERS_VARIABLE, Handle
 from digits.runtime import supervisor, task_output
-from digits.runtime.executor import OUTPUT_LIMIT, Exit
 from digits.runtime.executors import processes
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, Placement
 from digits.runtime.executors.fork_server import FORK_SECONDS, ForkServer
 from digits.runtime.executors.processes import Supervisor
 
@@ -35,6 +36,7 @@ class _ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     code: Integer | None
     signal: Integer | None
+    rank: Count | None = None
     stopped: bool = False
     out_of_memory: bool = False
     disk_full: bool = False
@@ -51,7 +53,10 @@ class LocalExecutor:
     ``program`` is the command of a worker; the task's folder is added to it.
     ``environment`` contains the environment variables of tasks, by default those that `child_environment`
     selects from the ones of this process and those named by ``pass_env``. A fork server that does not start
-    a task within ``fork_seconds`` is replaced.
+    a task within ``fork_seconds`` is replaced. The ``ledger`` contains the GPUs of this machine; the default one has no
+    GPUs and no limits.
+
+    A gang is a supervisor with one process for each rank, in fresh interpreters. The GPUs are divided among them.
     """
 
     poll_seconds = 0.01
@@ -59,6 +64,7 @@ class LocalExecutor:
 
     def __init__(
         self,
+        ledger: Ledger | None = None,
         *,
         standby: bool = True,
         log_file: Path | None = None,
@@ -68,6 +74,7 @@ class LocalExecutor:
         environment: Mapping[str, str] | None = None,
         fork_seconds: float = FORK_SECONDS,
     ) -> None:
+        self.ledger: Ledger = ledger or DeviceLedger({})
         self._program = tuple(program)
         self._environment = environment or child_environment(os.environ, pass_env)
         self._fork_server = ForkServer(log_file, self._environment, fork_seconds) if standby else None
@@ -78,19 +85,22 @@ class LocalExecutor:
         """The process id of the fork server while it is running."""
         return self._fork_server.pid if self._fork_server else None
 
-    def start(self, folder: Path, devices: Sequence[str], *, run: int = 1, owned: bool = False) -> Handle:
+    def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         for path in folder.glob(f"{supervisor.EXIT_FILE}*"):
             path.unlink(missing_ok=True)
         # Reserve it before the process starts, so that a full disk is reported now rather than at the end.
         os.close(supervisor.reserve_exit(str(folder)))
         environment = {
             **self._environment,
-            **devices_environment(devices),
+            **devices_environment(placement.devices),
             processes.TASK_VARIABLE: str(folder),
             supervisor.RUN_VARIABLE: str(run),
             supervisor.OWNER_VARIABLE: supervisor.owner_id(os.getpid()) if owned else "",
         }
-        pid = self._fork_server.fork(folder, environment) if self._fork_server else None
+        workers = placement.request.workers
+        if workers > 1:
+            environment[WORKERS_VARIABLE] = str(workers)
+        pid = self._fork_server.fork(folder, environment) if self._fork_server and workers == 1 else None
         if pid is None:
             pid = self._start_fresh(folder, environment)
         return Supervisor.of_process(pid, run).handle

@@ -490,7 +490,7 @@ def marks(job: ModelJob) -> list[dict[str, Any]]:
 
 def device_rows() -> list[dict[str, Any]]:
     """Return the devices of the machine, each with the name of the job that uses it."""
-    busy = services().ledger.holders()
+    busy = services().executor.ledger.holders()
     return [
         {
             "id": device.id,

@@ -24,13 +24,13 @@ from digits.data.production import ProductionModels
 from digits.data.record_index import IndexCache
 from digits.kinds.decoding import Decoder
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
-from digits.runtime import inference_servers, short_tasks
 from digits.runtime.background_tasks import BackgroundTasks
 from digits.runtime.changes import Change, CurveChanged, JobDeleted, ProgressChanged, StatusChanged
-from digits.runtime.device_ledger import DeviceLedger
 from digits.runtime.devices import Devices
-from digits.runtime.executor import Executor
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import Executors, limits
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.scheduler import Scheduler
@@ -84,12 +84,12 @@ class Services:
         self.folder = settings.jobs_dir / SERVER_FOLDER
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.executor: Executor = executor or LocalExecutor(
+            DeviceLedger(limits(), gpus=self.devices.gpus),
             standby=settings.standby and self.tensorflow.available,
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,
         )
-        self.ledger = DeviceLedger(_limits(), gpus=self._gpus)
-        self.runner = TaskRunner(self.executor, self.ledger, may_run=self._maintain)
+        self.runner = TaskRunner(Executors(self.executor), may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
@@ -209,9 +209,6 @@ class Services:
         tasks = BackgroundTasks(self.runner, name, kind.folder, kind.noun, report)
         return tasks
 
-    def _gpus(self) -> list[str]:
-        return [device.id for device in self.devices.list() if device.is_gpu]
-
     def _datasets_from(self, text: str, only_unfinished: bool) -> list[str]:
         """Return the names of the datasets whose recipe contains ``text``."""
         return [
@@ -243,19 +240,6 @@ def _default_changed_at(folder: str, saved: SnapshotList) -> list[int]:
     if saved.default is None:
         return []
     return [_changed_at(f"{folder}/{saved.default.name}{suffix}") for suffix in snapshot_list.SUFFIXES]
-
-
-def _limits() -> dict[str, int]:
-    """Return the number of tasks that may run at the same time in each pool."""
-    cores = os.cpu_count() or 1
-    return {
-        "create": 1,
-        # A training on the CPU uses about four cores efficiently.
-        "cpu": max(1, cores // 4),
-        **dict.fromkeys(background.KINDS, 1),
-        short_tasks.POOL: max(2, cores // 4),
-        inference_servers.POOL: inference_servers.MAX_SERVERS,
-    }
 
 
 def is_opened_by_another_site() -> bool:

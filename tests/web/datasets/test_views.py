@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from digits.core.job import DeviceRequest
 from digits.kinds.jobs import DatasetJob
+from digits.runtime.executors.executor import place
 from digits.web.jobs import serializers
 from tests.site import Site, bars
 
@@ -79,7 +81,7 @@ def test_records_are_explored_by_page_and_class(site: Site) -> None:
 
 
 def test_an_unfinished_dataset_is_not_explored(site: Site) -> None:
-    site.services.ledger.reserve("create", ("cpu",))  # so that it waits
+    place(site.services.executor.ledger, DeviceRequest("dataset"))  # so that it waits
     job_id = site.dataset()
     site.post(f"/datasets/{job_id}/abort")
     assert site.wait_for_end(job_id) == "Aborted"

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
+from digits.runtime.executors.executor import place
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
 
@@ -151,7 +153,7 @@ def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, 
     model = train(site, dataset)
     wait_for_evaluation(site, model)
     address = f"/models/{model}/evaluation"
-    slot = site.services.ledger.reserve_slot("evaluation")
+    slot = place(site.services.executor.ledger, DeviceRequest("evaluation"))
     assert slot is not None
     try:
         assert site.post(f"{address}.json", split="train").status_code == 202
@@ -171,7 +173,7 @@ def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, 
         assert site.post(f"{address}/stop", name="snapshot_1-train").status_code == 302
         assert site.post(f"{address}/stop.json", name="snapshot_1-train").status_code == 409
     finally:
-        site.services.ledger.release(slot)
+        site.services.executor.ledger.release(slot)
     names = {item["name"] for item in wait_for_evaluation(site, model, 2)["evaluations"]}
     assert names == {"snapshot_1-val", "snapshot_1-test"}
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core.job import DeviceRequest
 from digits.runtime import short_tasks
+from digits.runtime.executors.executor import place
 from tests.site import Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
@@ -55,8 +57,8 @@ def test_newer_settings_end_the_preview_of_the_same_form(site: Site) -> None:
     dataset = site.dataset()
     assert site.wait_for_end(dataset) == "Done"
     # Without a free slot, no preview can finish before the others are requested.
-    ledger = site.services.ledger
-    held = list(iter(lambda: ledger.reserve_slot(short_tasks.POOL), None))
+    ledger = site.services.executor.ledger
+    held = list(iter(lambda: place(ledger, DeviceRequest(short_tasks.POOL)), None))
     previews = [
         gevent.spawn(ask, site, dataset, aug_noise=noise, form="one") for noise in ("0.1", "0.2", "0.3")
     ]

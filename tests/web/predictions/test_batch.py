@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core.job import DeviceRequest
 from digits.data import predictions
+from digits.runtime.executors.executor import place
 from tests.decoders import refuse_to_decode
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, bars, open_site, site_settings
@@ -259,7 +261,7 @@ def test_batch_predictions_wait_for_each_other_and_are_stopped_one_by_one(site: 
     address, fields = f"/models/{model}/predictions", {"image_folder": str(site.data / "new" / "left")}
     old = site.post(f"{address}.json", **fields).get_json()["url"]
     assert predicted(site, old)["state"] == "done"
-    slot = site.services.ledger.reserve_slot("prediction")
+    slot = place(site.services.executor.ledger, DeviceRequest("prediction"))
     assert slot is not None
     try:
         first, second, third = (site.post(f"{address}.json", **fields).get_json()["url"] for _ in range(3))
@@ -275,7 +277,7 @@ def test_batch_predictions_wait_for_each_other_and_are_stopped_one_by_one(site: 
             first.split("/")[-1]
         ]
     finally:
-        site.services.ledger.release(slot)
+        site.services.executor.ledger.release(slot)
     assert predicted(site, first)["state"] == "done"
     assert "None of the 8 images were predicted" in site.get(third).text
     page = site.get(first).text

@@ -12,8 +12,8 @@ import pytest
 from digits.core.events import Failed, Finished, Measured, Progressed
 from digits.core.job import DeviceRequest, Job
 from digits.core.status import Status
-from digits.runtime.executor import Executor
-from tests.runtime.thread_executor import ThreadExecutor, ThreadTask
+from digits.runtime.executors.executor import Executor
+from tests.runtime.executors.thread_executor import ThreadExecutor, ThreadTask
 from tests.runtime.toy_jobs import Server, ToyJob
 
 pytestmark = pytest.mark.integration
@@ -89,7 +89,7 @@ def test_aborting_a_running_job_starts_the_next_one(server: Server) -> None:
 
 
 def test_a_running_job_is_deleted(server: Server) -> None:
-    job = server.submit("waits", request=DeviceRequest(pool="create"))
+    job = server.submit("waits", request=DeviceRequest("dataset"))
     server.wait(lambda: job.status is Status.RUN)
     server.scheduler.remove(job)
     assert not job.folder.exists()
@@ -100,7 +100,7 @@ def test_a_running_job_is_deleted(server: Server) -> None:
 CLUSTER = pytest.mark.parametrize(
     "executor", [{"slots": 1, "poll_seconds": 0.2, "stop_seconds": 2.0}], indirect=True, ids=["cluster"]
 )
-UNLIMITED = DeviceRequest(pool="of the cluster")
+UNLIMITED = DeviceRequest("of the cluster")
 
 
 @CLUSTER

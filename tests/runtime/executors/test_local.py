@@ -16,14 +16,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from digits.core.job import DeviceRequest
 from digits.core.settings import Settings
 from digits.core.task import Handle
 from digits.runtime import task_output
-from digits.runtime.executor import Exit
 from digits.runtime.executors import processes
+from digits.runtime.executors.executor import Exit, Placement
 from digits.runtime.executors.local import LocalExecutor, child_environment
 from digits.web.services import Services
 from tests.failing_disk import small_disk
+from tests.shared_executor import ON_CPU
 
 pytestmark = pytest.mark.integration
 
@@ -65,7 +67,7 @@ def test_a_task_gets_its_folder_and_devices_but_no_secret(
 ) -> None:
     monkeypatch.setenv("DIGITS_PASSWORD", "hidden-word")
     run = running(FINISHES)
-    handle = run.start(tmp_path, ["7"])
+    handle = run.start(tmp_path, Placement(DeviceRequest(), ("7",)))
     assert wait_for_end(run, tmp_path, handle) == Exit(code=0)
     assert task_output.last_lines(tmp_path, 2) == [str(tmp_path), "7 None"]
 
@@ -84,7 +86,7 @@ def test_a_task_inherits_variables_by_exact_names(
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     program = [sys.executable, "-c", PRINTS_ENVIRONMENT]
     run = LocalExecutor(standby=False, program=program, pass_env=pass_env)
-    wait_for_end(run, tmp_path, run.start(tmp_path, ["cpu"]))
+    wait_for_end(run, tmp_path, run.start(tmp_path, ON_CPU))
     environment = json.loads(task_output.read(tmp_path)[0])
     assert {name for name, value in environment.items() if value == "hidden-word"} == set(pass_env)
     assert (environment["TF_NUM_INTRAOP_THREADS"], environment["LC_ALL"]) == ("2", "C.UTF-8")
@@ -95,7 +97,7 @@ def test_the_setting_adds_a_variable(settings: Settings, monkeypatch: pytest.Mon
     services = Services(replace(settings, pass_env=("NVIDIA_API_KEY",)))
     folder = services.folder / "task"
     folder.mkdir()
-    handle = services.executor.start(folder, ["cpu"])
+    handle = services.executor.start(folder, ON_CPU)
     supervisor = psutil.Process(handle["pid"])
     # Until the new program has started, its environment is empty.
     wait(lambda: supervisor.environ().get("NVIDIA_API_KEY") == "hidden-word")
@@ -113,7 +115,7 @@ def test_modules_beside_a_task_are_not_imported(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
     (tmp_path / "recipe.json").write_text('{"task": "nothing"}')
     run = LocalExecutor(standby=False)
-    wait_for_end(run, tmp_path, run.start(tmp_path, ["cpu"]))
+    wait_for_end(run, tmp_path, run.start(tmp_path, ON_CPU))
     assert "nothing" in (tmp_path / "events.jsonl").read_text()
 
 
@@ -121,7 +123,7 @@ def test_files_of_a_task_are_readable_only_by_its_user(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         run = running("import os; open('made', 'w'); os.mkdir('folder'); print('done')")
-        wait_for_end(run, tmp_path, run.start(tmp_path, ["cpu"]))
+        wait_for_end(run, tmp_path, run.start(tmp_path, ON_CPU))
     finally:
         os.umask(before)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
@@ -130,7 +132,7 @@ def test_files_of_a_task_are_readable_only_by_its_user(tmp_path: Path) -> None:
 
 def test_another_server_finds_and_stops_a_task(tmp_path: Path) -> None:
     first, second = running(HANGS), running(HANGS)
-    handle = first.start(tmp_path, ["cpu"])
+    handle = first.start(tmp_path, ON_CPU)
     wait(lambda: task_output.read(tmp_path)[0])
     assert first.is_alive(handle)
     assert second.poll(tmp_path, handle) is None
@@ -153,7 +155,7 @@ def test_a_new_process_can_be_identified_after_the_wait(tmp_path: Path) -> None:
 
 def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait(lambda: task_output.read(tmp_path)[0])
     psutil.Process(handle["pid"]).kill()
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
@@ -174,7 +176,7 @@ def test_an_unrelated_process_with_the_same_pid_is_left_alone(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait(lambda: task_output.read(tmp_path)[0])
     other = {**handle, **change}
     assert not run.is_alive(other)
@@ -188,7 +190,7 @@ def test_an_unrelated_process_with_the_same_pid_is_left_alone(
 
 def test_handles_of_other_versions_and_executors_are_accepted(tmp_path: Path) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     older = {name: handle[name] for name in ("boot", "pid", "began")}
     assert run.is_alive(older) and run.poll(tmp_path, older) is None
     elsewhere = {"job": 7, "cluster": "physics"}
@@ -201,7 +203,7 @@ def test_handles_of_other_versions_and_executors_are_accepted(tmp_path: Path) ->
 def test_an_old_exit_record_does_not_end_a_new_run(tmp_path: Path) -> None:
     run = running(HANGS)
     (tmp_path / "exit.json").write_text('{"code": 0, "signal": null}')
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     assert run.poll(tmp_path, handle) is None
     run.stop(handle)
     wait_for_end(run, tmp_path, handle)
@@ -213,7 +215,7 @@ def test_an_old_exit_record_does_not_end_a_new_run(tmp_path: Path) -> None:
 )
 def test_a_forged_exit_record_counts_only_after_the_task_has_ended(tmp_path: Path, content: str) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait(lambda: task_output.read(tmp_path)[0])
     (tmp_path / "exit.json").write_text(content)
     assert run.poll(tmp_path, handle) is None
@@ -237,7 +239,7 @@ os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(300)
 """
     run = running(forges)
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait_for_end(run, tmp_path, handle)
     mark = f"DIGITS_TASK={tmp_path}"
     left = [process.pid for process in psutil.process_iter() if mark in _environment(process)]
@@ -257,7 +259,7 @@ def _environment(process: psutil.Process) -> list[str]:
 def test_a_task_that_suspends_its_supervisor_can_be_stopped(tmp_path: Path) -> None:
     halts = "import os, signal, time; print('hi', flush=True); time.sleep(0.1); "
     run = running(halts + "os.kill(os.getppid(), signal.SIGSTOP); time.sleep(300)")
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait(lambda: psutil.Process(handle["pid"]).status() == psutil.STATUS_STOPPED)
     run.stop(handle)
     assert wait_for_end(run, tmp_path, handle).stopped
@@ -289,7 +291,7 @@ def test_the_fork_server_starts_tasks_and_is_replaced_after_its_death_or_when_it
         return folder
 
     def run_to_end(folder: Path) -> Handle:
-        handle = run.start(folder, ["cpu"])
+        handle = run.start(folder, ON_CPU)
         assert wait_for_end(run, folder, handle).code == 1
         assert (folder / "events.jsonl").read_text().count('"failed"') == 1  # it started once
         assert "nothing" in (folder / "events.jsonl").read_text()
@@ -328,7 +330,7 @@ def test_a_started_task_is_found_without_its_handle(tmp_path: Path) -> None:
     """The server that started it was killed before it could save the handle."""
     first, second = running(HANGS), running(HANGS)
     assert second.find(tmp_path, 2) is None
-    handle = first.start(tmp_path, ["cpu"], run=2)
+    handle = first.start(tmp_path, ON_CPU, run=2)
     wait(lambda: task_output.read(tmp_path)[0])
     assert second.find(tmp_path, 2) == handle
     second.stop(handle)
@@ -344,7 +346,7 @@ def test_a_started_task_is_found_without_its_handle(tmp_path: Path) -> None:
 def test_the_end_time_does_not_depend_on_who_detects_it(tmp_path: Path) -> None:
     run = running(FINISHES)
     before = time.time()
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait_for_end(run, tmp_path, handle)
     after = time.time()
     wait(lambda: not run.is_alive(handle))
@@ -357,7 +359,7 @@ def test_the_end_time_does_not_depend_on_who_detects_it(tmp_path: Path) -> None:
 def test_children_of_a_task_are_killed_even_without_its_supervisor(tmp_path: Path) -> None:
     starts = "import subprocess, time; child = subprocess.Popen(['sleep', '300'], start_new_session=True); "
     run = running(starts + "print(child.pid, flush=True); time.sleep(300)")
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait(lambda: task_output.read(tmp_path)[0].endswith("\n"))
     child = psutil.Process(int(task_output.read(tmp_path)[0]))
     psutil.Process(handle["pid"]).kill()
@@ -368,7 +370,7 @@ def test_children_of_a_task_are_killed_even_without_its_supervisor(tmp_path: Pat
 
 def test_a_task_is_not_lost_when_file_descriptors_run_out(tmp_path: Path) -> None:
     run = running(HANGS)
-    handle = run.start(tmp_path, ["cpu"])
+    handle = run.start(tmp_path, ON_CPU)
     wait(lambda: task_output.read(tmp_path)[0])
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.open(os.devnull, os.O_RDONLY)
@@ -389,7 +391,7 @@ def test_a_task_is_not_lost_when_file_descriptors_run_out(tmp_path: Path) -> Non
 def test_a_task_that_fills_the_disk_ends_with_that_reason(tmp_path: Path) -> None:
     with small_disk(tmp_path / "task", "size=64k") as is_small:
         run = running(FILLS_THE_DISK)
-        handle = run.start(tmp_path / "task", ["cpu"])
+        handle = run.start(tmp_path / "task", ON_CPU)
         ended = wait_for_end(run, tmp_path / "task", handle)
         assert (ended.code, ended.disk_full) == (1, is_small)
 
@@ -397,12 +399,14 @@ def test_a_task_that_fills_the_disk_ends_with_that_reason(tmp_path: Path) -> Non
 OWNS_A_TASK = """
 import sys, time
 from pathlib import Path
+from digits.core.job import DeviceRequest
+from digits.runtime.executors.executor import Placement
 from digits.runtime.executors.local import LocalExecutor
 run = LocalExecutor(standby=False, program=[sys.executable, "-c", sys.argv[2]])
 for owned in (True, False):
     folder = Path(sys.argv[1]) / str(owned)
     folder.mkdir()
-    run.start(folder, ["cpu"], owned=owned)
+    run.start(folder, Placement(DeviceRequest(), ("cpu",)), owned=owned)
 print("started", flush=True)
 time.sleep(300)
 """
