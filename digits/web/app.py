@@ -29,12 +29,12 @@ from digits.web.datasets import health as health_views
 from digits.web.datasets import uploads
 from digits.web.datasets import versions as version_views
 from digits.web.datasets import views as dataset_views
+from digits.web.digits6 import lists as job_lists
 from digits.web.digits6 import views as generic_views
 from digits.web.evaluations import comparison as comparison_views
 from digits.web.evaluations import embeddings as embedding_views
 from digits.web.evaluations import results as results_views
 from digits.web.evaluations import views as evaluation_views
-from digits.web.jobs import lists as job_lists
 from digits.web.jobs import views as job_views
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
@@ -55,6 +55,7 @@ from digits.web.records import explore as explore_views
 from digits.web.records import views as record_views
 from digits.web.reports import views as report_views
 from digits.web.responses.errors import error_body
+from digits.web.responses.json import ResourceProvider
 from digits.web.responses.negotiation import JsonTwins, wants_json
 from digits.web.security import auth
 from digits.web.security.bounded_request import BoundedRequest
@@ -96,7 +97,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     app.config["MAX_FORM_PARTS"] = 1000
     app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
     app.config["TEMPLATES_AUTO_RELOAD"] = settings.debug
-    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.json = ResourceProvider(app)
     parts = Services(settings, executor)
     app.extensions["digits"] = parts
     guard = auth.open_auth(settings)

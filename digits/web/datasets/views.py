@@ -40,6 +40,7 @@ from digits.web.jobs.query import Page, page_of
 from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.records.views import RecordImages, find_dataset
+from digits.web.resources.datasets import CreatedDataset, DatasetSummary
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.auth import current_username
@@ -93,7 +94,7 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str |
     except _InvalidForm:
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     if as_json:
-        return jsonify({**serializers.brief(job), "warnings": draft.warnings})
+        return jsonify(CreatedDataset(job.id, job.name, job.status.title, draft.warnings))
     return redirect(url_for("datasets.show", job_id=job.id))
 
 
@@ -131,22 +132,23 @@ def show(job_id: str) -> str:
     job = find_dataset(job_id)
     state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), serializers.dataset(job)
-    manifest = job.manifest()
+    manifest, samples = job.manifest(), None
     models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
     if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
         try:
-            body["samples"] = _samples(job, manifest)
+            samples = _samples(job, manifest)
         except UnreadableFile as error:
             damage = Failure(
                 f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
             )
-            page["error"] = page["error"] or damage.as_json()
+            page.failure = page.failure or damage
     return render_in_turns(
         "dataset.html",
         job=page,
         kind=job.data_kind,
         views=views_of(job.data_kind),
         dataset=body,
+        samples=samples,
         counts=state.counts,
         skipped=serializers.skipped(job),
         changes=serializers.changes(job),
@@ -167,12 +169,14 @@ def show_json(job_id: str) -> Response:
 def summary() -> Response:
     """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
     job = requested_job(DatasetJob)
-    found = {"job": serializers.row(job), "dataset": serializers.dataset(job)}
+    found = DatasetSummary(serializers.row(job), serializers.dataset(job))
     if prefers_json(request.headers.get("Accept", "")):
         response = jsonify(found)
     else:
         views = views_of(job.data_kind)
-        response = make_response(render_in_turns("_dataset_summary.html", views=views, **found))
+        response = make_response(
+            render_in_turns("_dataset_summary.html", views=views, job=found.job, dataset=found.dataset)
+        )
     response.vary.add("Accept")
     return response
 

@@ -50,7 +50,7 @@ def facts(job: ModelJob) -> dict[str, Any]:
         "id": job.id,
         "name": job.name,
         "status": job.status.title,
-        "dataset": serializers.row(job).get("dataset_name"),
+        "dataset": serializers.row(job).dataset_name,
         "epoch": chosen.epoch if chosen else None,
         "metrics": dict(chosen.metrics) if chosen and chosen.metrics else state.metrics.last_values(),
         "parameters": state.parameters,

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from digits.web.resources.jobs import JobRow
 from digits.web.template_filters import ago
 
 MAX_ROWS = 2000
@@ -18,13 +19,11 @@ class RowCache:
 
     def __init__(self, limit: int = MAX_ROWS) -> None:
         self._limit = limit
-        self._rows: OrderedDict[tuple[str, str], tuple[dict[str, Any], str, Markup]] = OrderedDict()
+        self._rows: OrderedDict[tuple[str, str], tuple[JobRow, str, Markup]] = OrderedDict()
 
-    def render(
-        self, table: str, row: dict[str, Any], macro: Callable[..., Markup], *arguments: Any
-    ) -> Markup:
+    def render(self, table: str, row: JobRow, macro: Callable[..., Markup], *arguments: Any) -> Markup:
         """Return ``macro(row, *arguments)`` for a row of `serializers.row` in the list ``table``."""
-        key, age = (table, row["id"]), ago(row["submitted"])
+        key, age = (table, row.id), ago(row.submitted)
         known = self._rows.get(key)
         if known is None or known[0] != row or known[1] != age:
             known = self._rows[key] = row, age, macro(row, *arguments)

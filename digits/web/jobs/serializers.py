@@ -1,4 +1,4 @@
-"""Jobs as plain data, for pages and for JSON."""
+"""Describe jobs as `digits.web.resources`, for pages and for programs."""
 
 from __future__ import annotations
 
@@ -35,6 +35,38 @@ from digits.web.models.settings_description import (
     known,
 )
 from digits.web.offload import in_turns
+from digits.web.resources.datasets import (
+    ChangedRecord,
+    CreateDbTask,
+    Dataset,
+    DatasetContents,
+    GenericDbTask,
+    Shard,
+    SkippedImages,
+    SplitCounts,
+    VersionOf,
+)
+from digits.web.resources.encoding import as_json
+from digits.web.resources.jobs import (
+    BriefJob,
+    Device,
+    JobPage,
+    JobRow,
+    JobStatus,
+    JobUrls,
+    StatusChange,
+    TaskRow,
+)
+from digits.web.resources.models import (
+    BriefModel,
+    CurveMark,
+    Model,
+    ModelData,
+    ModelPage,
+    Preflight,
+    Snapshot,
+    SnapshotMetrics,
+)
 from digits.web.services import services
 
 log = logging.getLogger(__name__)
@@ -45,75 +77,47 @@ MAX_CHANGES = 100
 _PLACES = {"model": "models", "dataset": "datasets"}
 
 
-def brief(job: Job) -> dict[str, Any]:
+def brief(job: Job) -> BriefJob:
     """Return the response to creating a job."""
-    return {"id": job.id, "name": job.name, "status": job.status.title}
+    return BriefJob(job.id, job.name, job.status.title)
 
 
-def row(job: Job) -> dict[str, Any]:
-    """Return a job's row in lists. Times are in seconds, as Unix times or durations; progress and accuracy in
-    percent.
-    """
+def row(job: Job) -> JobRow:
+    """Return a job's row in lists."""
     parent = _dataset_of(job)
-    return {
-        "id": job.id,
-        "name": job.name,
-        "type": job.type,
-        "type_title": type_title(job),
-        "group": job.group,
-        "owner": job.owner,
-        "status": job.status.title,
-        "status_label": job.status.label,
-        "status_css": job.status.css,
-        "waiting_for": job.waiting_for,
-        "expected_start": job.expected_start,
-        "running": job.status.is_running,
-        "progress": round(100 * job.progress, 1),
-        "eta_seconds": job.seconds_left,
-        "submitted": job.submitted,
-        "elapsed": job.elapsed,
-        "url": _url(job),
-        "dataset_id": parent.id if parent else getattr(job, "dataset_id", None),
-        "dataset_name": parent.name if parent else None,
-        "refs": services().store.count_children(job),
-        "error": job.failure.message if job.failure else None,
-        "detail": _detail(job),
-        "bytes": job.summary.record_bytes,
-        "sparkline": job.summary.sparkline,
-        "last_accuracy": job.summary.last_accuracy,
-        "metric": metric_words(job),
-    }
+    return JobRow(
+        id=job.id,
+        name=job.name,
+        type=job.type,
+        type_title=type_title(job),
+        group=job.group,
+        owner=job.owner,
+        status=job.status.title,
+        status_label=job.status.label,
+        status_css=job.status.css,
+        waiting_for=job.waiting_for,
+        expected_start=job.expected_start,
+        running=job.status.is_running,
+        progress=round(100 * job.progress, 1),
+        eta_seconds=job.seconds_left,
+        submitted=job.submitted,
+        elapsed=job.elapsed,
+        url=_url(job),
+        dataset_id=parent.id if parent else getattr(job, "dataset_id", None),
+        dataset_name=parent.name if parent else None,
+        refs=services().store.count_children(job),
+        error=_failure(job),
+        detail=_detail(job),
+        bytes=job.summary.record_bytes,
+        sparkline=job.summary.sparkline,
+        last_accuracy=job.summary.last_accuracy,
+        metric=metric_words(job),
+    )
 
 
-def json_row(job: Job) -> dict[str, Any]:
-    """Return a job's row with the other keys of DIGITS 6, such as ``loss (train) last``; ``extension`` is the kind."""
-    kind = data_kind(job)
-    found: dict[str, Any] = {**row(job), "extension": kind.name if kind else None}
-    if isinstance(job, ModelJob):
-        found |= {"framework": "tensorflow", **output_fields(job)}
-    elif isinstance(job, DatasetJob):
-        found["backend"] = "tfrecords"
-    return found
-
-
-def output_fields(job: Job) -> dict[str, float]:
-    """Return the ranges of a model's metrics with the keys of DIGITS 6, such as ``loss (train) last``."""
-    return {
-        f"{name} {part}": value
-        for name, values in job.summary.ranges.items()
-        for part, value in msgspec.structs.asdict(values).items()
-    }
-
-
-def pretrained_row(job: Job) -> dict[str, Any]:
-    """Return the row of an imported model, with the keys of a pretrained model in DIGITS 6."""
-    manifest = ImportedDataset(job.folder).manifest()
-    return {
-        **json_row(job),
-        "type": "pretrained_model",
-        "username": job.owner,
-        "has_labels": bool(manifest and manifest.target.labels),
-    }
+def status(job: Job) -> JobStatus:
+    """Return the state of a job."""
+    return JobStatus(_failure(job), job.status.title, job.name, type_title(job), round(100 * job.progress, 1))
 
 
 def type_title(job: Job) -> str:
@@ -136,7 +140,7 @@ def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
     return found if isinstance(found, DatasetJob) else None
 
 
-def rows(jobs: Iterable[Job], describe: Callable[[Job], dict[str, Any]] = row) -> list[dict[str, Any]]:
+def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]:
     """Return rows for job lists, yielding to other greenlets. A job that raises an error is shown as damaged and
     does not affect the others.
     """
@@ -151,84 +155,83 @@ def rows(jobs: Iterable[Job], describe: Callable[[Job], dict[str, Any]] = row) -
     return shown
 
 
-def page(job: Job) -> dict[str, Any]:
+def page(job: Job) -> JobPage:
     """Return a job's data for its own page."""
-    return {
-        **row(job),
-        "notes": job.notes,
-        "can_resume": job.can_resume,
-        "is_imported": isinstance(job, ModelJob) and job.is_imported,
-        "groups": services().store.index.groups("", SUGGESTED_GROUPS),
-        "history": [{"status": status.label, "css": status.css, "at": at} for status, at in job.history],
-        "directory": str(job.folder),
-        "bytes": services().folder_sizes.of(job),
-        "error": job.failure.as_json() if job.failure else None,
-        "tasks": [
-            {
-                "name": task.name,
-                "title": task.title,
-                "status": task.status.title,
-                "status_css": task.status.css,
-                "progress": round(100 * task.progress, 1),
-                "eta_seconds": task.state.seconds_left,
-                "doing": task.state.doing,
-            }
+    return JobPage(
+        **msgspec.structs.asdict(row(job)),
+        notes=job.notes,
+        can_resume=job.can_resume,
+        is_imported=isinstance(job, ModelJob) and job.is_imported,
+        groups=services().store.index.groups("", SUGGESTED_GROUPS),
+        history=[StatusChange(status.label, status.css, at) for status, at in job.history],
+        directory=str(job.folder),
+        folder_bytes=services().folder_sizes.of(job),
+        failure=job.failure,
+        tasks=[
+            TaskRow(
+                name=task.name,
+                title=task.title,
+                status=task.status.title,
+                status_css=task.status.css,
+                progress=round(100 * task.progress, 1),
+                eta_seconds=task.state.seconds_left,
+                doing=task.state.doing,
+            )
             for task in job.tasks
         ],
-        "warnings": _warnings(job),
-        "urls": {
-            "self": _url(job),
-            "json": f"{_url(job)}.json",
-            "abort": f"{_url(job)}/abort",
-            "delete": _url(job),
-            "clone": url_for("jobs.clone", job_id=job.id),
-            "output": url_for("jobs.output", job_id=job.id),
-        },
-    }
+        warnings=_warnings(job),
+        urls=JobUrls(
+            json=f"{_url(job)}.json",
+            abort=f"{_url(job)}/abort",
+            delete=_url(job),
+            clone=url_for("jobs.clone", job_id=job.id),
+            output=url_for("jobs.output", job_id=job.id),
+        ),
+    )
 
 
 def _warnings(job: Job) -> list[str]:
     return [warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings]
 
 
-def dataset(job: DatasetJob) -> dict[str, Any] | None:
+def dataset(job: DatasetJob) -> DatasetContents | None:
     """Return the contents of a finished dataset; None until it is finished."""
     manifest = job.manifest() if job.status is Status.DONE else None
     if manifest is None:
         return None
     views = views_of(job.data_kind)
-    return {
-        "width": manifest.width,
-        "height": manifest.height,
-        "channels": manifest.channels,
-        "dtype": manifest.dtype,
-        "encoding": manifest.encoding,
-        "padding": manifest.padding,
-        "resize_mode": manifest.resize_mode,
-        "resize_title": RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
-        "kind": job.data_kind.name,
-        "labels": manifest.target.labels,
-        "groups": manifest.groups,
-        "target_names": manifest.target.names,
-        "input": views.describe_input(manifest),
-        "about": views.describe_dataset(manifest),
-        "tiles": views.tiles(manifest),
-        "splits": {
-            name: {"count": split.count, "bytes": split.bytes, "counts": split.counts}
+    return DatasetContents(
+        width=manifest.width,
+        height=manifest.height,
+        channels=manifest.channels,
+        dtype=manifest.dtype,
+        encoding=manifest.encoding,
+        padding=manifest.padding,
+        resize_mode=manifest.resize_mode,
+        resize_title=RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
+        kind=job.data_kind.name,
+        labels=manifest.target.labels,
+        groups=manifest.groups,
+        target_names=manifest.target.names,
+        input=views.describe_input(manifest),
+        about=views.describe_dataset(manifest),
+        tiles=views.tiles(manifest),
+        splits={
+            name: SplitCounts(split.count, split.bytes, split.counts)
             for name, split in manifest.splits.items()
         },
-        "mean_url": url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
-        "mean_pixel": manifest.mean_pixel,
-        "skipped": skipped(job),
-        "source": manifest.source,
-        "content_hash": manifest.content_hash,
-        "version_of": _version_of(job),
-        "new_version_url": url_for("versions.new", job_id=job.id),
-        "explore_url": url_for("explore.show", kind=job.data_kind, job_id=job.id),
-    }
+        mean_url=url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
+        mean_pixel=manifest.mean_pixel,
+        skipped=skipped(job),
+        source=manifest.source,
+        content_hash=manifest.content_hash,
+        version_of=_version_of(job),
+        new_version_url=url_for("versions.new", job_id=job.id),
+        explore_url=url_for("explore.show", kind=job.data_kind, job_id=job.id),
+    )
 
 
-def _version_of(job: DatasetJob) -> dict[str, Any] | None:
+def _version_of(job: DatasetJob) -> VersionOf | None:
     """Return the parent of a version, and how it differs; None for other datasets."""
     recipe = job.recipe
     if not isinstance(recipe, CreateVersion):
@@ -239,66 +242,64 @@ def _version_of(job: DatasetJob) -> dict[str, Any] | None:
         changes.append(f"{recipe.keep:g}% of the images kept")
     if recipe.pct_val is not None or recipe.pct_test is not None:
         changes.append("divided into new splits")
-    return {
-        "id": recipe.parent_id,
-        "name": parent.name if parent else recipe.parent_name,
-        "url": _url(parent) if parent else None,
-        "changes": ", ".join(changes) or "other image size or format",
-        "changes_url": url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if _has_changes(job) else None,
-    }
+    return VersionOf(
+        id=recipe.parent_id,
+        name=parent.name if parent else recipe.parent_name,
+        url=_url(parent) if parent else None,
+        changes=", ".join(changes) or "other image size or format",
+        changes_url=url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if _has_changes(job) else None,
+    )
 
 
 def _has_changes(job: DatasetJob) -> bool:
     return job.status is Status.DONE and (job.folder / CHANGES_FILE).is_file()
 
 
-def changes(job: DatasetJob) -> list[dict[str, Any]]:
-    """Return the first changed records of a version, with the URLs of their images if the parent still exists."""
+def changes(job: DatasetJob) -> list[ChangedRecord]:
+    """Return the first changed records of a version."""
     recipe = job.recipe
     if not isinstance(recipe, CreateVersion) or not _has_changes(job):
         return []
     try:
-        found = read_changes(job.folder, MAX_CHANGES)
+        found = [ChangedRecord(*change) for change in read_changes(job.folder, MAX_CHANGES)]
     except UnreadableFile:
         return []
-    rows = [change._asdict() for change in found]
     if services().store.find(recipe.parent_id) is not None:
-        for row in rows:
-            place = {"job_id": recipe.parent_id, "split": row["split"], "number": row["number"]}
-            row["url"] = url_for("records.image", **place)
-            row["thumbnail"] = url_for("records.thumbnail", **place)
-    return rows
+        for change in found:
+            place: dict[str, Any] = {
+                "job_id": recipe.parent_id,
+                "split": change.split,
+                "number": change.number,
+            }
+            change.url = url_for("records.image", **place)
+            change.thumbnail = url_for("records.thumbnail", **place)
+    return found
 
 
-def skipped(job: DatasetJob) -> dict[str, Any]:
+def skipped(job: DatasetJob) -> SkippedImages:
     """Return the skipped images of a dataset: their number, the first ones, and the URL of the full list."""
     state = services().scheduler.task_state(job, job.tasks[0])
     manifest = job.manifest() if job.status is Status.DONE else None
     count = manifest.skipped if manifest else state.skipped
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
-    return {
-        "count": count,
-        "first": [events.facts(skip) for skip in state.first_skips],
-        "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
-    }
+    return SkippedImages(
+        count=count,
+        first=[events.facts(skip) for skip in state.first_skips],
+        url=url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
+    )
 
 
 def dataset_json(job: DatasetJob) -> dict[str, Any]:
-    """Return the JSON of a dataset, with DIGITS' keys."""
-    body: dict[str, Any] = {
-        **brief(job),
-        "directory": str(job.folder),
-        "error": _failure(job),
-        "warnings": _warnings(job),
-    }
+    """Return the JSON of a dataset: a `Dataset`, and the keys of its kind."""
     manifest = job.manifest()
+    body = Dataset(
+        job.id, job.name, job.status.title, str(job.folder), error=_failure(job), warnings=_warnings(job)
+    )
     if manifest is None:
-        empty: list[Any] = []
-        return {**body, "ParseFolderTasks": empty, "CreateDbTasks": empty, "create_db_tasks": empty}
+        return as_json(body)
     views = views_of(job.data_kind)
     separate = {} if isinstance(job.recipe, CreateVersion) else views.separate_sources(job.recipe, manifest)
-    # In DIGITS, a task for the source of the training images, and one for each other source.
-    body["ParseFolderTasks"] = [
+    body.ParseFolderTasks = [
         {
             "name": f"Parse Folder ({'/'.join(read)})",
             **fields,
@@ -309,115 +310,102 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
             *(([name], fields) for name, fields in separate.items()),
         )
     ]
-    body["CreateDbTasks"] = [
-        {
-            "name": f"Create DB ({name})",
-            "entries": split.count,
-            "image_width": manifest.width,
-            "image_height": manifest.height,
-            "image_channels": manifest.channels,
-            "backend": "tfrecords",
-            "encoding": manifest.encoding,
-            "compression": "none",
-        }
-        for name, split in manifest.splits.items()
+    for name, split in manifest.splits.items():
+        title = f"Create DB ({name})"
+        body.CreateDbTasks.append(
+            CreateDbTask(
+                title, split.count, manifest.width, manifest.height, manifest.channels, manifest.encoding
+            )
+        )
+        body.create_db_tasks.append(
+            GenericDbTask(title, f"{name}_db", split.count, next(iter(split.shards), None))
+        )
+    body.feature_dims, body.mean_pixel = list(manifest.shape), manifest.mean_pixel
+    body.skipped, body.version_of = manifest.skipped, _version_of(job)
+    body.content_hash = manifest.content_hash
+    body.shards = [
+        Shard(shard, digest)
+        for split in manifest.splits.values()
+        for shard, digest in zip(split.shards, split.hashes, strict=False)
     ]
-    # The keys of generic datasets of DIGITS. Targets are in the same records as images.
-    body["create_db_tasks"] = [
-        {
-            "name": f"Create DB ({name})",
-            "stage": f"{name}_db",
-            "entry_count": split.count,
-            "feature_db_path": next(iter(split.shards), None),
-            "label_db_path": None,
-        }
-        for name, split in manifest.splits.items()
-    ]
-    return {
-        **body,
-        "feature_dims": list(manifest.shape),
-        **views.dataset_json(manifest),
-        "mean_pixel": manifest.mean_pixel,
-        "skipped": manifest.skipped,
-        "version_of": _version_of(job),
-        "content_hash": manifest.content_hash,
-        "shards": [
-            {"file": shard, "sha256": digest}
-            for split in manifest.splits.values()
-            for shard, digest in zip(split.shards, split.hashes, strict=False)
-        ],
-    }
+    return {**as_json(body), **views.dataset_json(manifest)}
 
 
-def model_json(job: ModelJob, *, verbose: bool = True) -> dict[str, Any]:
-    """Return the JSON of a model, with DIGITS' keys."""
+def brief_model(job: ModelJob) -> BriefModel:
+    """Return a model for lists and archives."""
     parent = data_of(job)
     manifest = parent.manifest() if parent else None
-    body: dict[str, Any] = {
-        **brief(job),
-        "dataset_id": job.dataset_id,
-        "job id": job.id,
-        "creation time": job.submitted,
-        "username": job.owner,
-        "framework": "tensorflow",
-        "image dimensions": list(manifest.shape) if manifest else None,
-        "image resize mode": manifest.resize_mode if manifest else None,
-        "mean file": "mean.npy",
-        "mean subtraction": job.recipe.mean,
-        "crop size": job.recipe.crop_size,
-        "whitening": job.recipe.augment.whitening,
-        "labels file": "labels.txt",
-        "model file": "network.py",
-        "snapshot file": newest_name(job.folder) or "no snapshots",
-    }
-    if verbose:
-        saved = job.snapshots()
-        body["directory"] = str(job.folder)
-        body["snapshots"] = [_epoch(snapshot.epoch) for snapshot in reversed(saved.snapshots)]
-        body["best_epoch"] = _epoch(saved.best.epoch) if saved.best else None
-        body["snapshot_metrics"] = [
-            {"epoch": _epoch(snapshot.epoch), "file": snapshot.name, "metrics": for_browser(snapshot.metrics)}
-            for snapshot in reversed(saved.snapshots)
-        ]
-        body["error"] = _failure(job)
-        body["progress"] = round(100 * job.progress, 1)
-    return body
+    return BriefModel(
+        id=job.id,
+        name=job.name,
+        status=job.status.title,
+        dataset_id=job.dataset_id,
+        job_id=job.id,
+        submitted=job.submitted,
+        username=job.owner,
+        shape=list(manifest.shape) if manifest else None,
+        resize_mode=manifest.resize_mode if manifest else None,
+        mean=job.recipe.mean,
+        crop_size=job.recipe.crop_size,
+        whitening=job.recipe.augment.whitening,
+        snapshot_file=newest_name(job.folder) or "no snapshots",
+    )
 
 
-def model(job: ModelJob) -> dict[str, Any]:
+def model_json(job: ModelJob) -> Model:
+    """Return a model with its snapshots."""
+    saved = job.snapshots()
+    newest_first = list(reversed(saved.snapshots))
+    return Model(
+        **msgspec.structs.asdict(brief_model(job)),
+        directory=str(job.folder),
+        snapshots=[_epoch(snapshot.epoch) for snapshot in newest_first],
+        best_epoch=_epoch(saved.best.epoch) if saved.best else None,
+        snapshot_metrics=[
+            SnapshotMetrics(_epoch(snapshot.epoch), snapshot.name, for_browser(snapshot.metrics))
+            for snapshot in newest_first
+        ],
+        error=_failure(job),
+        progress=round(100 * job.progress, 1),
+    )
+
+
+def model(job: ModelJob) -> ModelPage:
     """Return the additional data for a model's page."""
     task = job.tasks[0]
     state = services().scheduler.task_state(job, task)
     parent = data_of(job)
     trained_on = parent if isinstance(parent, DatasetJob) else None
     manifest = parent.manifest() if parent else None
-    return {
-        "dataset": {
-            "id": job.dataset_id,
-            "name": trained_on.name if trained_on else None,
-            "url": _url(trained_on) if trained_on else None,
-            "width": manifest.width if manifest else None,
-            "height": manifest.height if manifest else None,
-            "channels": manifest.channels if manifest else None,
-            "dtype": manifest.dtype if manifest else None,
-            "labels": manifest.target.labels if manifest else [],
-        },
-        **_network(job),
-        "parameters": state.parameters,
-        "layers": state.layers,
-        "latent": state.latent,
-        "loaded_weights": events.facts(state.loaded_weights),
-        "snapshots": snapshots(job),
-        "marks": marks(job),
-        "preflight": _preflight(job),
-        "epochs": None if job.is_imported else job.recipe.epochs,
-        "settings": _settings(job, manifest),
-        "devices": device_names(task.devices),
-        "tensorboard_url": services().tensorboards.url_for(job.id),
-        "traces_url": url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
-        "metrics_url": url_for("models.metrics", job_id=job.id),
-        "csv_url": url_for("models.metrics_table", job_id=job.id),
-    }
+    network, network_problem = _network(job)
+    return ModelPage(
+        dataset=ModelData(
+            id=job.dataset_id,
+            name=trained_on.name if trained_on else None,
+            url=_url(trained_on) if trained_on else None,
+            width=manifest.width if manifest else None,
+            height=manifest.height if manifest else None,
+            channels=manifest.channels if manifest else None,
+            dtype=manifest.dtype if manifest else None,
+            labels=manifest.target.labels if manifest else [],
+        ),
+        network=network,
+        network_problem=network_problem,
+        parameters=state.parameters,
+        layers=state.layers,
+        latent=state.latent,
+        loaded_weights=events.facts(state.loaded_weights),
+        snapshots=snapshots(job),
+        marks=marks(job),
+        preflight=_preflight(job),
+        epochs=None if job.is_imported else job.recipe.epochs,
+        settings=_settings(job, manifest),
+        devices=device_names(task.devices),
+        tensorboard_url=services().tensorboards.url_for(job.id),
+        traces_url=url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
+        metrics_url=url_for("models.metrics", job_id=job.id),
+        csv_url=url_for("models.metrics_table", job_id=job.id),
+    )
 
 
 def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
@@ -436,12 +424,10 @@ def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
     ]
 
 
-def snapshots(job: ModelJob, weights: str | None = None) -> list[dict[str, Any]]:
+def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
     """Return the snapshots of a model, newest first, for lists and choices.
 
-    ``metrics`` is the formatted validation metrics, and ``words`` the complete label. ``default`` marks the snapshot
-    that is selected by default: that with the path ``weights``, the best one, or the newest one if none has been
-    validated.
+    The default one is that with the path ``weights``, the best one, or the newest one if none has been validated.
     """
     saved, kind = job.snapshots(), data_kind(job) or default_kind()
     best = saved.best
@@ -456,50 +442,46 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[dict[str, Any]]
         )
         marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
         rows.append(
-            {
-                "epoch": _epoch(snapshot.epoch),
-                "title": title,
-                "metrics": metrics,
-                "words": " · ".join(filter(None, (title + marks, metrics))),
-                "best": snapshot is best,
-                "default": snapshot is default,
-                "intact": snapshot.is_intact,
-            }
+            Snapshot(
+                epoch=_epoch(snapshot.epoch),
+                title=title,
+                metrics=metrics,
+                words=" · ".join(filter(None, (title + marks, metrics))),
+                best=snapshot is best,
+                default=snapshot is default,
+                intact=snapshot.is_intact,
+            )
         )
     return rows
 
 
-def marks(job: ModelJob) -> list[dict[str, Any]]:
+def marks(job: ModelJob) -> list[CurveMark]:
     """Return what to mark on the curves of a model, by epoch: snapshots, phases of the training and warnings.
 
-    ``kind`` is ``snapshot``, ``best``, ``phase`` or ``warning``; changes of the learning rate are in the curves.
+    Changes of the learning rate are in the curves.
     """
     state = services().scheduler.task_state(job, job.tasks[0])
     found = [
-        {
-            "kind": "best" if row["best"] else "snapshot",
-            "epoch": row["epoch"],
-            "text": row["metrics"] or "saved",
-        }
+        CurveMark("best" if row.best else "snapshot", row.epoch, row.metrics or "saved")
         for row in snapshots(job)
         if not job.is_imported
     ]
-    found += [msgspec.structs.asdict(mark) for mark in state.marks]
-    return sorted(found, key=lambda mark: mark["epoch"])
+    found += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
+    return sorted(found, key=lambda mark: mark.epoch)
 
 
-def device_rows() -> list[dict[str, Any]]:
+def device_rows() -> list[Device]:
     """Return the devices of the machine, each with the name of the job that uses it."""
     busy = services().executor.ledger.holders()
     return [
-        {
-            "id": device.id,
-            "name": device.name,
-            "is_gpu": device.is_gpu,
-            "memory_total": device.memory_total,
-            "memory_used": device.memory_used,
-            "busy_with": busy.get(device.id),
-        }
+        Device(
+            id=device.id,
+            name=device.name,
+            is_gpu=device.is_gpu,
+            memory_total=device.memory_total,
+            memory_used=device.memory_used,
+            busy_with=busy.get(device.id),
+        )
         for device in services().devices.list()
     ]
 
@@ -550,18 +532,18 @@ def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
 
 
-def _network(job: ModelJob) -> dict[str, str]:
-    """Return the source code of the network, or the reason why it cannot be shown."""
+def _network(job: ModelJob) -> tuple[str, str]:
+    """Return the source code of the network, and the reason why it cannot be shown."""
     try:
-        return {"network": job.network_text(), "network_problem": ""}
+        return job.network_text(), ""
     except UnreadableFile as error:
-        return {"network": "", "network_problem": f"The network cannot be shown: {error}."}
+        return "", f"The network cannot be shown: {error}."
 
 
-def _preflight(job: ModelJob) -> dict[str, Any] | None:
+def _preflight(job: ModelJob) -> Preflight | None:
     """Return the result of the preflight before the training, with the URL of its picture."""
     found = preflight_result.load(job.folder)
-    return found and {**found, "batch_url": url_for("models.first_batch", job_id=job.id)}
+    return Preflight(**found, batch_url=url_for("models.first_batch", job_id=job.id)) if found else None
 
 
 def _data_loading(prepared: events.InputPrepared | None) -> str:

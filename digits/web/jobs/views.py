@@ -25,6 +25,7 @@ from digits.kinds.request_fields import choice, whole
 from digits.kinds.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web.jobs import serializers
+from digits.web.resources.jobs import JobOutput, JobTexts
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only
 from digits.web.security.auth import login_name
@@ -64,25 +65,13 @@ def show(job_id: str) -> AnyResponse | str:
     job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
         return render_template("damaged.html", job=serializers.page(job))
-    return redirect(serializers.row(job)["url"])
-
-
-@blueprint.get("/jobs/<job_id>/table_data.json")
-def table_data(job_id: str) -> Response:
-    return jsonify(job=serializers.json_row(find_job("jobs", job_id)))
+    return redirect(serializers.row(job).url)
 
 
 @blueprint.get("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/status")
 @json_only
 def status(place: str, job_id: str) -> Response:
-    job = find_job(place, job_id)
-    return jsonify(
-        error=job.failure.message if job.failure else None,
-        status=job.status.title,
-        name=job.name,
-        type=serializers.type_title(job),
-        progress=round(100 * job.progress, 1),
-    )
+    return jsonify(serializers.status(find_job(place, job_id)))
 
 
 @blueprint.get("/jobs/<job_id>/output", endpoint="output")
@@ -94,7 +83,7 @@ def output_text(job_id: str) -> Response:
         raise job.error()
     after = whole(request.args, "after", 0, 0)
     text, offset = services().executor.output(job.task_folder(job.tasks[0]), after, OUTPUT_BYTES)
-    return jsonify(text=text, next=offset)
+    return jsonify(JobOutput(text, offset))
 
 
 @blueprint.put("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
@@ -110,7 +99,7 @@ def edit(place: str, job_id: str) -> Response:
     if before is not None and _text(job.notes) not in (_text(before), changes.get("notes")):
         raise Outdated("The notes were changed in the meantime.", "Load them again before you change them.")
     _edit(job, changes)
-    return jsonify(name=job.name, notes=job.notes, group=job.group)
+    return jsonify(JobTexts(job.name, job.notes, job.group))
 
 
 @blueprint.post("/group")
@@ -209,6 +198,14 @@ def complete_path() -> Response:
     only_folders = choice(request.args, "type", "any", ("any", "file", "folder")) == "folder"
     found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
     return jsonify(suggestions=found)
+
+
+@blueprint.get("/autocomplete/group")
+@json_only
+def complete_group() -> Response:
+    """Return groups whose names contain all words of ``query``."""
+    words = request.args.get("query", "")
+    return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
 
 
 def find_job(place: str, job_id: str) -> Job:

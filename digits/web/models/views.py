@@ -60,6 +60,9 @@ from digits.web.models.submit import new_model
 from digits.web.offload import each_in_thread, in_turns
 from digits.web.predictions import runs as prediction_runs
 from digits.web.predictions.view_choice import rendering, views_for
+from digits.web.resources.datasets import DatasetChoice, DatasetChoices
+from digits.web.resources.encoding import as_json
+from digits.web.resources.models import CreatedModels
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only, wants_json
 from digits.web.responses.pages import render_in_turns
@@ -129,7 +132,7 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
         services().scheduler.submit(*jobs)
     if len(jobs) > 1:
         bodies = [serializers.model_json(job) for job in jobs]
-        return jsonify(jobs=bodies) if as_json else redirect(url_for("home.index"))
+        return jsonify(CreatedModels(bodies)) if as_json else redirect(url_for("home.index"))
     return (
         jsonify(serializers.model_json(jobs[0]))
         if as_json
@@ -158,7 +161,7 @@ def sweep() -> Response:
 def dataset_choices() -> Response:
     """Return the newest usable datasets that match the search ``q``."""
     found, has_more = _usable_datasets(request.args.get("q", ""))
-    return jsonify(datasets=[_dataset_choice(job) for job in in_turns(iter(found))], more=has_more)
+    return jsonify(DatasetChoices([_dataset_choice(job) for job in in_turns(iter(found))], has_more))
 
 
 @blueprint.get("/models/network-choices")
@@ -279,7 +282,7 @@ def archive_of(job: ModelJob, snapshot: Snapshot) -> tuple[dict[str, Any], dict[
     """Return the contents of `INFO_FILE`, and the other files of an archive by their names, which may be missing."""
     pretrained = pretrained_files.names_in(job.folder)
     described = {
-        **serializers.model_json(job, verbose=False),
+        **as_json(serializers.brief_model(job)),
         "snapshot file": snapshot.name,
         "pretrained files": pretrained,
     }
@@ -852,15 +855,15 @@ def _kinds_by_transformation() -> dict[str, list[str]]:
     }
 
 
-def _dataset_choice(job: DatasetJob) -> dict[str, Any]:
+def _dataset_choice(job: DatasetJob) -> DatasetChoice:
     """Return the row of a dataset with its kind, its default network, and the length of its images' shorter side."""
     fitting = network_settings.network_for(job)
-    return {
-        **serializers.row(job),
-        "data_kind": job.data_kind.name,
-        "network": fitting.id if fitting else None,
-        "side": network_settings.smaller_side(job),
-    }
+    return DatasetChoice(
+        **msgspec.structs.asdict(serializers.row(job)),
+        data_kind=job.data_kind.name,
+        network=fitting.id if fitting else None,
+        side=network_settings.smaller_side(job),
+    )
 
 
 def _metric_choices() -> dict[str, list[tuple[str, str, str]]]:

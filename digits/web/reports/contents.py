@@ -40,6 +40,7 @@ from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.records.explore import GalleryItem
 from digits.web.reports.plots import Plot, curves, of_evaluation
+from digits.web.resources.models import ModelPage
 from digits.web.services import services
 from digits.web.template_filters import duration
 
@@ -146,27 +147,25 @@ def build(job: ModelJob, name: str = "") -> Report:
     views = views_of(kind)
     model, row = serializers.model(job), serializers.row(job)
     result = _choose(job, in_thread(evaluations.load_all, job.folder), name)
-    snapshots = [
-        (each["title"], each["metrics"], "best" if each["best"] else "") for each in model["snapshots"]
-    ]
+    snapshots = [(each.title, each.metrics, "best" if each.best else "") for each in model.snapshots]
     return Report(
         job_id=job.id,
         name=job.name,
-        type_title=row["type_title"],
+        type_title=row.type_title,
         created=_date(datetime.now(UTC).timestamp()),
         facts=_facts(job, model, result),
         problem=job.failure.message if job.failure else "",
         notes=job.notes or "",
-        settings=model["settings"],
+        settings=model.settings,
         snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
         if snapshots
         else None,
         curves=in_thread(curves, state.metrics, views.charts),
         evaluated=_evaluated(job, result, views) if result else None,
-        environment=_environment(job, state, model["devices"]),
-        layers=_layers(model["layers"]),
-        network=model["network"],
-        network_problem=model["network_problem"],
+        environment=_environment(job, state, model.devices),
+        layers=_layers(model.layers),
+        network=model.network,
+        network_problem=model.network_problem,
         numbers={"snapshot": result.snapshot, "split": result.split, "metrics": result.metrics}
         if result
         else {},
@@ -189,7 +188,7 @@ def _choose(job: ModelJob, results: list[Evaluation], name: str) -> Evaluation |
     return min(results, key=rank, default=None)
 
 
-def _facts(job: ModelJob, model: dict[str, Any], result: Evaluation | None) -> Pairs:
+def _facts(job: ModelJob, model: ModelPage, result: Evaluation | None) -> Pairs:
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
     content_hash = manifest.content_hash if manifest else ""
@@ -216,7 +215,7 @@ def _facts(job: ModelJob, model: dict[str, Any], result: Evaluation | None) -> P
         "Dataset": dataset,
         "Records": counts if not job.is_imported else "",
         "Content hash": content_hash,
-        "Parameters": f"{model['parameters']:,}" if model["parameters"] is not None else "",
+        "Parameters": f"{model.parameters:,}" if model.parameters is not None else "",
         "ID": job.id,
     }
     return [(key, value) for key, value in found.items() if value]

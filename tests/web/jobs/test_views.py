@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from digits.data import predictions
 from digits.data.predictions import BatchPrediction, ListedImage
 from digits.web.jobs import serializers
 from digits.web.predictions import runs as prediction_runs
+from digits.web.resources.jobs import Device
 from tests.site import Site, bars
 
 pytestmark = pytest.mark.integration
@@ -225,16 +225,16 @@ def test_a_clone_has_the_current_name_and_group(site: Site) -> None:
 
 
 def test_the_cpu_is_busy_while_a_task_runs_on_it(site: Site) -> None:
-    def cpu() -> dict[str, Any]:
+    def cpu() -> Device:
         with site.app.test_request_context():
-            return next(device for device in serializers.device_rows() if not device["is_gpu"])
+            return next(device for device in serializers.device_rows() if not device.is_gpu)
 
-    assert cpu()["busy_with"] is None
+    assert cpu().busy_with is None
     job_id = site.dataset(dataset_name="keeps the CPU busy")
-    assert site.wait(lambda: cpu()["busy_with"]) == "keeps the CPU busy"
+    assert site.wait(lambda: cpu().busy_with) == "keeps the CPU busy"
     assert "data-busy" in site.get("/").text
     site.wait_for_end(job_id)
-    assert cpu()["busy_with"] is None
+    assert cpu().busy_with is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from digits.core.job import Summary
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
+from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
-from tests.site import Site
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site
 
 MODELS = 7
 DATASETS = 3
@@ -23,6 +26,14 @@ def aborted() -> list[Task]:
     task = Task(name="task", title="Task")
     task.move(Status.ABORT)
     return [task]
+
+
+@pytest.fixture
+def site(settings: Settings, executor: SharedExecutor) -> Iterator[Site]:
+    """A site of its own, because these tests count all jobs."""
+    opened = open_site(settings, executor)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
+from digits.web.digits6.rows import digits6_row, output_fields, pretrained_row
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, page_of, per_page_of
 from digits.web.offload import in_turns
-from digits.web.responses.negotiation import json_only
 from digits.web.services import services
 
 blueprint = Blueprint("lists", __name__)
@@ -36,7 +36,7 @@ def index() -> Response:
         server_name=services().settings.server_name,
         datasets=[serializers.brief(job) for job in lists["datasets"]],
         models=[
-            serializers.model_json(job, verbose=False)
+            serializers.brief_model(job)
             for job in in_turns(iter(lists["models"]))
             if isinstance(job, ModelJob)
         ],
@@ -57,37 +57,35 @@ def completed_jobs() -> Response:
         pretrained_models=[job for job in _select(ModelJob, running=False) if job.is_imported],
     )
     pretrained = lists.pop("pretrained_models")
-    fields = {name for jobs in lists.values() for job in jobs for name in serializers.output_fields(job)}
+    fields = {name for jobs in lists.values() for job in jobs for name in output_fields(job)}
     if pretrained:
         fields |= {"has_labels", "username"}
     return jsonify(
-        **{name: serializers.rows(jobs, serializers.json_row) for name, jobs in lists.items()},
-        pretrained_models=serializers.rows(pretrained, serializers.pretrained_row),
+        **{name: serializers.rows(jobs, digits6_row) for name, jobs in lists.items()},
+        pretrained_models=serializers.rows(pretrained, pretrained_row),
         model_output_fields=sorted(fields),
         **paging,
     )
+
+
+@blueprint.get("/jobs/<job_id>/table_data.json")
+def table_data(job_id: str) -> Response:
+    """Return the row of a job."""
+    return jsonify(job=digits6_row(services().store.get(job_id, Job)))
 
 
 @blueprint.get("/datasets.json")
 def datasets() -> Response:
     """Return a page of the rows of datasets."""
     lists, paging = _pages(datasets=_select(DatasetJob))
-    return jsonify(datasets=serializers.rows(lists["datasets"], serializers.json_row), **paging)
+    return jsonify(datasets=serializers.rows(lists["datasets"], digits6_row), **paging)
 
 
 @blueprint.get("/models.json")
 def models() -> Response:
     """Return a page of the rows of models."""
     lists, paging = _pages(models=_select(ModelJob))
-    return jsonify(models=serializers.rows(lists["models"], serializers.json_row), **paging)
-
-
-@blueprint.get("/autocomplete/group")
-@json_only
-def complete_group() -> Response:
-    """Return groups whose names contain all words of ``query``."""
-    words = request.args.get("query", "")
-    return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
+    return jsonify(models=serializers.rows(lists["models"], digits6_row), **paging)
 
 
 def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:

@@ -1,0 +1,151 @@
+"""Datasets, as pages and programs see them."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from digits.core.schema import JsonObject
+from digits.web.resources.jobs import BriefJob, JobRow
+
+
+class CreatedDataset(BriefJob):
+    """A new dataset. ``warnings`` name fields that have no effect."""
+
+    warnings: list[str]
+
+
+class VersionOf(Struct):
+    """The parent of a version; ``changes`` says in words how the version differs, ``changes_url`` lists its records."""
+
+    id: str
+    name: str
+    url: str | None
+    changes: str
+    changes_url: str | None
+
+
+class Shard(Struct):
+    file: str
+    sha256: str
+
+
+class CreateDbTask(Struct):
+    """A split of a dataset of images, with the keys of DIGITS."""
+
+    name: str
+    entries: int
+    image_width: int
+    image_height: int
+    image_channels: int
+    encoding: str
+    backend: str = "tfrecords"
+    compression: str = "none"
+
+
+class GenericDbTask(Struct):
+    """A split of a dataset, with the keys of generic datasets of DIGITS. Targets are in the same records as images."""
+
+    name: str
+    stage: str
+    entry_count: int
+    feature_db_path: str | None
+    label_db_path: None = None
+
+
+class Dataset(BriefJob):
+    """A dataset. Only finished ones have the keys after the tasks, and further keys of their kind.
+
+    ``ParseFolderTasks`` is a task for the source of the training images, and one for each other source.
+    ``feature_dims`` are height, width and channels of an image. ``skipped`` is the number of unusable images.
+    """
+
+    directory: str
+    error: str | None
+    warnings: list[str]
+    ParseFolderTasks: list[JsonObject] = []
+    CreateDbTasks: list[CreateDbTask] = []
+    create_db_tasks: list[GenericDbTask] = []
+    feature_dims: list[int] | UnsetType = UNSET
+    mean_pixel: list[float] | UnsetType = UNSET
+    skipped: int | UnsetType = UNSET
+    version_of: VersionOf | UnsetType | None = UNSET
+    content_hash: str | UnsetType = UNSET
+    shards: list[Shard] | UnsetType = UNSET
+
+
+class SplitCounts(Struct):
+    """The number of records of a split, their size in bytes, and the number of records in each group."""
+
+    count: int
+    bytes: int
+    counts: list[int]
+
+
+class SkippedImages(Struct):
+    """The number of unusable images, the first of them, and the URL of the list."""
+
+    count: int
+    first: list[JsonObject | None]
+    url: str | None
+
+
+class DatasetContents(Struct):
+    """What a finished dataset contains. ``tiles`` are titles with values, and ``about`` describes the targets."""
+
+    width: int
+    height: int
+    channels: int
+    dtype: str
+    encoding: str
+    padding: tuple[int, int] | None
+    resize_mode: str
+    resize_title: str
+    kind: str
+    labels: list[str]
+    groups: list[str]
+    target_names: list[str]
+    input: str
+    about: str
+    tiles: list[tuple[str, str]]
+    splits: dict[str, SplitCounts]
+    mean_url: str
+    mean_pixel: list[float]
+    skipped: SkippedImages
+    source: dict[str, str]
+    content_hash: str
+    version_of: VersionOf | None
+    new_version_url: str
+    explore_url: str
+
+
+class ChangedRecord(Struct):
+    """A record that a version excludes, relabels or moves, with the URLs of its image if the parent still exists."""
+
+    split: str
+    number: int
+    path: str
+    change: str
+    before: str
+    after: str
+    url: str = ""
+    thumbnail: str = ""
+
+
+class DatasetSummary(Struct):
+    """A dataset in the form of a model; ``dataset`` is None until it is finished."""
+
+    job: JobRow
+    dataset: DatasetContents | None
+
+
+class DatasetChoice(JobRow):
+    """A dataset that a model can be trained on, with its default network and the shorter side of its images."""
+
+    data_kind: str
+    network: str | None
+    side: int | None
+
+
+class DatasetChoices(Struct):
+    datasets: list[DatasetChoice]
+    more: bool

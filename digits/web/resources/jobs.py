@@ -1,0 +1,126 @@
+"""Jobs, as lists, pages and programs see them. Times are Unix times or durations in seconds; progress is in percent."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from digits.core.task import Failure
+
+
+class BriefJob(Struct):
+    """A job as the response to creating it. ``status`` is a title, such as *Done*."""
+
+    id: str
+    name: str
+    status: str
+
+
+class JobRow(BriefJob):
+    """A job in lists.
+
+    ``waiting_for`` names what a waiting job waits for; ``expected_start`` is known if a cluster has queued it.
+    ``refs`` is the number of models of a dataset. ``error`` is the message of a failure; `JobPage.failure` has the
+    rest of it. ``bytes`` is the size of a dataset's records.
+    """
+
+    type: str
+    type_title: str
+    group: str
+    owner: str | None
+    status_label: str
+    status_css: str
+    waiting_for: str
+    expected_start: float | None
+    running: bool
+    progress: float
+    eta_seconds: float | None
+    submitted: float
+    elapsed: float
+    url: str
+    dataset_id: str | None
+    dataset_name: str | None
+    refs: int
+    error: str | None
+    detail: str
+    bytes: int | None
+    sparkline: list[float]
+    last_accuracy: float | None
+    metric: str
+
+
+class JobStatus(Struct):
+    """The state of a job. ``type`` is in words; ``error`` is the message of a failure."""
+
+    error: str | None
+    status: str
+    name: str
+    type: str
+    progress: float
+
+
+class JobOutput(Struct):
+    """What the task of a job printed after an offset, and the ``next`` offset."""
+
+    text: str
+    next: int
+
+
+class JobTexts(Struct):
+    """What users can change of a job."""
+
+    name: str
+    notes: str
+    group: str
+
+
+class StatusChange(Struct):
+    status: str
+    css: str
+    at: float
+
+
+class TaskRow(Struct):
+    """A task on the page of its job. ``doing`` is what it does at present."""
+
+    name: str
+    title: str
+    status: str
+    status_css: str
+    progress: float
+    eta_seconds: float | None
+    doing: str
+
+
+class JobUrls(Struct):
+    json: str
+    abort: str
+    delete: str
+    clone: str
+    output: str
+
+
+class JobPage(JobRow):
+    """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured."""
+
+    notes: str
+    can_resume: bool
+    is_imported: bool
+    groups: list[str]
+    history: list[StatusChange]
+    directory: str
+    folder_bytes: int | None
+    failure: Failure | None
+    tasks: list[TaskRow]
+    warnings: list[str]
+    urls: JobUrls
+
+
+class Device(Struct):
+    """A device of the machine. Memory is in bytes; ``busy_with`` names the job that uses it."""
+
+    id: str
+    name: str
+    is_gpu: bool
+    memory_total: int | None
+    memory_used: int | None
+    busy_with: str | None

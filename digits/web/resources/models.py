@@ -1,0 +1,139 @@
+"""Models, as pages, reports and programs see them. Epochs are whole where possible."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from digits.core.events import Layer
+from digits.core.schema import JsonObject
+from digits.web.resources.jobs import BriefJob
+
+_KEYS_OF_DIGITS = {
+    "job_id": "job id",
+    "submitted": "creation time",
+    "shape": "image dimensions",
+    "resize_mode": "image resize mode",
+    "mean_file": "mean file",
+    "mean": "mean subtraction",
+    "crop_size": "crop size",
+    "labels_file": "labels file",
+    "model_file": "model file",
+    "snapshot_file": "snapshot file",
+}
+
+
+class BriefModel(BriefJob, rename=_KEYS_OF_DIGITS):
+    """A model in lists, and in the archives of its snapshots."""
+
+    dataset_id: str
+    job_id: str
+    submitted: float
+    username: str | None
+    shape: list[int] | None
+    resize_mode: str | None
+    mean: str
+    crop_size: int | None
+    whitening: bool
+    snapshot_file: str
+    framework: str = "tensorflow"
+    mean_file: str = "mean.npy"
+    labels_file: str = "labels.txt"
+    model_file: str = "network.py"
+
+
+class SnapshotMetrics(Struct):
+    """The validation metrics of a snapshot; ``file`` is the prefix of its files."""
+
+    epoch: float
+    file: str
+    metrics: JsonObject | None
+
+
+class Model(BriefModel, rename=_KEYS_OF_DIGITS, kw_only=True):
+    """A model: ``snapshots`` are the epochs of its snapshots, the newest first. ``progress`` is in percent."""
+
+    directory: str
+    snapshots: list[float]
+    best_epoch: float | None
+    snapshot_metrics: list[SnapshotMetrics]
+    error: str | None
+    progress: float
+
+
+class CreatedModels(Struct):
+    """The models of a sweep."""
+
+    jobs: list[Model]
+
+
+class Snapshot(Struct):
+    """A snapshot in lists and choices.
+
+    ``metrics`` is the formatted validation metrics, and ``words`` the complete label. ``default`` marks the snapshot
+    that is selected by default.
+    """
+
+    epoch: float
+    title: str
+    metrics: str
+    words: str
+    best: bool
+    default: bool
+    intact: bool
+
+
+class CurveMark(Struct):
+    """What to mark on the curves of a model at an ``epoch``."""
+
+    kind: Literal["snapshot", "best", "phase", "warning"]
+    epoch: float
+    text: str
+
+
+class ModelData(Struct):
+    """The dataset of a model on its page; None and empty if it is missing."""
+
+    id: str
+    name: str | None
+    url: str | None
+    width: int | None
+    height: int | None
+    channels: int | None
+    dtype: str | None
+    labels: list[str]
+
+
+class Preflight(Struct):
+    """The result of the check before the training; ``batch_url`` is a picture of its first batch."""
+
+    result: JsonObject
+    warnings: list[str]
+    batch_url: str
+
+
+class ModelPage(Struct):
+    """What the page of a model shows besides its job.
+
+    ``network`` is source code; if it cannot be read, ``network_problem`` says why. ``settings`` are titles with
+    descriptions.
+    """
+
+    dataset: ModelData
+    network: str
+    network_problem: str
+    parameters: int | None
+    layers: list[Layer]
+    latent: int
+    loaded_weights: JsonObject | None
+    snapshots: list[Snapshot]
+    marks: list[CurveMark]
+    preflight: Preflight | None
+    epochs: float | None
+    settings: list[tuple[str, str]]
+    devices: str
+    tensorboard_url: str | None
+    traces_url: str | None
+    metrics_url: str
+    csv_url: str
