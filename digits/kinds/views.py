@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from digits.data.manifest import Manifest
 from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record, record_of
+from digits.kinds.kind import Kind
 from digits.kinds.recipes import AnyRecipe
 
 
@@ -322,3 +324,10 @@ class Views(Generic[AnyRecipe]):
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         """Further keys for the JSON of the dataset."""
         return {}
+
+
+@functools.cache
+def views_of(kind: Kind) -> Views[Any]:
+    """Return the texts and data of ``kind`` for pages and JSON."""
+    views: Views[Any] = kind.load("views").Views()
+    return views

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
-from typing import Any
 
 from flask import Flask
 from jinja2 import ChoiceLoader, PackageLoader, PrefixLoader
 from werkzeug.routing import BaseConverter
 
-from digits.core.recipe import CheckDataset
 from digits.kinds import Kind, all_kinds, check_plugins_for_server, prediction_views, refused_plugins
-from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views
 
 log = logging.getLogger(__name__)
-
-
-@functools.cache
-def views_of(kind: Kind) -> Views[Any]:
-    """Return the texts and data of ``kind`` for pages and JSON."""
-    views: Views[Any] = kind.load("views").Views()
-    return views
-
-
-def health_check(job: DatasetJob) -> CheckDataset:
-    """Return the recipe of the health check of a dataset."""
-    views = views_of(job.data_kind)
-    return CheckDataset(
-        dataset=str(job.folder), appearance=views.checks_appearance, counts=views.checks_counts
-    )
 
 
 def add_kinds(app: Flask) -> None:

@@ -20,8 +20,7 @@ from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.gradients.recipe import CreateGradients
 from digits.kinds.text.characters import DEFAULT_ALPHABET
 from digits.kinds.text.recipe import CreateText
-from digits.kinds.views import Views
-from digits.web.kind_routes import views_of
+from digits.kinds.views import Views, views_of
 from digits.worker.tasks import create_dataset
 from tests.kinds import small_sources
 from tests.tfrecord_files import example, picture, write_records

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from flask import Blueprint, Response, jsonify, request, url_for
+from flask import Blueprint, Response, jsonify, request
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
@@ -16,7 +15,6 @@ from digits.data.statistics import summarize
 from digits.kinds.export import Export, formats_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
-from digits.web.kind_routes import views_of
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.services import refuse_other_sites, services
 
@@ -59,25 +57,6 @@ def statistics(job_id: str) -> Response:
     except UnreadableFile as error:
         raise NotFound("The statistics cannot be read.", f"{error}. Check the dataset again.") from error
     return jsonify({"id": job.id, "name": job.name, "kind": job.data_kind.name, **body})
-
-
-def offered(job: DatasetJob) -> list[dict[str, Any]]:
-    """Return the formats of a dataset for its page, the usual one first."""
-    return [
-        {
-            "name": name,
-            "title": item.title,
-            "contents": item.contents,
-            "url": url_for("exports.download", job_id=job.id, ending="zip", format=name),
-        }
-        for name, item in formats_of(job.data_kind).items()
-    ]
-
-
-def for_annotation_tools(job: DatasetJob) -> dict[str, Any] | None:
-    """Return the format in which annotation tools read the targets of a dataset, or None if they cannot."""
-    name = views_of(job.data_kind).annotation_format
-    return next((item for item in offered(job) if item["name"] == name), None)
 
 
 def _finished(job_id: str) -> tuple[DatasetJob, Manifest]:

@@ -34,9 +34,9 @@ from digits.kinds.form_fields import (
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import parse_integer
 from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
+from digits.kinds.views import views_of
 from digits.web.datasets.submit import new_dataset
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.auth import current_username

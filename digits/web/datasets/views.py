@@ -31,20 +31,21 @@ from digits.kinds.decoding import ResizedImage
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import build_recipe
-from digits.web.datasets import downloads as export_views
-from digits.web.datasets import health as health_views
+from digits.kinds.views import views_of
+from digits.web.datasets import health_panel
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.submit import new_dataset
 from digits.web.jobs import serializers
+from digits.web.jobs.access import requested_job
 from digits.web.jobs.query import Page, page_of
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
-from digits.web.records.views import RecordImages, find_dataset
+from digits.web.records import download_formats
+from digits.web.records.images import RecordImages, find_dataset
 from digits.web.resources.datasets import CreatedDataset, DatasetSummary
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.auth import current_username
-from digits.web.services import requested_job, services
+from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
 
@@ -152,8 +153,8 @@ def show(job_id: str) -> str:
         counts=state.counts,
         skipped=serializers.skipped(job),
         changes=serializers.changes(job),
-        downloads=export_views.offered(job) if body is not None else [],
-        health=health_views.panel(job, manifest) if body is not None and manifest is not None else None,
+        downloads=download_formats.offered(job) if body is not None else [],
+        health=health_panel.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),
         models_page=models,
         models_address=partial(_models_address, job.id),

@@ -20,9 +20,10 @@ from digits.data import predictions
 from digits.data.predictions import ListedImage
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
 from digits.web.datasets import views as dataset_views
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
+from digits.web.jobs.access import requested_job
 from digits.web.models import views as model_views
 from digits.web.offload import in_thread
 from digits.web.predictions import batch as prediction_views
@@ -33,7 +34,7 @@ from digits.web.predictions.view_choice import chosen_view
 from digits.web.records import explore as explore_views
 from digits.web.responses.large import large_response
 from digits.web.responses.pages import stream
-from digits.web.services import requested_job, services
+from digits.web.services import services
 
 blueprint = Blueprint("generic", __name__)
 

@@ -15,8 +15,8 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import evaluation as evaluations
 from digits.kinds import default_kind
+from digits.kinds.views import views_of
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 from digits.web.template_filters import duration

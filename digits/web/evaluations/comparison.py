@@ -16,18 +16,17 @@ from digits.data import evaluation as evaluations
 from digits.data.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.record_search import Place
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views
+from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
 from digits.web.evaluations.panel import title_of
 from digits.web.evaluations.parts import describe_prediction, draw_prediction
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread, in_turns
-from digits.web.records.explore import gallery_items
-from digits.web.records.selection import Place
-from digits.web.records.views import RecordImages, shown_size
+from digits.web.records.gallery import gallery_items
+from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 

@@ -19,20 +19,19 @@ from digits.core.splits import SPLIT_TITLES, SPLITS, Split
 from digits.data import embedding_map as maps
 from digits.data.embedding_map import EmbeddingMap
 from digits.data.manifest import Manifest
+from digits.data.record_search import Place
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
-from digits.kinds.views import Views
+from digits.kinds.views import Views, views_of
+from digits.web.evaluations.choices import chosen_records
 from digits.web.evaluations.panel import other_datasets, title_of
-from digits.web.evaluations.views import chosen_records
 from digits.web.jobs import serializers
-from digits.web.jobs.views import check_owner
-from digits.web.kind_routes import views_of
-from digits.web.models.views import snapshot_of
+from digits.web.jobs.access import check_owner
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
-from digits.web.records.explore import GalleryItem, gallery_items
-from digits.web.records.selection import Place
-from digits.web.records.views import RecordImages, shown_size
+from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import require_tensorflow, services

@@ -20,9 +20,9 @@ from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind, kind_named
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
 from digits.runtime.background_tasks import BackgroundTask
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
 from digits.web.services import services
 from digits.web.services.background import state_of

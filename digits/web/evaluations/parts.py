@@ -13,14 +13,13 @@ from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.record_search import Place
 from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views
-from digits.web.kind_routes import views_of
+from digits.kinds.views import Views, views_of
 from digits.web.offload import in_thread
-from digits.web.records.explore import GalleryItem, gallery_items
-from digits.web.records.selection import Place
-from digits.web.records.views import RecordImages
+from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.images import RecordImages
 
 # More classes do not fit on a page: the most confused ones are shown.
 MAX_MATRIX = 40

@@ -15,9 +15,9 @@ from digits.data.evaluation import Evaluation
 from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
+from digits.kinds.views import views_of
 from digits.web.evaluations.charts import SIDE
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services

@@ -9,18 +9,18 @@ import msgspec
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.errors import NotFound, NotReady
 from digits.core.model_job import ModelJob
-from digits.core.splits import SPLIT_TITLES, SPLITS, Split
-from digits.core.status import Status
+from digits.core.splits import SPLIT_TITLES
 from digits.data import evaluation as evaluations
-from digits.data.dataset_fit import UnfitDataset
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
 from digits.web.evaluations import charts as evaluation_charts
-from digits.web.evaluations.panel import fit_of, panel_state, title_of
+from digits.web.evaluations.choices import check_fits, chosen_records
+from digits.web.evaluations.panel import panel_state, title_of
 from digits.web.evaluations.parts import (
     excluded_words,
     load_matrix,
@@ -30,15 +30,14 @@ from digits.web.evaluations.parts import (
     worst_records,
 )
 from digits.web.jobs import serializers
-from digits.web.jobs.views import check_owner
-from digits.web.kind_routes import views_of
-from digits.web.models.views import snapshot_of
+from digits.web.jobs.access import check_owner
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
-from digits.web.records.views import shown_size
+from digits.web.records.images import shown_size
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import require_tensorflow, services
-from digits.web.services.evaluation_recipes import evaluation_recipe
+from digits.web.services.background_recipes import evaluation_recipe
 
 blueprint = Blueprint("evaluation", __name__)
 
@@ -136,52 +135,6 @@ def show(job_id: str) -> str:
     )
 
 
-def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
-    """Return the ``dataset`` and the ``split`` of the request; by default the validation split of the model's own.
-
-    Raises NotFound and BadRequest.
-    """
-    dataset = services().store.get(request.form.get("dataset") or job.dataset_id, DatasetJob)
-    if dataset.status is not Status.DONE:
-        raise BadRequest(f"“{dataset.name}” cannot be used: it is {dataset.status.title}, not Done.")
-    split = request.form.get("split", "val")
-    if split not in SPLITS or split not in _manifest(dataset).splits:
-        raise BadRequest(f"“{dataset.name}” has no split called “{split[:20]}”.")
-    own = serializers.data_kind(job)
-    if own is not None and own.name != dataset.data_kind.name:
-        raise BadRequest(
-            f"“{dataset.name}” is a dataset for {dataset.data_kind.title.lower()}, "
-            f"but “{job.name}” is a model for {own.title.lower()}.",
-            "Choose a dataset of the same kind.",
-        )
-    return dataset, split
-
-
-def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
-    """Raise BadRequest unless the model ``job`` can predict records of the ``split`` of ``dataset``."""
-    own = serializers.data_of(job)
-    trained_on = own.manifest() if own else None
-    if trained_on is None:
-        return
-    manifest = _manifest(dataset)
-    try:
-        found = fit_of(trained_on, manifest)
-    except UnfitDataset as error:
-        raise BadRequest(
-            f"“{dataset.name}” does not fit “{job.name}”: {error}.",
-            "Choose another dataset on the page of the model.",
-        ) from error
-    counts = manifest.splits[split].counts
-    if found.target.classes and found.lacking and len(counts) == len(found.places):
-        shared = sum(count for count, place in zip(counts, found.places, strict=True) if place >= 0)
-        if not shared:
-            record = views_of(dataset.data_kind).record
-            raise BadRequest(
-                f"No {record} in the split “{split}” of “{dataset.name}” has a class of “{job.name}”.",
-                "Choose another split or dataset.",
-            )
-
-
 def _find(results: list[Evaluation], name: str) -> Evaluation:
     found = next((item for item in results if not name or item.name == name), None)
     if found is None:
@@ -190,13 +143,6 @@ def _find(results: list[Evaluation], name: str) -> Evaluation:
             "Start an evaluation on the page of the model.",
         )
     return found
-
-
-def _manifest(dataset: DatasetJob) -> Manifest:
-    manifest = dataset.manifest()
-    if manifest is None:
-        raise BadRequest(f"“{dataset.name}” is damaged.", "Clone it to create it again.")
-    return manifest
 
 
 def _as_json(job: ModelJob, result: Evaluation) -> dict[str, Any]:

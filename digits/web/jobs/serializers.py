@@ -23,8 +23,7 @@ from digits.kinds import Kind, default_kind
 from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.versions import CreateVersion, read_changes
-from digits.kinds.views import describe_images
-from digits.web.kind_routes import views_of
+from digits.kinds.views import describe_images, views_of
 from digits.web.models.form import SOLVER_TITLES
 from digits.web.models.settings_description import (
     Settings,

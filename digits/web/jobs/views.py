@@ -17,7 +17,6 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, Outdated, explain
 from digits.core.job import DamagedJob, Job, is_id
-from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH
 from digits.kinds.jobs import DatasetJob
@@ -25,10 +24,10 @@ from digits.kinds.request_fields import choice, whole
 from digits.kinds.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web.jobs import serializers
+from digits.web.jobs.access import check_owner, find_job
 from digits.web.resources.jobs import JobOutput, JobTexts
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only
-from digits.web.security.auth import login_name
 from digits.web.services import services
 
 blueprint = Blueprint("jobs", __name__)
@@ -45,12 +44,6 @@ _SHOWN_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".json": "application/json",
     ".jsonl": "text/plain; charset=utf-8",
-}
-_KINDS: dict[str, type[Job]] = {
-    "jobs": Job,
-    "datasets": DatasetJob,
-    "models": ModelJob,
-    "pretrained_models": ModelJob,
 }
 # The attribute that each field changes, and the maximum number of characters.
 _EDITABLE = {
@@ -206,21 +199,6 @@ def complete_group() -> Response:
     """Return groups whose names contain all words of ``query``."""
     words = request.args.get("query", "")
     return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
-
-
-def find_job(place: str, job_id: str) -> Job:
-    """Return a job of the type of a ``place`` in URLs, such as ``models``; raises NotFound."""
-    job = services().store.get(job_id, _KINDS[place])
-    if place == "pretrained_models" and isinstance(job, ModelJob) and not job.is_imported:
-        raise NotFound(f"“{job.name}” is not a pretrained model.", f"Its page is /models/{job.id}.")
-    return job
-
-
-def check_owner(job: Job) -> None:
-    """Raise NotAllowed if the job's owner is not this request's user."""
-    user = login_name(request)
-    if job.owner and user and job.owner != user:
-        raise NotAllowed(f"“{job.name}” belongs to {job.owner}.", "Ask the owner, or log in under that name.")
 
 
 def _delete(job: Job) -> None:

@@ -14,7 +14,7 @@ from digits.data.drawing import legend
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
-from digits.web.kind_routes import views_of
+from digits.kinds.views import views_of
 from digits.web.models.form import ModelForm
 from digits.web.offload import in_thread
 from digits.web.services import require_tensorflow, services

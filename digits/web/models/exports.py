@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,15 +14,19 @@ from digits.core.files import files_below
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Export, ExportFormat
 from digits.core.snapshot_list import Snapshot
+from digits.core.status import Status
 from digits.data import model_export as exports
-from digits.data.archive import MEDIA_TYPES, Entry, stream
+from digits.data.archive import MEDIA_TYPES, Entry, existing, stream
 from digits.data.model_export import FORMATS, ModelExport
-from digits.web.jobs.views import check_owner
+from digits.kinds.jobs import DatasetJob
+from digits.runtime.short_tasks import EXPORTED_FOLDER
+from digits.web.jobs.access import check_owner
 from digits.web.models.export_panel import finished, formats, refusals, state, url_of
-from digits.web.models.views import check_ending, check_has_dataset, snapshot_of
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import each_in_thread, in_thread
+from digits.web.responses.archives import check_ending
 from digits.web.responses.negotiation import wants_json
-from digits.web.services import require_tensorflow, services
+from digits.web.services import refuse_other_sites, require_tensorflow, services
 
 blueprint = Blueprint("model_export", __name__)
 
@@ -111,3 +116,39 @@ def _entries(job: ModelJob, made: ModelExport) -> list[Entry]:
             name = f"{exports.SERVED_FOLDER}/{max(1, made.step)}/{name}"
         entries.append((name, (path, job.folder)))
     return entries
+
+
+@blueprint.get("/models/<job_id>/savedmodel.<ending>")
+def saved_model(job_id: str, ending: str) -> Response:
+    """Export a snapshot as a SavedModel: the network, its weights and the preprocessing of images."""
+    refuse_other_sites()
+    require_tensorflow()
+    check_ending(ending)
+    job = services().store.get(job_id, ModelJob)
+    check_has_dataset(job)
+    snapshot = snapshot_of(job, request.values.get("epoch"))
+    dataset_folder = job.folder.with_name(job.dataset_id)
+    made = services().short_tasks.export(job.folder, snapshot.name, dataset_folder)
+    if made.state.failure:
+        raise BadRequest(made.state.failure.message, made.state.failure.hint)
+    target = made.folder / EXPORTED_FOLDER
+    files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
+    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel.{ending}"
+    response = Response(
+        each_in_thread(stream(ending, existing(dict(sorted(files.items()))))),
+        mimetype=MEDIA_TYPES[ending],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+    response.call_on_close(partial(services().short_tasks.forget, made))
+    return response
+
+
+def check_has_dataset(job: ModelJob) -> None:
+    """Raise BadRequest if the dataset that the export of ``job`` reads is missing or not done."""
+    dataset = services().store.find(job.dataset_id)
+    if not job.is_imported and (not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE):
+        reason = "was deleted" if dataset is None else f"is {dataset.status.title.lower()}"
+        raise BadRequest(
+            f"“{job.name}” cannot be exported: its dataset {reason}.",
+            "The dataset contains the mean image and the images for the verification.",
+        )

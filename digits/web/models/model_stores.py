@@ -13,7 +13,7 @@ from digits.data.model_store import StoredModel
 from digits.kinds.request_fields import flag
 from digits.web.jobs import serializers
 from digits.web.live.messages import EVERYONE, JOB
-from digits.web.models.pretrained import import_from, scratch
+from digits.web.models.imports import import_from, scratch
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import refuse_other_sites, require_tensorflow, services

@@ -10,7 +10,7 @@ from wtforms import Field
 
 from digits.core.recipe import Transformation
 from digits.kinds.jobs import DatasetJob
-from digits.web.kind_routes import views_of
+from digits.kinds.views import views_of
 from digits.web.models.form import TRANSFORMATION_FIELDS, ModelForm
 from digits.web.models.standard_networks import Network, default_network, every_network
 

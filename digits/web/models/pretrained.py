@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +16,8 @@ from wtforms.validators import DataRequired, Length, NumberRange, Optional
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel, Train
-from digits.core.recipe import load as load_recipe
-from digits.core.status import Status
-from digits.core.task import Task
-from digits.data import manifest as manifests
+from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel
 from digits.data.model_archive import INFO_FILE, names_of
-from digits.kinds import kind_named
 from digits.kinds.dataset_form import RESIZE_MODES
 from digits.kinds.form_fields import (
     NAME_LENGTH,
@@ -36,12 +30,12 @@ from digits.kinds.form_fields import (
     select,
 )
 from digits.web.jobs import serializers
-from digits.web.jobs.views import check_owner, find_job
-from digits.web.kind_routes import views_of
-from digits.web.models.views import archive_of, snapshot_of
+from digits.web.jobs.access import check_owner, find_job
+from digits.web.models.archives import archive_of
+from digits.web.models.imports import import_from, import_model, import_recipe, scratch
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.auth import current_username
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("pretrained", __name__)
@@ -102,7 +96,7 @@ def create() -> AnyResponse | tuple[str | Response, int]:
         if errors:
             return (jsonify(errors=errors), 400) if as_json else (_page(form), 400)
         try:
-            job = _imported(
+            job = import_model(
                 _recipe(form, folder), form.job_name.data.strip(), (form.group_name.data or "").strip()
             )
         except BadRequest as error:
@@ -164,17 +158,9 @@ def keep(job_id: str) -> AnyResponse:
     return redirect(url_for("models.show", job_id=kept.id))
 
 
-def import_from(source: Path, name: str = "", group: str = "") -> ModelJob:
-    """Import the model in an archive, or in a folder with the files of one, into a new job.
-
-    Without a ``name``, the job has that of the model. Raises BadRequest if it cannot be imported.
-    """
-    return _imported(_recipe_for(source), name, group)
-
-
 def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:
     """Return the recipe of the form; the folder ``uploads`` contains the uploaded files."""
-    recipe = _recipe_for(Path(form.source.data))
+    recipe = import_recipe(Path(form.source.data))
     recipe.network = form.network.data or None
     recipe.labels = names_of((form.labels.data or "").splitlines())
     recipe.width, recipe.height = form.width.data, form.height.data
@@ -187,56 +173,6 @@ def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:
             text = (uploads / name).read_text(encoding="utf-8-sig", errors="replace")
             recipe.labels = names_of(text.splitlines())
     return recipe
-
-
-def _recipe_for(source: Path) -> ImportModel:
-    settings = services().settings
-    return ImportModel(
-        source=str(source),
-        target="",
-        max_bytes=settings.max_upload_unpacked,
-        max_files=settings.max_upload_files,
-    )
-
-
-def _imported(recipe: ImportModel, name: str = "", group: str = "") -> ModelJob:
-    """Import the model of ``recipe`` into a new job. Raises BadRequest if it cannot be imported."""
-    began = time.time()
-    with services().store.creation() as new_folder:
-        folder = new_folder()
-        recipe.target = str(folder)
-        result = services().short_tasks.import_model(recipe)
-        failure = result.state.failure
-        services().short_tasks.forget(result)
-        if failure:
-            # The other frames are those of the server.
-            own = [dict(frame) for frame in failure.trace if frame["own"]]
-            raise BadRequest(failure.message, failure.hint, own)
-        kind = kind_named(in_thread(manifests.load, folder).kind)
-        if views_of(kind).has_input:
-            raise BadRequest(
-                f"Models for {kind.title.lower()} cannot be imported.",
-                "Import a model that predicts from a single image.",
-            )
-        history = [
-            (Status.INIT, began),
-            (Status.WAIT, began),
-            (Status.RUN, began),
-            (Status.DONE, time.time()),
-        ]
-        job = ModelJob(
-            id=folder.name,
-            folder=folder,
-            name=name or str((result.state.result or {}).get("name", "")) or "Imported model",
-            owner=current_username(request),
-            group=group,
-            tasks=[Task(name="train", title="Import the model", history=list(history))],
-            history=history,
-            dataset_id=folder.name,
-            recipe=load_recipe(folder / "train", Train),
-        )
-        services().scheduler.submit(job)
-    return job
 
 
 @contextmanager
@@ -264,17 +200,6 @@ def _names_of_uploads(field: str) -> list[str]:
 
 def _file_name(upload: FileStorage) -> str:
     return secure_filename(upload.filename or "") or "file"
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """Yield a temporary folder on the same file system as the jobs, and discard it on exit."""
-    folder = services().new_upload()
-    folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        services().store.discard(folder)
 
 
 def _page(form: PretrainedForm) -> str:

@@ -10,11 +10,12 @@ from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
 from digits.kinds.request_fields import whole
 from digits.web.jobs import serializers
+from digits.web.jobs.access import requested_job
 from digits.web.offload import in_thread
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
-from digits.web.services import requested_job, services
+from digits.web.services import services
 
 blueprint = Blueprint("traces", __name__)
 

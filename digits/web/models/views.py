@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,18 @@ from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Field
 from wtforms.fields.choices import SelectChoice
 
-from digits.core import events, metrics_csv, pretrained_files, schedules, snapshot_list
+from digits.core import events, metrics_csv, schedules
 from digits.core import preflight_result as preflights
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady
 from digits.core.events import Measured, Resumed, for_browser
-from digits.core.files import UnreadableFile, files_below
+from digits.core.files import UnreadableFile
 from digits.core.job import Job
 from digits.core.metrics import row_json
-from digits.core.model_job import NETWORK_FILE, ModelJob, epoch_label, request_devices
+from digits.core.model_job import ModelJob, epoch_label, request_devices
 from digits.core.recipe import TRANSFORMATIONS, Preflight, Train
-from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE
-from digits.data import manifest as manifests
-from digits.data.archive import MEDIA_TYPES, Source, existing, stream
+from digits.data.archive import MEDIA_TYPES, existing, stream
 from digits.data.model_archive import INFO_FILE
 from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
@@ -46,28 +43,30 @@ from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.form_fields import choices, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag, whole
-from digits.runtime.short_tasks import EXPORTED_FOLDER, ShortTaskResult
+from digits.kinds.views import views_of
+from digits.runtime.short_tasks import ShortTaskResult
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
-from digits.web.jobs.views import check_owner
-from digits.web.kind_routes import views_of
+from digits.web.jobs.access import check_owner
 from digits.web.models import export_panel as model_export_panel
 from digits.web.models import fine_tune_settings, network_lint, network_settings
+from digits.web.models.archives import archive_of
 from digits.web.models.form import MAX_NETWORK_CHARACTERS, POLICY_TITLES, SOLVER_FIELDS, USUAL, ModelForm
 from digits.web.models.form_fields import BALANCES
+from digits.web.models.snapshots import snapshot_of
 from digits.web.models.standard_networks import Network, every_network, network, networks, template
 from digits.web.models.submit import new_model
 from digits.web.offload import each_in_thread, in_turns
 from digits.web.predictions import runs as prediction_runs
 from digits.web.predictions.view_choice import rendering, views_for
 from digits.web.resources.datasets import DatasetChoice, DatasetChoices
-from digits.web.resources.encoding import as_json
 from digits.web.resources.models import CreatedModels
+from digits.web.responses.archives import check_ending
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only, wants_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.auth import current_username
-from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("models", __name__)
 
@@ -276,64 +275,6 @@ def download(job_id: str, ending: str = "tar.gz") -> Response:
         mimetype=MEDIA_TYPES[ending],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
-
-
-def archive_of(job: ModelJob, snapshot: Snapshot) -> tuple[dict[str, Any], dict[str, Source]]:
-    """Return the contents of `INFO_FILE`, and the other files of an archive by their names, which may be missing."""
-    pretrained = pretrained_files.names_in(job.folder)
-    described = {
-        **as_json(serializers.brief_model(job)),
-        "snapshot file": snapshot.name,
-        "pretrained files": pretrained,
-    }
-    own = [NETWORK_FILE, *(f"{snapshot.name}{suffix}" for suffix in snapshot_list.SUFFIXES), *pretrained]
-    files = {name: (job.folder / name, job.folder) for name in own}
-    if dataset := services().store.find(job.dataset_id):
-        for shared in (manifests.LABELS_FILE, manifests.MEAN_ARRAY_FILE, manifests.FILE_NAME):
-            files[shared] = dataset.folder / shared, dataset.folder
-    return described, files
-
-
-@blueprint.get("/models/<job_id>/savedmodel.<ending>")
-def saved_model(job_id: str, ending: str) -> Response:
-    """Export a snapshot as a SavedModel: the network, its weights and the preprocessing of images."""
-    refuse_other_sites()
-    require_tensorflow()
-    check_ending(ending)
-    job = _model(job_id)
-    check_has_dataset(job)
-    snapshot = snapshot_of(job, request.values.get("epoch"))
-    dataset_folder = job.folder.with_name(job.dataset_id)
-    made = services().short_tasks.export(job.folder, snapshot.name, dataset_folder)
-    if made.state.failure:
-        raise BadRequest(made.state.failure.message, made.state.failure.hint)
-    target = made.folder / EXPORTED_FOLDER
-    files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
-    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel.{ending}"
-    response = Response(
-        each_in_thread(stream(ending, existing(dict(sorted(files.items()))))),
-        mimetype=MEDIA_TYPES[ending],
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
-    response.call_on_close(partial(services().short_tasks.forget, made))
-    return response
-
-
-def check_has_dataset(job: ModelJob) -> None:
-    """Raise BadRequest if the dataset that the export of ``job`` reads is missing or not done."""
-    dataset = services().store.find(job.dataset_id)
-    if not job.is_imported and (not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE):
-        reason = "was deleted" if dataset is None else f"is {dataset.status.title.lower()}"
-        raise BadRequest(
-            f"“{job.name}” cannot be exported: its dataset {reason}.",
-            "The dataset contains the mean image and the images for the verification.",
-        )
-
-
-def check_ending(ending: str) -> None:
-    """Raise BadRequest unless ``ending`` is that of an archive."""
-    if ending not in MEDIA_TYPES:
-        raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
 
 
 @blueprint.post("/models/customize")
@@ -783,26 +724,6 @@ def _calls_pretrained(text: str) -> bool:
 
 def _blame(field: Field, message: str) -> None:
     field.errors = [*field.errors, message]
-
-
-def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
-    """Return the snapshot of the epoch ``asked``: by default the best one, for -1 the newest one."""
-    saved = services().snapshots_of(job)
-    default = saved.default
-    if default is None:
-        raise BadRequest(f"“{job.name}” has no snapshot yet.")
-    if not asked:
-        return default
-    if asked == "-1":
-        return saved.snapshots[0]
-    try:
-        wanted = float(asked)
-    except ValueError:
-        raise BadRequest(f"“{asked}” is not an epoch.") from None
-    found = saved.of_epoch(wanted)
-    if found is None:
-        raise NotFound(f"“{job.name}” has no snapshot of epoch {asked}.")
-    return found
 
 
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:

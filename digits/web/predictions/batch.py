@@ -18,11 +18,11 @@ from digits.kinds import default_kind
 from digits.kinds.decoding import SmallArray, SmallImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
+from digits.kinds.views import views_of
 from digits.web.jobs import serializers
+from digits.web.jobs.access import check_owner, requested_job
 from digits.web.jobs.query import Page, page_of
-from digits.web.jobs.views import check_owner
-from digits.web.kind_routes import views_of
-from digits.web.models.views import snapshot_of
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.predictions import record_inputs
 from digits.web.predictions.runs import (
@@ -37,7 +37,7 @@ from digits.web.predictions.runs import (
 )
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
-from digits.web.services import refuse_other_sites, requested_job, require_tensorflow, services
+from digits.web.services import refuse_other_sites, require_tensorflow, services
 from digits.web.services.background import error_of
 
 blueprint = Blueprint("predictions", __name__)

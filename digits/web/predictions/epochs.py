@@ -12,17 +12,16 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
+from digits.data.record_search import Place
 from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
+from digits.kinds.views import views_of
 from digits.web.evaluations.parts import draw_prediction
-from digits.web.kind_routes import views_of
+from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
 from digits.web.offload import in_thread
-from digits.web.predictions.inside import spread_snapshots
-from digits.web.predictions.single import chosen_snapshot
-from digits.web.records.explore import GalleryItem, gallery_items
-from digits.web.records.selection import Place
-from digits.web.records.views import RecordImages, shown_size
+from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
 
 from digits.core.errors import NotFound
@@ -12,9 +11,10 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
+from digits.kinds.views import views_of
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
-from digits.web.predictions.single import chosen_snapshot, input_of
+from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
+from digits.web.predictions.inputs import input_of
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 
@@ -126,13 +126,6 @@ def _filters(job: ModelJob) -> dict[str, Any]:
         "shape": answer["shape"],
         "filters": [{"epoch": epochs[item["snapshot"]], **item} for item in answer["filters"]],
     }
-
-
-def spread_snapshots(job: ModelJob, most: int) -> dict[str, str]:
-    """Return the epochs of at most ``most`` snapshots by name, evenly spread, from the first to the last one."""
-    saved = [snapshot for snapshot in reversed(job.snapshots().snapshots) if snapshot.is_intact]
-    places = {round(place) for place in np.linspace(0, len(saved) - 1, most)} if saved else ()
-    return {saved[place].name: epoch_label(saved[place].epoch) for place in sorted(places)}
 
 
 def _inspect(job: ModelJob) -> dict[str, Any]:

@@ -22,11 +22,10 @@ from digits.data.sources import count_of
 from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.record_inputs import Request, save, save_inputs
-from digits.kinds.views import InputRecord
-from digits.web.kind_routes import views_of
+from digits.kinds.views import InputRecord, views_of
 from digits.web.offload import in_thread
+from digits.web.predictions.inputs import input_request
 from digits.web.predictions.runs import FindSource, Source, limit_of_request, may_resize
-from digits.web.predictions.single import input_request
 from digits.web.services import services
 
 # Longer names, such as texts, are cut off.

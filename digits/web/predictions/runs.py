@@ -35,10 +35,9 @@ from digits.data.sources import show
 from digits.data.unpacking import Limits, Unpacking, content_folder
 from digits.kinds import default_kind
 from digits.kinds.request_fields import flag, whole
-from digits.kinds.views import Views
+from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
-from digits.web.jobs.views import check_owner
-from digits.web.kind_routes import views_of
+from digits.web.jobs.access import check_owner
 from digits.web.offload import in_thread
 from digits.web.services import services
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +12,6 @@ import numpy as np
 from flask import (
     Blueprint,
     Response,
-    after_this_request,
     jsonify,
     make_response,
     render_template,
@@ -24,25 +19,24 @@ from flask import (
     url_for,
 )
 from numpy.typing import NDArray
-from werkzeug.datastructures import FileStorage
 
 from digits.core.csv_cells import harmless
-from digits.core.errors import BadRequest, NotFound, Unavailable
-from digits.core.files import UnreadableFile
+from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images, number_text
 from digits.kinds import Kind, default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
-from digits.kinds.decoding import Animation, ReadInput, RecordArray, SmallImage, StoredImage
+from digits.kinds.decoding import Animation, SmallImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.prediction_rendering import Prediction, check_options
-from digits.kinds.request_fields import flag, parse_integer, whole
-from digits.kinds.views import InputRequest
+from digits.kinds.request_fields import flag, whole
+from digits.kinds.views import views_of
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
-from digits.web.models.views import snapshot_of
+from digits.web.jobs.access import requested_job
+from digits.web.models.snapshots import chosen_snapshot
 from digits.web.offload import each_in_thread, in_thread
+from digits.web.predictions.inputs import Input, input_of
 from digits.web.predictions.runs import may_resize
 from digits.web.predictions.view_choice import (
     ViewChoice,
@@ -53,9 +47,8 @@ from digits.web.predictions.view_choice import (
     view_named,
     views_for,
 )
-from digits.web.records import views as record_views
 from digits.web.responses.pages import render_in_turns
-from digits.web.services import refuse_other_sites, requested_job, services
+from digits.web.services import services
 from digits.web.services.recent_predictions import Recent
 
 blueprint = Blueprint("inference", __name__)
@@ -222,7 +215,7 @@ def image() -> Response:
     return Response(data, mimetype="image/png", headers={"Cache-Control": "no-store"})
 
 
-def _as_picture(item: _Input) -> dict[str, Any]:
+def _as_picture(item: Input) -> dict[str, Any]:
     """Return the URL, the width and the height of an image on which predictions are drawn."""
     if item.pixels is None:
         picture = services().decoder.run(SmallImage(str(item.path)))
@@ -385,15 +378,7 @@ def _vector(line: str) -> list[float]:
     return numbers
 
 
-def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
-    """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
-    refuse_other_sites()
-    if not services().tensorflow.available:
-        raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
-    return snapshot_of(job, request.values.get("snapshot_epoch") or default)
-
-
-def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str, Any]:
+def _visualizations(job: ModelJob, item: Input, snapshot: Snapshot) -> dict[str, Any]:
     """Return the ``visualizations`` of all layers if this request asks to ``show_visualizations``."""
     if not flag(request.values, "show_visualizations"):
         return {}
@@ -405,12 +390,12 @@ def _visualizations(job: ModelJob, item: _Input, snapshot: Snapshot) -> dict[str
     return {"visualizations": _ask(job, item, snapshot, call="inspect")["layers"]}
 
 
-def _ask(job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
+def _ask(job: ModelJob, item: Input, snapshot: Snapshot, **options: Any) -> dict[str, Any]:
     return _exchange(job, item, snapshot, **options)[0]
 
 
 def _exchange(
-    job: ModelJob, item: _Input, snapshot: Snapshot, **options: Any
+    job: ModelJob, item: Input, snapshot: Snapshot, **options: Any
 ) -> tuple[dict[str, Any], list[bytearray]]:
     """Return the response of the inference server, and its attachments."""
     asked = {
@@ -421,133 +406,3 @@ def _exchange(
         "resize": may_resize(),
     }
     return services().inference.exchange(job.folder, asked | options)
-
-
-@dataclass(frozen=True)
-class _Input:
-    """What a model predicts from: an image file, or the file of an array with its ``pixels``."""
-
-    path: Path
-    pixels: NDArray[Any] | None = None
-
-    @property
-    def type(self) -> str:
-        return "image" if self.pixels is None else "pixels"
-
-    @property
-    def is_picture(self) -> bool:
-        """Whether it can be shown as an image."""
-        return self.pixels is None or (self.pixels.dtype == np.uint8 and self.pixels.shape[2] in (1, 3))
-
-
-@contextmanager
-def input_of(job: ModelJob) -> Iterator[_Input]:
-    """Yield what this request contains: an image, a record, or the input of the kind's own fields.
-
-    A ``record`` of the model's dataset is named like ``val/12``.
-    """
-    dataset = services().store.find(job.dataset_id)
-    record = request.values.get("record", "").strip()
-    if record and not _has_image():
-        with _array_input(_record_pixels(job, record)) as item:
-            yield item
-        return
-    if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
-        pixels = _read_input(dataset)
-        if pixels is not None:
-            with _array_input(pixels) as item:
-                yield item
-            return
-    with _image() as path:
-        yield _Input(path)
-
-
-def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
-    """Return the pixels that the kind of ``dataset`` reads from this request, if any; files in another process."""
-    asked = input_request()
-    if asked.files:
-        found = services().decoder.run(ReadInput.of(dataset.kind_recipe, asked))
-        return found.as_array() if found.data else None
-    return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, asked)
-
-
-def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
-    """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
-    split, _, digits = text.rpartition("/")
-    number = parse_integer(digits)
-    if number is None or number < 0:
-        raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
-    dataset = record_views.find_dataset(job.dataset_id)
-    image = in_thread(record_views.open_record(dataset, split, number, StoredImage.of))
-    try:
-        return services().decoder.run(RecordArray(image)).as_array()
-    except UnreadableFile as error:
-        raise NotFound("The record cannot be read.", str(error)) from error
-
-
-def input_request() -> InputRequest:
-    """Return the fields and the files of this request, for `Views.read_input` and `Views.read_inputs`."""
-    files: dict[str, bytes | Path] = {}
-    uploads: list[str] = []
-    for field, text in request.values.items():
-        name = field.removesuffix("_path").removesuffix("_file")
-        if name not in (field, "image") and text.strip():
-            files[name] = services().roots.resolve(text.strip(), file_type="file")
-    for field, upload in request.files.items():
-        name = field.removesuffix("_file")
-        if name not in (field, "image") and upload.filename:
-            files[name] = _saved(upload)
-            uploads.append(name)
-    return InputRequest(request.values.to_dict(), files, uploads)
-
-
-def _saved(upload: FileStorage) -> Path:
-    """Save ``upload`` as a file of the uploads folder that is discarded at the end of this request."""
-    path = services().new_upload()
-    discard = services().store.discard
-
-    @after_this_request
-    def remove(response: Response) -> Response:
-        discard(path)
-        return response
-
-    in_thread(upload.save, path)
-    return path
-
-
-def _has_image() -> bool:
-    """Return whether this request contains an image or its path."""
-    upload = request.files.get("image_file")
-    return bool(upload and upload.filename) or bool(request.values.get("image_path", "").strip())
-
-
-@contextmanager
-def _image() -> Iterator[Path]:
-    """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
-    upload = request.files.get("image_file")
-    if upload is not None and upload.filename:
-        yield _saved(upload)
-        return
-    text = request.values.get("image_path", "").strip()
-    if not text:
-        raise BadRequest("Upload an image, or specify its path.")
-    if "://" in text:
-        raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
-    yield services().roots.resolve(text, file_type="file")
-
-
-@contextmanager
-def _array_input(pixels: NDArray[Any]) -> Iterator[_Input]:
-    with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
-        yield _Input(path, pixels)
-
-
-@contextmanager
-def _kept(save: Callable[[Path], Any], ending: str = "") -> Iterator[Path]:
-    """Yield a file of the uploads folder that ``save`` writes, and discard it at the end of the block."""
-    path = services().new_upload(ending)
-    try:
-        save(path)
-        yield path
-    finally:
-        services().store.discard(path)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 from urllib.parse import urlencode
 
 import humanize
@@ -18,20 +15,9 @@ from digits.core.files import UnreadableFile
 from digits.core.splits import SPLIT_TITLES
 from digits.data.drawing import legend
 from digits.data.manifest import Manifest
-from digits.data.record_index import IndexCache
 from digits.data.record_names import names_path
-from digits.data.records import Record, SplitReader
-from digits.kinds import Kind
-from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import nearest
-from digits.web.datasets import downloads as export_views
-from digits.web.jobs import serializers
-from digits.web.jobs.query import MAX_PAGE, Page
-from digits.web.kind_routes import views_of
-from digits.web.offload import in_thread
-from digits.web.records.selection import (
+from digits.data.record_search import (
     ALL,
-    MAX_TEXT,
     MEASURES,
     Checked,
     Matches,
@@ -39,15 +25,24 @@ from digits.web.records.selection import (
     RecordQuery,
     RecordSearch,
 )
-from digits.web.records.views import (
+from digits.kinds import Kind
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import nearest
+from digits.kinds.views import views_of
+from digits.web.jobs import serializers
+from digits.web.jobs.access import requested_job
+from digits.web.jobs.query import MAX_PAGE, Page
+from digits.web.offload import in_thread
+from digits.web.records import download_formats
+from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.images import (
     RecordImages,
-    decoded_labels,
-    describe_record,
     finished_manifest,
     shown_size,
 )
+from digits.web.records.query import MAX_TEXT, parse_query
 from digits.web.responses.pages import render_in_turns
-from digits.web.services import requested_job, services
+from digits.web.services import services
 from digits.web.template_filters import isolate
 
 blueprint = Blueprint("explore", __name__)
@@ -63,43 +58,6 @@ OUTCOME_WORDS = {
     "improved": "Lower error with {second} than with {first}",
     "worsened": "Higher error with {second} than with {first}",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GalleryItem:
-    """A record in the gallery. What is drawn with it is described at the macro ``drawn``."""
-
-    split: str
-    number: int
-    label: str
-    filename: str
-    url: str
-    thumbnail: str
-    set: int | None = None
-    suggested: int | None = None
-    suggested_label: str = ""
-    confidence: float = 0.0
-    text: str | None = None
-    arrow: Sequence[float] | None = None
-    mask: str | None = None
-    target: str | None = None
-    full_target: str | None = None
-    boxes: Sequence[Any] = ()
-
-    @property
-    def place(self) -> str:
-        """The record for scripts, such as ``train/12``."""
-        return f"{self.split}/{self.number}"
-
-    @property
-    def name(self) -> str:
-        """The file name without its folders."""
-        return self.filename.rpartition("/")[2]
-
-    @property
-    def words(self) -> str:
-        """The record in words, for screen readers."""
-        return f"{self.label}: {self.filename}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +130,7 @@ def show(kind: Kind) -> str:
         legend=legend(
             manifest.target, has_ignored=any(box.ignored for item in found.items for box in item.boxes)
         ),
-        annotation_download=export_views.for_annotation_tools(job),
+        annotation_download=download_formats.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,
         dataset_size=shown_size(job, manifest),
     )
@@ -205,7 +163,7 @@ def show_json(kind: Kind) -> Response:
 
 def _explore(job: DatasetJob, manifest: Manifest) -> Explored:
     """Return the page that the arguments of the request ask for; raises NotFound and BadRequest."""
-    query = RecordQuery.parse(request.args, manifest, views_of(job.data_kind))
+    query = parse_query(request.args, manifest, views_of(job.data_kind))
     size = nearest(request.args, "size", 50, 1, max(PAGE_SIZES))
     number = nearest(request.args, "page", 0, 0, MAX_PAGE) + 1
     images = RecordImages(job, manifest)
@@ -236,58 +194,6 @@ def _find(
     asked = Page.of(range(total), *numbers)
     places = matches.places(query.split, max(0, asked.first - 1), asked.last)
     return search.checked(job.folder, manifest), matches, Page(places, asked.number, asked.size, total)
-
-
-def gallery_items(
-    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place]
-) -> list[GalleryItem]:
-    """Return what galleries show of the records at ``places``; raises UnreadableFile and IndexError.
-
-    Waits for threads and another process, so it does not run in a thread itself.
-    """
-    items = in_thread(_read_items, job, manifest, images, places, services().record_indexes)
-    labels = decoded_labels(job, manifest, [(place.split, place.number) for place in places])
-    return (
-        [replace(item, label=label) for item, label in zip(items, labels, strict=True)] if labels else items
-    )
-
-
-def _read_items(
-    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place], indexes: IndexCache
-) -> list[GalleryItem]:
-    with ExitStack() as opened:
-        readers: dict[str, SplitReader] = {}
-        for split in {place.split for place in places}:
-            content = manifest.splits[split]
-            reader = SplitReader(job.folder, content, indexes.get(job.folder, content))
-            readers[split] = opened.enter_context(reader)
-        return [
-            _item(job, manifest, images, place, readers[place.split].read(place.number)) for place in places
-        ]
-
-
-def _item(
-    job: DatasetJob, manifest: Manifest, images: RecordImages, place: Place, record: Record
-) -> GalleryItem:
-    views = views_of(job.data_kind)
-    names = manifest.target.names
-    drawn = {
-        **images.drawings(place.split, place.number, lambda: record),
-        **views.draw_record(job.kind_recipe, record),
-    }
-    return GalleryItem(
-        split=place.split,
-        number=place.number,
-        label=describe_record(job, manifest, record),
-        filename=record.filename,
-        url=images.url(place.split, place.number),
-        thumbnail=images.thumbnail(place.split, place.number),
-        set=place.set,
-        suggested=place.suggested,
-        suggested_label="" if place.suggested is None else names[place.suggested],
-        confidence=place.confidence,
-        **drawn,
-    )
 
 
 def _split_counts(found: Explored, manifest: Manifest) -> dict[str, int]:

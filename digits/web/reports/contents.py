@@ -24,7 +24,7 @@ from digits.data.records import Record, SplitReader
 from digits.kinds import default_kind
 from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImage
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views
+from digits.kinds.views import Views, views_of
 from digits.web.evaluations import charts as evaluation_charts
 from digits.web.evaluations.panel import title_of
 from digits.web.evaluations.parts import (
@@ -36,9 +36,8 @@ from digits.web.evaluations.parts import (
     worst_records,
 )
 from digits.web.jobs import serializers
-from digits.web.kind_routes import views_of
 from digits.web.offload import in_thread
-from digits.web.records.explore import GalleryItem
+from digits.web.records.gallery import GalleryItem
 from digits.web.reports.plots import Plot, curves, of_evaluation
 from digits.web.resources.models import ModelPage
 from digits.web.services import services

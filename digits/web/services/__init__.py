@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 from flask import current_app, request
 
 from digits.core import snapshot_list
-from digits.core.errors import BadRequest, OtherSite, Unavailable
+from digits.core.errors import OtherSite, Unavailable
 from digits.core.files import make_folder
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
@@ -22,6 +22,7 @@ from digits.core.status import Status
 from digits.data.data_roots import Roots
 from digits.data.production import ProductionModels
 from digits.data.record_index import IndexCache
+from digits.data.record_search import RecordSearch
 from digits.kinds.decoding import Decoder
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.background_tasks import BackgroundTasks
@@ -38,13 +39,11 @@ from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 from digits.runtime.tensorflow_support import find_tensorflow
-from digits.web.kind_routes import health_check
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
-from digits.web.records.selection import RecordSearch
 from digits.web.security.gate import SAFE_METHODS, comes_from_another_site
 from digits.web.services import background
-from digits.web.services.evaluation_recipes import first_evaluation
+from digits.web.services.background_recipes import first_evaluation, health_check
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.model_lists import StoreCache
 from digits.web.services.picture_cache import PictureCache
@@ -53,8 +52,6 @@ from digits.web.services.results_cache import ResultsCache
 from digits.web.services.serving_metrics import ServingMetrics
 from digits.web.services.tensorboard import TensorBoards
 from digits.web.services.upload_store import UploadStore
-
-AnyJob = TypeVar("AnyJob", bound=Job)
 
 SERVER_FOLDER = ".server"
 # Uploaded files while a request needs them.
@@ -256,14 +253,6 @@ def refuse_other_sites() -> None:
         raise OtherSite(
             "This request came from another site.", "Opening this page starts a program on this machine."
         )
-
-
-def requested_job(job_type: type[AnyJob]) -> AnyJob:
-    """Return the job ``job_id`` of this request. Raises BadRequest if it is missing, NotFound if there is none."""
-    job_id = request.values.get("job_id", "").strip()
-    if not job_id:
-        raise BadRequest("The job_id is missing.", f"Specify the id of a {job_type.type}.")
-    return services().store.get(job_id, job_type)
 
 
 def require_tensorflow() -> None:

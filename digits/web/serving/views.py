@@ -19,8 +19,8 @@ from digits.data import production
 from digits.data.manifest import Manifest
 from digits.data.production import Production
 from digits.web.jobs import serializers
-from digits.web.jobs.views import check_owner
-from digits.web.models.views import snapshot_of
+from digits.web.jobs.access import check_owner
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from digits.core.model_job import ModelJob
-from digits.core.recipe import Evaluate
+from digits.core.recipe import CheckDataset, Evaluate
 from digits.core.snapshot_list import Snapshot
 from digits.core.splits import Split
 from digits.core.status import Status
 from digits.data.evaluation import name_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
 from digits.runtime.store import Store
 
 
@@ -38,3 +39,11 @@ def first_evaluation(job: ModelJob, store: Store) -> Evaluate | None:
     if manifest is None or snapshot is None or "val" not in manifest.splits:
         return None
     return evaluation_recipe(job, snapshot, dataset, "val") if manifest.splits["val"].count else None
+
+
+def health_check(job: DatasetJob) -> CheckDataset:
+    """Return the recipe of the health check of a dataset."""
+    views = views_of(job.data_kind)
+    return CheckDataset(
+        dataset=str(job.folder), appearance=views.checks_appearance, counts=views.checks_counts
+    )

@@ -1,9 +1,8 @@
-"""The records that the Explore page shows: a query in URL arguments, and the records that match it."""
+"""Find the records of a dataset that match a query: their names, classes, statistics, findings and predictions."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import MissingFile, UnreadableFile
-from digits.core.job import ID
 from digits.core.splits import SPLITS
 from digits.data import evaluation, health, label_check
-from digits.data.comparison import CHANGES, GROUPS, ComparedRecords, load_compared
+from digits.data.comparison import CHANGES, ComparedRecords, load_compared
 from digits.data.evaluation import Evaluation
 from digits.data.file_cache import FileCache
 from digits.data.health import Finding
@@ -36,16 +33,12 @@ from digits.data.manifest import (
 from digits.data.record_classes import classes_path, select_containing
 from digits.data.record_index import IndexCache
 from digits.data.record_names import find_names, names_path
-from digits.kinds.request_fields import flag, whole
-from digits.kinds.views import Views
 
 # All splits together.
 ALL = "all"
-MAX_TEXT = 200
 # About 16 MB.
 CACHED_MATCHES = 4_000_000
 CACHED_CHECKS = 100
-_EVALUATION = re.compile(rf"(?a:{ID})/(?a:[\w-][\w.-]{{0,200}})\Z")
 
 
 @dataclass(frozen=True)
@@ -160,51 +153,6 @@ class RecordQuery:
     wrong: bool = False
     compared: str = ""
     outcome: str = ""
-
-    @classmethod
-    def parse(cls, arguments: MultiDict[str, str], manifest: Manifest, views: Views[Any]) -> Self:
-        """Parse the arguments of a request; raises BadRequest and NotFound."""
-        text = arguments.get("q", "").replace("\0", "").strip()[:MAX_TEXT]
-        finding = arguments.get("finding", "")
-        found = (Range.parse(name, arguments.getlist(name)) for name in MEASURES if name in arguments)
-        ranges = tuple(item for item in found if item is not None)
-        evaluated = arguments.get("evaluation", "")
-        asked = arguments.get("db", ALL if text or finding or ranges or evaluated else "train")
-        # DIGITS calls a split train_db.
-        split = next((name for name in manifest.splits if name in asked), None)
-        if asked == ALL:
-            split = ALL if len(manifest.splits) > 1 else next(iter(manifest.splits))
-        if split is None:
-            raise NotFound(f"This dataset has no split called “{asked}”.")
-        label = whole(arguments, "label", None)
-        if label is not None and not 0 <= label < len(manifest.groups):
-            last = len(manifest.groups) - 1
-            raise NotFound(f"This dataset has no {views.group} {label}: its {views.groups} are 0 to {last}.")
-        contain = whole(arguments, "contain", None)
-        if contain is not None and not manifest.lists_classes:
-            raise NotFound(
-                f"The classes that each {views.record} of this dataset contains are not searchable.",
-                "Filter by “label” instead, or create a new version of the dataset.",
-            )
-        if contain is not None and not 0 <= contain < len(manifest.contained):
-            last = len(manifest.contained) - 1
-            raise NotFound(
-                f"This dataset has no class {contain}: its classes are 0 to {last - 1}, and {last} is none."
-            )
-        compared = arguments.get("compare", "") if evaluated else ""
-        for name in filter(None, (evaluated, compared)):
-            if not _EVALUATION.match(name):
-                raise NotFound(f"There is no evaluation called “{name[:MAX_TEXT]}”.")
-        outcome = arguments.get("outcome", "") if compared else ""
-        if compared and outcome not in GROUPS:
-            raise BadRequest(f"outcome: choose one of {', '.join(GROUPS)}.")
-        predicted = whole(arguments, "predicted", None) if evaluated else None
-        if predicted is not None and not 0 <= predicted < len(manifest.target.labels):
-            raise NotFound(f"This dataset has no class {predicted}.")
-        wrong = bool(evaluated) and flag(arguments, "wrong")
-        return cls(
-            split, text, label, contain, finding, ranges, evaluated, predicted, wrong, compared, outcome
-        )
 
     def arguments(self) -> dict[str, str]:
         """Return the URL arguments of this query."""

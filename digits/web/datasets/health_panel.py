@@ -1,0 +1,148 @@
+"""The health of a dataset on its page."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from flask import url_for
+
+from digits.core.files import MissingFile, UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.core.status import Status
+from digits.core.task import Failure
+from digits.data import health, label_check
+from digits.data.health import Finding, Health, Histogram
+from digits.data.label_check import LabelCheck
+from digits.data.manifest import SKIPPED_FILE, Manifest
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
+from digits.web.offload import in_thread
+from digits.web.services import is_opened_by_another_site, services
+from digits.web.services.background import state_of
+from digits.web.services.background_recipes import health_check
+
+ICONS = {"error": "warning", "warning": "warning", "info": "info"}
+TONES = {"error": "danger", "warning": "warning", "info": "info"}
+# The findings whose images a cleaned version excludes. Others may be intended.
+CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
+# Maximum number of models offered for finding wrong labels.
+SHOWN_MODELS = 25
+# Less accurate models find many labels that are not wrong.
+WEAK_ACCURACY = 0.7
+SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
+
+
+def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
+    """Return the panel of a dataset's page: the state, the findings and the histograms, with URLs.
+
+    Starts the check if there is no result, unless another site opened the page.
+    """
+    result, problem = load_health(job, manifest)
+    checks = services().background["health"]
+    is_new = result is None and not problem and checks.failure(job.id) is None
+    if is_new and services().settings.health_checks and not is_opened_by_another_site():
+        checks.start(job, health_check(job))
+    body = state(job, result, problem)
+    labels = load_label_check(job, manifest)
+    body["findings"] = [_finding(job, labels.finding)] if labels and labels.finding.count else []
+    body["labels"] = _label_panel(job, labels)
+    if result is not None:
+        body["findings"] += [_finding(job, finding) for finding in result.findings]
+        body["histograms"] = [_histogram(job, item) for item in result.histograms if item.counts]
+        body["images"] = result.images
+        cleaned = [item.id for item in result.findings if item.id in CLEANED and item.removable_count]
+        body["clean_url"] = url_for("versions.new", job_id=job.id, clean=cleaned) if cleaned else None
+    return body
+
+
+def state(job: DatasetJob, result: Health | None = None, problem: str = "") -> dict[str, Any]:
+    message = f"The result of the check is damaged: {problem}."
+    damage = Failure(message, "Check the dataset again.") if problem else None
+    return state_of(services().background["health"], job.id, result is not None, damage)
+
+
+def load_health(job: DatasetJob, manifest: Manifest | None) -> tuple[Health | None, str]:
+    """Return the result, or why it is damaged; neither if there is none."""
+    if manifest is None:
+        return None, ""
+    try:
+        return in_thread(health.load, job.folder, manifest), ""
+    except MissingFile:
+        return None, ""
+    except UnreadableFile as error:
+        return None, str(error)
+
+
+def load_label_check(job: DatasetJob, manifest: Manifest | None) -> LabelCheck | None:
+    """Return the latest result of the label check, or None if it is missing or damaged."""
+    if manifest is None:
+        return None
+    try:
+        return label_check.load(job.folder, manifest)
+    except UnreadableFile:
+        return None
+
+
+def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] | None:
+    """Return the latest models that can search for wrong labels, and the result; None if the kind has no classes."""
+    if not views_of(job.data_kind).checks_labels:
+        return None
+    children = services().store.children(job)
+    done = (child for child in children if isinstance(child, ModelJob) and child.status is Status.DONE)
+    models = [{"id": model.id, "name": model.name} for model in itertools.islice(done, SHOWN_MODELS)]
+    return {
+        "models": models,
+        "model": labels.model_name if labels else "",
+        "chosen": labels.model_id if labels else "",
+        "count": labels.finding.count if labels else 0,
+        "accuracy": labels.accuracy if labels else {},
+        "is_weak": labels is not None and min(labels.accuracy.values(), default=1.0) < WEAK_ACCURACY,
+        "url": url_for("explore.show", kind=job.data_kind, job_id=job.id, finding=label_check.FINDING),
+    }
+
+
+def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
+    has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
+    url = f"{explore}&finding={finding.id}" if finding.records else None
+    return {
+        "id": finding.id,
+        "title": finding.title,
+        "explanation": finding.explanation,
+        "severity": SEVERITIES[finding.severity],
+        "tone": TONES[finding.severity],
+        "icon": ICONS[finding.severity],
+        "count": finding.count,
+        "percent": 100 * finding.fraction,
+        "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if has_list else url,
+        "removable_count": finding.removable_count,
+        "clean_url": url_for("versions.new", job_id=job.id, clean=finding.id)
+        if finding.removable_count
+        else None,
+        "groups": [
+            {"name": group.name, "count": group.count, "url": f"{explore}&label={group.index}"}
+            for group in finding.groups
+        ],
+    }
+
+
+def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
+    explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
+    bins = []
+    for place, count in enumerate(item.counts):
+        low, high = item.edges[place], item.edges[place + 1]
+        # The first and the last bin also contain all that is beyond them.
+        limits = f"{low if place else ''}:{high if place + 1 < len(item.counts) else ''}"
+        bins.append(
+            {
+                "range": f"{low:.3g}–{high:.3g}" if high < 1000 else f"{low:,.0f}–{high:,.0f}",
+                "count": count,
+                "percent": 100 * count / max(item.counts) if any(item.counts) else 0,
+                "url": f"{explore}&{item.filter}={limits}" if item.filter and count else None,
+            }
+        )
+    words = "groups" if not item.filter else "images"
+    if item.edges[0] == item.edges[-1]:
+        return {"title": item.title, "unit": item.unit, "value": f"{item.edges[0]:.3g}", "words": words}
+    return {"title": item.title, "unit": item.unit, "bins": bins, "words": words}

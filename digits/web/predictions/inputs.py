@@ -1,0 +1,156 @@
+"""The inputs of requests: an image, a record, or the fields of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flask import Response, after_this_request, request
+from numpy.typing import NDArray
+from werkzeug.datastructures import FileStorage
+
+from digits.core.errors import BadRequest, NotFound
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob
+from digits.kinds.decoding import ReadInput, RecordArray, StoredImage
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import parse_integer
+from digits.kinds.views import InputRequest, views_of
+from digits.web.offload import in_thread
+from digits.web.records.images import find_dataset, open_record
+from digits.web.services import services
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a model predicts from: an image file, or the file of an array with its ``pixels``."""
+
+    path: Path
+    pixels: NDArray[Any] | None = None
+
+    @property
+    def type(self) -> str:
+        return "image" if self.pixels is None else "pixels"
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether it can be shown as an image."""
+        return self.pixels is None or (self.pixels.dtype == np.uint8 and self.pixels.shape[2] in (1, 3))
+
+
+@contextmanager
+def input_of(job: ModelJob) -> Iterator[Input]:
+    """Yield what this request contains: an image, a record, or the input of the kind's own fields.
+
+    A ``record`` of the model's dataset is named like ``val/12``.
+    """
+    dataset = services().store.find(job.dataset_id)
+    record = request.values.get("record", "").strip()
+    if record and not _has_image():
+        with _array_input(_record_pixels(job, record)) as item:
+            yield item
+        return
+    if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
+        pixels = _read_input(dataset)
+        if pixels is not None:
+            with _array_input(pixels) as item:
+                yield item
+            return
+    with _image() as path:
+        yield Input(path)
+
+
+def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
+    """Return the pixels that the kind of ``dataset`` reads from this request, if any; files in another process."""
+    asked = input_request()
+    if asked.files:
+        found = services().decoder.run(ReadInput.of(dataset.kind_recipe, asked))
+        return found.as_array() if found.data else None
+    return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, asked)
+
+
+def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
+    """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
+    split, _, digits = text.rpartition("/")
+    number = parse_integer(digits)
+    if number is None or number < 0:
+        raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
+    dataset = find_dataset(job.dataset_id)
+    image = in_thread(open_record(dataset, split, number, StoredImage.of))
+    try:
+        return services().decoder.run(RecordArray(image)).as_array()
+    except UnreadableFile as error:
+        raise NotFound("The record cannot be read.", str(error)) from error
+
+
+def input_request() -> InputRequest:
+    """Return the fields and the files of this request, for `Views.read_input` and `Views.read_inputs`."""
+    files: dict[str, bytes | Path] = {}
+    uploads: list[str] = []
+    for field, text in request.values.items():
+        name = field.removesuffix("_path").removesuffix("_file")
+        if name not in (field, "image") and text.strip():
+            files[name] = services().roots.resolve(text.strip(), file_type="file")
+    for field, upload in request.files.items():
+        name = field.removesuffix("_file")
+        if name not in (field, "image") and upload.filename:
+            files[name] = _saved(upload)
+            uploads.append(name)
+    return InputRequest(request.values.to_dict(), files, uploads)
+
+
+def _saved(upload: FileStorage) -> Path:
+    """Save ``upload`` as a file of the uploads folder that is discarded at the end of this request."""
+    path = services().new_upload()
+    discard = services().store.discard
+
+    @after_this_request
+    def remove(response: Response) -> Response:
+        discard(path)
+        return response
+
+    in_thread(upload.save, path)
+    return path
+
+
+def _has_image() -> bool:
+    """Return whether this request contains an image or its path."""
+    upload = request.files.get("image_file")
+    return bool(upload and upload.filename) or bool(request.values.get("image_path", "").strip())
+
+
+@contextmanager
+def _image() -> Iterator[Path]:
+    """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
+    upload = request.files.get("image_file")
+    if upload is not None and upload.filename:
+        yield _saved(upload)
+        return
+    text = request.values.get("image_path", "").strip()
+    if not text:
+        raise BadRequest("Upload an image, or specify its path.")
+    if "://" in text:
+        raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
+    yield services().roots.resolve(text, file_type="file")
+
+
+@contextmanager
+def _array_input(pixels: NDArray[Any]) -> Iterator[Input]:
+    with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
+        yield Input(path, pixels)
+
+
+@contextmanager
+def _kept(save: Callable[[Path], Any], ending: str = "") -> Iterator[Path]:
+    """Yield a file of the uploads folder that ``save`` writes, and discard it at the end of the block."""
+    path = services().new_upload(ending)
+    try:
+        save(path)
+        yield path
+    finally:
+        services().store.discard(path)

@@ -1,0 +1,107 @@
+"""The records in a gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from digits.data.manifest import Manifest
+from digits.data.record_index import IndexCache
+from digits.data.record_search import Place
+from digits.data.records import Record, SplitReader
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
+from digits.web.offload import in_thread
+from digits.web.records.images import RecordImages, decoded_labels, describe_record
+from digits.web.services import services
+
+
+@dataclass(frozen=True, slots=True)
+class GalleryItem:
+    """A record in the gallery. What is drawn with it is described at the macro ``drawn``."""
+
+    split: str
+    number: int
+    label: str
+    filename: str
+    url: str
+    thumbnail: str
+    set: int | None = None
+    suggested: int | None = None
+    suggested_label: str = ""
+    confidence: float = 0.0
+    text: str | None = None
+    arrow: Sequence[float] | None = None
+    mask: str | None = None
+    target: str | None = None
+    full_target: str | None = None
+    boxes: Sequence[Any] = ()
+
+    @property
+    def place(self) -> str:
+        """The record for scripts, such as ``train/12``."""
+        return f"{self.split}/{self.number}"
+
+    @property
+    def name(self) -> str:
+        """The file name without its folders."""
+        return self.filename.rpartition("/")[2]
+
+    @property
+    def words(self) -> str:
+        """The record in words, for screen readers."""
+        return f"{self.label}: {self.filename}"
+
+
+def gallery_items(
+    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place]
+) -> list[GalleryItem]:
+    """Return what galleries show of the records at ``places``; raises UnreadableFile and IndexError.
+
+    Waits for threads and another process, so it does not run in a thread itself.
+    """
+    items = in_thread(_read_items, job, manifest, images, places, services().record_indexes)
+    labels = decoded_labels(job, manifest, [(place.split, place.number) for place in places])
+    return (
+        [replace(item, label=label) for item, label in zip(items, labels, strict=True)] if labels else items
+    )
+
+
+def _read_items(
+    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place], indexes: IndexCache
+) -> list[GalleryItem]:
+    with ExitStack() as opened:
+        readers: dict[str, SplitReader] = {}
+        for split in {place.split for place in places}:
+            content = manifest.splits[split]
+            reader = SplitReader(job.folder, content, indexes.get(job.folder, content))
+            readers[split] = opened.enter_context(reader)
+        return [
+            _item(job, manifest, images, place, readers[place.split].read(place.number)) for place in places
+        ]
+
+
+def _item(
+    job: DatasetJob, manifest: Manifest, images: RecordImages, place: Place, record: Record
+) -> GalleryItem:
+    views = views_of(job.data_kind)
+    names = manifest.target.names
+    drawn = {
+        **images.drawings(place.split, place.number, lambda: record),
+        **views.draw_record(job.kind_recipe, record),
+    }
+    return GalleryItem(
+        split=place.split,
+        number=place.number,
+        label=describe_record(job, manifest, record),
+        filename=record.filename,
+        url=images.url(place.split, place.number),
+        thumbnail=images.thumbnail(place.split, place.number),
+        set=place.set,
+        suggested=place.suggested,
+        suggested_label="" if place.suggested is None else names[place.suggested],
+        confidence=place.confidence,
+        **drawn,
+    )
