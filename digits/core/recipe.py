@@ -38,7 +38,7 @@ MetricName = Annotated[str, Meta(min_length=1, max_length=MAX_METRIC_NAME)]
 Mean = Literal["image", "pixel", "none"]
 Balance = Literal["none", "class_weights", "sampling"]
 Precision = Literal["float32", "mixed_float16", "mixed_bfloat16"]
-Strategy = Literal["mirrored", "central"]
+WeightsOn = Literal["first_gpu", "cpu"]
 Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
@@ -195,12 +195,12 @@ class Train(Recipe, tag="train"):
     folders and addresses. ``devices`` lists ``"cpu"`` or the indexes
     of GPUs. Without ``seed``, the worker draws one; augmentation uses it modulo 2³¹.
 
-    ``batch_accumulation`` batches make one step. Without ``xla``, the device decides.
-    ``strategy`` applies to several devices. ``snapshots_kept`` limits the number of snapshots; the best one is always
-    kept. It is selected by the validation metric ``best_metric``, and every improvement is saved; if unset, by the
-    kind's metric or the loss. ``freeze`` lists patterns of names of
-    variables that are not trained. ``histograms`` (of weights and layer outputs) and profiles every
-    ``traces_interval`` steps (0 for never) go to TensorBoard. ``numerics_checks`` names the operation that first
+    ``batch_accumulation`` batches make one step. Without ``xla``, the device decides. ``weights_on`` is where several
+    devices read the weights from. ``snapshots_kept`` limits the number of snapshots; the best one is always kept. It
+    is selected by the validation metric ``best_metric``, and every improvement is saved; if unset, by the kind's
+    metric or the loss. ``freeze`` lists patterns of names of variables that are not trained. ``histograms`` (of weights
+    and layer outputs) and profiles every ``traces_interval`` steps (0 for never) go to TensorBoard.
+    ``numerics_checks`` names the operation that first
     returns NaN or an infinity. ``gradient_metrics`` adds the norm of the gradients and the relative size of the updates
     of each layer to the metrics. ``resume`` continues from the newest resume point in the folder.
     """
@@ -227,7 +227,7 @@ class Train(Recipe, tag="train"):
     balance: Balance = "none"
     precision: Precision = "float32"
     xla: bool | None = None
-    strategy: Strategy = "mirrored"
+    weights_on: WeightsOn = "first_gpu"
     gpu_memory_mb: Annotated[int, Meta(ge=64, le=schema.LARGEST_WHOLE)] | None = None
     snapshots_kept: Positive | None = None
     best_metric: MetricName | None = None
@@ -238,6 +238,13 @@ class Train(Recipe, tag="train"):
     numerics_checks: bool = False
     gradient_metrics: bool = False
     resume: bool = False
+    # The earlier name of ``weights_on``: ``mirrored`` for the first GPU, or ``central`` for the CPU. Read only.
+    strategy: Literal["mirrored", "central"] | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.strategy == "central":
+            self.weights_on = "cpu"
+        self.strategy = msgspec.UNSET
 
 
 class Preflight(Train, tag="preflight"):
@@ -404,22 +411,3 @@ class _Header(Struct):
 def task_of(folder: Path) -> str:
     """Return the tag of the recipe in ``folder``, which names its task; raises UnreadableFile."""
     return read_json(folder / FILE_NAME, _Header, below=folder.parent).task
-
-
-def json_schema(*recipe_types: type[Recipe]) -> dict[str, Any]:
-    """Return the JSON Schema of recipes of ``recipe_types``, by default of all that DIGITS itself defines."""
-    known = recipe_types or (
-        CreateDataset,
-        CheckDataset,
-        CheckLabels,
-        Train,
-        Preflight,
-        Visualize,
-        PreviewAugmentation,
-        Export,
-        Evaluate,
-        MapEmbeddings,
-        ServeInference,
-    )
-    schemas, components = msgspec.json.schema_components(known)
-    return {"anyOf": list(schemas), "$defs": components}

@@ -12,7 +12,7 @@ export function startDevices(form) {
     const next = radios.some(({ value, checked }) => value === 'next' && checked);
     const several = gpus.filter(({ checked }) => checked).length > 1 || (next && Number(count.value) > 1);
     document.getElementById('gpu-count').hidden = !next;
-    document.getElementById('strategy-field').hidden = !several;
+    document.getElementById('weights-on-field').hidden = !several;
   };
   box.addEventListener('change', ({ target }) => {
     if (radios.includes(target)) for (const gpu of gpus) gpu.checked = false;

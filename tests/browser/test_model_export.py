@@ -41,7 +41,7 @@ def test_a_snapshot_is_exported_and_downloaded(
     panel = page.locator("#export")
     choice = panel.get_by_label("Format")
     expect(choice).to_be_focused()
-    expect(panel.get_by_label("Checkpoint")).to_have_value("1")
+    expect(panel.get_by_label("Snapshot")).to_have_value("1")
     choice.select_option("ONNX")
     expect(panel.locator("#export-use")).to_contain_text("ONNX Runtime")
     check_accessibility(page)

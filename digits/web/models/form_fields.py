@@ -1,4 +1,4 @@
-"""Groups of fields of the model form: augmentation, checkpoints and logging, devices and precision."""
+"""Groups of fields of the model form: augmentation, snapshots and logging, devices and precision."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PRECISIONS = choices(
     ("float32", "float32"), ("mixed_float16", "Mixed float16"), ("mixed_bfloat16", "Mixed bfloat16")
 )
 XLA = choices(("auto", "Automatic"), ("on", "On"), ("off", "Off"))
-STRATEGIES = choices(("mirrored", "First GPU"), ("central", "CPU"))
+WEIGHTS_ON = choices(("first_gpu", "First GPU"), ("cpu", "CPU"))
 _FLIP_WORDS = {
     "fliplr": "horizontal flip",
     "flipud": "vertical flip",
@@ -191,7 +191,7 @@ class DeviceFields(JobForm):
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
     select_gpu_count = OptionalInteger("Number of GPUs", validators=[Optional(), Between(_COUNT)])
-    strategy = select("Weights location", STRATEGIES, Train, "strategy")
+    weights_on = select("Weights on", WEIGHTS_ON, Train, "weights_on")
     gpu_memory_mb = whole("Memory limit per GPU (MiB)", Train, "gpu_memory_mb")
     precision = select("Precision", PRECISIONS, Train, "precision")
     xla = XlaField("XLA compilation", choices=XLA, default="auto", binding=Binding(Train, "xla"))

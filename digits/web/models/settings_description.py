@@ -15,7 +15,7 @@ Settings = list[tuple[str, str]]
 _MEANS = {"pixel": "per channel"}
 _BALANCES = {"class_weights": "class weights", "sampling": "oversampling of rare classes"}
 _XLA = {None: "", True: ", XLA", False: ", no XLA"}
-_PLACES = {"mirrored": "on the first GPU", "central": "on the CPU"}
+_WEIGHTS_ON = {"first_gpu": "on the first GPU", "cpu": "on the CPU"}
 
 
 def describe_settings(recipe: Train) -> Settings:
@@ -54,10 +54,10 @@ def describe_preprocessing(recipe: Train) -> Settings:
 
 
 def describe_devices(recipe: Train, devices: Sequence[str]) -> Settings:
-    """Return the devices of a training, and the place of the weights if it has several."""
+    """Return the devices of a training, and where the weights are if it has several."""
     names = device_names(devices)
     if len(devices) > 1:
-        return [("Devices", f"{names}; weights {_PLACES[recipe.strategy]}")]
+        return [("Devices", f"{names}; weights {_WEIGHTS_ON[recipe.weights_on]}")]
     return known({"Device": names})
 
 

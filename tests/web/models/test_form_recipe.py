@@ -14,7 +14,7 @@ from msgspec import structs
 from werkzeug.datastructures import MultiDict
 
 from digits.core import schedules, schema
-from digits.core.recipe import Augment, CreateDataset, EarlyStopping, Solver, Train, json_schema
+from digits.core.recipe import Augment, CreateDataset, EarlyStopping, Solver, Train
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -28,7 +28,7 @@ from digits.kinds.classification.recipe import (
 from digits.kinds.dataset_form import CHANNELS, ENCODINGS, RESIZE_MODES
 from digits.kinds.form_fields import Between
 from digits.web.models.form import MEANS, POLICY_CHOICES, SOLVERS, ModelForm
-from digits.web.models.form_fields import BALANCES, FLIPS, PRECISIONS, QUARTER_TURNS, STRATEGIES
+from digits.web.models.form_fields import BALANCES, FLIPS, PRECISIONS, QUARTER_TURNS, WEIGHTS_ON
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -80,7 +80,7 @@ def test_forms_and_recipes_enforce_the_limits_of_a_field(name: str) -> None:
         (QUARTER_TURNS, Augment, "quad_rotation"),
         (BALANCES, Train, "balance"),
         (PRECISIONS, Train, "precision"),
-        (STRATEGIES, Train, "strategy"),
+        (WEIGHTS_ON, Train, "weights_on"),
         (MEANS, Train, "mean"),
         (SOLVERS, Solver, "type"),
     ],
@@ -93,12 +93,6 @@ def test_a_form_offers_the_choices_of_the_recipe(options: list[Any], kind: type,
 def test_a_form_offers_every_schedule() -> None:
     known = {kind.__struct_config__.tag for kind in get_args(schedules.AnySchedule)}
     assert {option.value for option in POLICY_CHOICES} == known == set(schedules.POLICIES)
-
-
-def test_recipes_have_a_json_schema() -> None:
-    described = json_schema()["$defs"]
-    assert described["Augment"]["properties"]["mixup"]["maximum"] == 10
-    assert set(described["Train"]["properties"]) == {*Train.__struct_fields__, "task"}
 
 
 # Values that a form can represent: those of a recipe, without fields that forms lack.

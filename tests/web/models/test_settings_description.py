@@ -83,7 +83,7 @@ def test_every_augmentation_has_words() -> None:
 
 
 def test_the_devices_have_the_numbers_of_the_driver() -> None:
-    recipe = Train(dataset="", strategy="central")
+    recipe = Train(dataset="", weights_on="cpu")
     assert describe_devices(recipe, []) == []
     assert describe_devices(recipe, ["cpu"]) == [("Device", "CPU")]
     assert describe_devices(recipe, ["2", "0"]) == [("Devices", "GPU 2, GPU 0; weights on the CPU")]

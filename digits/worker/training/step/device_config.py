@@ -70,7 +70,7 @@ def configure(recipe: recipes.Train, events: EventLog) -> tuple[DeviceConfig, li
     keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
     devices = devices[: batch_size(recipe)]  # every device computes at least one record
-    central = recipe.strategy == "central" and len(devices) > 1
+    central = recipe.weights_on == "cpu" and len(devices) > 1
     compiled = bool(gpus) if recipe.xla is None else recipe.xla
     if compiled and len(devices) > 1:
         compiled = False

@@ -120,18 +120,18 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any,
 
 
 @pytest.mark.parametrize(
-    ("strategy", "batch"),
+    ("weights_on", "batch"),
     [
-        ("mirrored", 7),
-        ("central", 16),
-        pytest.param("mirrored", 16, marks=pytest.mark.nightly),
-        pytest.param("central", 7, marks=pytest.mark.nightly),
+        ("first_gpu", 7),
+        ("cpu", 16),
+        pytest.param("first_gpu", 16, marks=pytest.mark.nightly),
+        pytest.param("cpu", 7, marks=pytest.mark.nightly),
     ],
 )
-def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, strategy: str, batch: int) -> None:
+def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, weights_on: str, batch: int) -> None:
     settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
     one = trained(CONVOLUTIONS, name="one", **settings)
-    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", strategy=strategy, **settings))
+    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", weights_on=weights_on, **settings))
     _assert_alike(
         _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
     )
@@ -522,7 +522,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     ("setting", "value", "word"),
     [
         ("precision", "mixed_float8", "mixed_float8"),
-        ("strategy", "parameter_server", "parameter_server"),
+        ("weights_on", "tape", "tape"),
         ("batch_accumulation", 0, "batch_accumulation"),
     ],
 )

@@ -75,7 +75,7 @@ def test_chosen_gpus_are_selected_if_all_are_visible(in_child: Any, tmp_path: Pa
 
 
 def test_gpu_memory_is_limited(in_child: Any, tmp_path: Path) -> None:
-    settings = {"devices": ["0", "1"], "gpu_memory_mb": 2000, "strategy": "central", "xla": True}
+    settings = {"devices": ["0", "1"], "gpu_memory_mb": 2000, "weights_on": "cpu", "xla": True}
     found, _, _, growing, limits, warnings = in_child(_prepare, 2, tmp_path, settings)
     assert limits == {"gpu 0": 2000, "gpu 1": 2000}
     assert not growing
