@@ -39,14 +39,18 @@ from digits.web.jobs import views as job_views
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
 from digits.web.models import augmentation as augmentation_views
+from digits.web.models import check_views as model_check_views
 from digits.web.models import exports as model_export_views
+from digits.web.models import form_views as model_form_views
 from digits.web.models import model_stores as store_views
 from digits.web.models import pretrained as pretrained_views
 from digits.web.models import tensorboard as tensorboard_views
 from digits.web.models import traces as trace_views
 from digits.web.models import views as model_views
 from digits.web.offload import in_thread, in_turns
+from digits.web.pages import dataset as dataset_page
 from digits.web.pages import documentation, home
+from digits.web.pages import model as model_page
 from digits.web.predictions import batch as prediction_views
 from digits.web.predictions import epochs as epoch_predictions
 from digits.web.predictions import inside as inside_views
@@ -110,6 +114,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         job_lists.blueprint,
         documentation.blueprint,
         job_views.blueprint,
+        dataset_page.blueprint,
         dataset_views.blueprint,
         explore_views.blueprint,
         record_views.blueprint,
@@ -121,7 +126,10 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         model_export_views.blueprint,
         health_views.blueprint,
         export_views.blueprint,
+        model_page.blueprint,
         model_views.blueprint,
+        model_form_views.blueprint,
+        model_check_views.blueprint,
         pretrained_views.blueprint,
         store_views.blueprint,
         prediction_views.blueprint,

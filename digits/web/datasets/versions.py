@@ -142,7 +142,9 @@ def create(job_id: str) -> AnyResponse | tuple[str | Response, int]:
             group=(form.group_name.data or "").strip(),
         )
         services().scheduler.submit(job)
-    return jsonify(serializers.brief(job)) if as_json else redirect(url_for("datasets.show", job_id=job.id))
+    return (
+        jsonify(serializers.brief(job)) if as_json else redirect(url_for("dataset_page.show", job_id=job.id))
+    )
 
 
 def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:

@@ -1,4 +1,4 @@
-"""Pages and JSON of datasets."""
+"""The form of datasets and its requests, and their JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,8 @@ from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
-from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
-from digits.core.task import Failure
 from digits.data import images
-from digits.data.manifest import Manifest, SplitRecords
-from digits.data.record_index import IndexCache
-from digits.data.records import SplitReader
 from digits.kinds import Kind, all_kinds, scanning
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.decoding import ResizedImage
@@ -32,15 +26,12 @@ from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of
-from digits.web.datasets import health_panel
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.submit import new_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
-from digits.web.jobs.query import Page, page_of
 from digits.web.offload import in_thread
-from digits.web.records import download_formats
-from digits.web.records.images import RecordImages, find_dataset
+from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreatedDataset, DatasetSummary
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
@@ -49,9 +40,6 @@ from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
 
-SAMPLES_PER_GROUP = 8
-SHOWN_GROUPS = 100
-SHOWN_MODELS = 25
 EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
 # Limits disk load: further scans wait.
@@ -96,7 +84,7 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str |
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     if as_json:
         return jsonify(CreatedDataset(job.id, job.name, job.status.title, draft.warnings))
-    return redirect(url_for("datasets.show", job_id=job.id))
+    return redirect(url_for("dataset_page.show", job_id=job.id))
 
 
 class _InvalidForm(Exception):
@@ -126,39 +114,6 @@ def _draft(kind: Kind, form: ImageDatasetForm[Any], folder: Path, keeps_size: bo
 def back_to_form(kind: Kind) -> AnyResponse:
     """Redirect to the form after a reload of its target."""
     return redirect(url_for("datasets.new", kind=kind))
-
-
-@blueprint.get("/datasets/<job_id>")
-def show(job_id: str) -> str:
-    job = find_dataset(job_id)
-    state = services().scheduler.task_state(job, job.tasks[0])
-    page, body = serializers.page(job), serializers.dataset(job)
-    manifest, samples = job.manifest(), None
-    models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
-    if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
-        try:
-            samples = _samples(job, manifest)
-        except UnreadableFile as error:
-            damage = Failure(
-                f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
-            )
-            page.failure = page.failure or damage
-    return render_in_turns(
-        "dataset.html",
-        job=page,
-        kind=job.data_kind,
-        views=views_of(job.data_kind),
-        dataset=body,
-        samples=samples,
-        counts=state.counts,
-        skipped=serializers.skipped(job),
-        changes=serializers.changes(job),
-        downloads=download_formats.offered(job) if body is not None else [],
-        health=health_panel.panel(job, manifest) if body is not None and manifest is not None else None,
-        models=serializers.rows(models.items),
-        models_page=models,
-        models_address=partial(_models_address, job.id),
-    )
 
 
 @blueprint.get("/datasets/<job_id>.json")
@@ -265,44 +220,6 @@ def resize_example() -> Response:
         raise BadRequest(f"The image cannot be shown: {error.reason}.") from error
     image = images.data_uri(data, "image/jpeg" if encoding == "jpg" else "image/png")
     return jsonify(image=image, bytes=width * height * channels if encoding == "none" else len(data))
-
-
-def _models_address(job_id: str, number: int) -> str:
-    """Return the URL of a dataset's page that shows page ``number`` of its models."""
-    return url_for("datasets.show", job_id=job_id, models_page=number, _anchor="children-title")
-
-
-def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
-    """Return a few training images of each group, or of all images without groups; raises UnreadableFile."""
-    split = manifest.splits.get("train")
-    if split is None or not split.count:
-        return []
-    drawn = RecordImages(job, manifest)
-    return in_thread(_read_samples, job, manifest, split, drawn, services().record_indexes)
-
-
-def _read_samples(
-    job: DatasetJob, manifest: Manifest, split: SplitRecords, drawn: RecordImages, indexes: IndexCache
-) -> list[dict[str, Any]]:
-    index = indexes.get(job.folder, split)
-    groups: list[tuple[str, int | None, Any]] = [
-        (label, group, index.members(group)) for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
-    ]
-    with SplitReader(job.folder, split, index) as reader:
-        return [
-            {
-                "label": label,
-                "index": group,
-                "items": [
-                    {
-                        "thumbnail": drawn.thumbnail("train", number),
-                        **drawn.drawings("train", number, partial(reader.read, number)),
-                    }
-                    for number in map(int, members[:SAMPLES_PER_GROUP])
-                ],
-            }
-            for label, group, members in groups or [("", None, range(split.count))]
-        ]
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:

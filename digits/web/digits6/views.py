@@ -24,7 +24,7 @@ from digits.kinds.views import views_of
 from digits.web.datasets import views as dataset_views
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
-from digits.web.models import views as model_views
+from digits.web.models import form_views as model_form_views
 from digits.web.offload import in_thread
 from digits.web.predictions import batch as prediction_views
 from digits.web.predictions import record_inputs
@@ -69,7 +69,7 @@ def inference_form(extension: str, job_id: str) -> str:
 
 @blueprint.get("/models/images/generic/new/<extension>")
 def new_model(extension: str) -> str:
-    return model_views.new(_kind(extension))
+    return model_form_views.new(_kind(extension))
 
 
 @blueprint.post("/models/images/generic")
@@ -80,7 +80,7 @@ def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int
     """Create a model; its dataset determines the kind."""
     job = services().store.find(request.form.get("dataset", ""))
     own = job.data_kind if isinstance(job, DatasetJob) else kind_named(GENERIC)
-    return model_views.create(_kind(extension) if extension else own)
+    return model_form_views.create(_kind(extension) if extension else own)
 
 
 # DIGITS has no slash here.

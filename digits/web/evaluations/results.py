@@ -122,7 +122,7 @@ def _row(job: ModelJob, result: Evaluation | None, *, has_snapshot: bool) -> dic
     return {
         "id": job.id,
         "name": job.name,
-        "url": url_for("models.show", job_id=job.id),
+        "url": url_for("model_page.show", job_id=job.id),
         "evaluation_url": url_for("evaluation.show", job_id=job.id, name=result.name) if result else None,
         "is_evaluating": services().background["evaluation"].state(job.id) is not None,
         "epoch": epoch_label(result.epoch) if result else None,

@@ -88,7 +88,7 @@ def stop(job_id: str) -> AnyResponse | tuple[Response, int]:
 def _started_or_stopped(job: ModelJob) -> AnyResponse | tuple[Response, int]:
     if wants_json():
         return jsonify(panel_state(job)), 202
-    return redirect(url_for("models.show", job_id=job.id, _anchor="evaluation"))
+    return redirect(url_for("model_page.show", job_id=job.id, _anchor="evaluation"))
 
 
 @blueprint.get("/models/<job_id>/evaluation.json")

@@ -168,7 +168,7 @@ def clone(job_id: str) -> AnyResponse:
         raise job.error()
     if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
         return redirect(url_for("versions.new", job_id=job.recipe.parent_id, clone=job.id))
-    page = "models.new" if job.type == "model" else "datasets.new"
+    page = "model_form.new" if job.type == "model" else "datasets.new"
     return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
 
 

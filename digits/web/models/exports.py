@@ -55,7 +55,7 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
         services().background["export"].start(job, _recipe(job, snapshot, format_))
     if wants_json():
         return jsonify(_as_json(job)), 200 if is_made else 202
-    return redirect(url_for("models.show", job_id=job.id, _anchor="export"))
+    return redirect(url_for("model_page.show", job_id=job.id, _anchor="export"))
 
 
 @blueprint.get("/models/<job_id>/export.json")

@@ -49,7 +49,7 @@ def import_model() -> AnyResponse:
     job = _import(request.form.get("id", ""))
     if request.path.endswith(".json"):
         return jsonify(serializers.model_json(job))
-    return redirect(url_for("models.show", job_id=job.id))
+    return redirect(url_for("model_page.show", job_id=job.id))
 
 
 def _states() -> list[StoreState]:

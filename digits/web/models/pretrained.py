@@ -108,13 +108,13 @@ def create() -> AnyResponse | tuple[str | Response, int]:
             return _page(form), 400
     if as_json:
         return jsonify(serializers.model_json(job))
-    return redirect(url_for("models.show", job_id=job.id))
+    return redirect(url_for("model_page.show", job_id=job.id))
 
 
 @blueprint.get("/pretrained_models/<job_id>")
 def show(job_id: str) -> AnyResponse:
     """Redirect to the page of an imported model."""
-    return redirect(url_for("models.show", job_id=find_job("pretrained_models", job_id).id))
+    return redirect(url_for("model_page.show", job_id=find_job("pretrained_models", job_id).id))
 
 
 @blueprint.get("/pretrained_models/<job_id>.json")
@@ -155,7 +155,7 @@ def keep(job_id: str) -> AnyResponse:
         kept = import_from(folder, name, job.group)
     if request.path.endswith(".json"):
         return jsonify(serializers.model_json(kept))
-    return redirect(url_for("models.show", job_id=kept.id))
+    return redirect(url_for("model_page.show", job_id=kept.id))
 
 
 def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:

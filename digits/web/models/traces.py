@@ -57,4 +57,4 @@ def digits_timeline(place: str) -> AnyResponse:
 @blueprint.get("/models/images/<any(classification, generic):place>/large_graph")
 def digits_charts(place: str) -> AnyResponse:
     """Redirect to the page of the model, whose charts have many more points than those of DIGITS 6."""
-    return redirect(url_for("models.show", job_id=requested_job(ModelJob).id))
+    return redirect(url_for("model_page.show", job_id=requested_job(ModelJob).id))

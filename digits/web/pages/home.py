@@ -97,7 +97,7 @@ def try_sample(sample: str) -> AnyResponse:
         services().scheduler.submit(dataset, model)
     if wants_json():
         return jsonify(dataset=serializers.brief(dataset), model=serializers.brief(model))
-    return redirect(url_for("models.show", job_id=model.id))
+    return redirect(url_for("model_page.show", job_id=model.id))
 
 
 def _page(name: str, jobs: Sequence[Job]) -> Page[Job]:

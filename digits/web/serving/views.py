@@ -222,7 +222,7 @@ def _rows() -> list[dict[str, Any]]:
                 "since": found.since,
                 "epoch": epoch_label(found.epoch),
                 "model": job.name if job else "",
-                "model_url": url_for("models.show", job_id=job.id) if job else "",
+                "model_url": url_for("model_page.show", job_id=job.id) if job else "",
                 "metric": serializers.metric_words(job) if job else "",
                 "is_available": isinstance(job, ModelJob)
                 and snapshot_list.exists(job.folder, found.snapshot),

@@ -278,7 +278,7 @@ def test_the_example_image_is_resized(site: Site) -> None:
 
 
 def test_many_models_of_a_dataset_are_paginated(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digits.web.datasets.views.SHOWN_MODELS", 2)
+    monkeypatch.setattr("digits.web.pages.dataset.SHOWN_MODELS", 2)
     job_id = site.dataset()
     site.wait_for_end(job_id)
     ids = [site.finished_model(job_id) for _ in range(5)]

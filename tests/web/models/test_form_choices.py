@@ -18,8 +18,8 @@ CREATE = "/models/images/classification.json"
 
 @pytest.fixture(autouse=True)
 def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("digits.web.models.views.SHOWN_DATASETS", 2)
-    monkeypatch.setattr("digits.web.models.views.SHOWN_MODELS", 2)
+    monkeypatch.setattr("digits.web.models.form_choices.SHOWN_DATASETS", 2)
+    monkeypatch.setattr("digits.web.models.form_choices.SHOWN_MODELS", 2)
 
 
 def dataset(site: Site, name: str, status: Status = Status.DONE) -> str:

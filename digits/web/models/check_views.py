@@ -1,0 +1,161 @@
+"""What the form of models checks on request: the network, its layers, one training step and the learning rate."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, request, url_for
+
+from digits.core import events, schedules
+from digits.core import preflight_result as preflights
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.events import for_browser
+from digits.core.model_job import request_devices
+from digits.core.recipe import Preflight
+from digits.kinds.form_fields import errors_of
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import flag
+from digits.runtime.short_tasks import ShortTaskResult
+from digits.web.models import fine_tune_settings, network_lint
+from digits.web.models.form import MAX_NETWORK_CHARACTERS
+from digits.web.models.form_filling import fit, open_form, recipe_of
+from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
+from digits.web.responses.files import send_job_file
+from digits.web.responses.negotiation import json_only
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("model_checks", __name__)
+
+
+@blueprint.post("/models/lint")
+@json_only
+def lint() -> Response:
+    text = request.form.get("custom_network", "")
+    if len(text) > MAX_NETWORK_CHARACTERS:
+        raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
+    return jsonify(diagnostics=network_lint.check(text))
+
+
+@blueprint.post("/models/visualize-network")
+@json_only
+def visualize_network() -> tuple[Response, int]:
+    """Build a network in a separate process; return its layers, or its error."""
+    require_tensorflow()
+    job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
+    if not job_id:
+        raise BadRequest("Choose a dataset first: the network is built for its images.")
+    dataset = services().store.get(job_id, DatasetJob)
+    if dataset.manifest() is None:
+        raise BadRequest(
+            f"The dataset “{dataset.name}” is not done yet.", "The network can be built as soon as it is."
+        )
+    text = request.form.get("custom_network", "")
+    if not text.strip():
+        raise BadRequest("There is no network to build.", "Paste or write one first.")
+    if len(text) > MAX_NETWORK_CHARACTERS:
+        raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
+    form = open_form(request.form)
+    crop_size = form.crop_size
+    if not crop_size.validate(None):
+        raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
+    preview = services().short_tasks.visualize(
+        text, dataset.folder, crop_size.data, network_folder(form, text)
+    )
+    if preview.state.failure:
+        return _preview_failed(preview)
+    return jsonify(
+        ok=True,
+        layers=preview.state.layers,
+        parameters=preview.state.parameters,
+        tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
+        seconds=preview.seconds,
+    ), 200
+
+
+@blueprint.post("/models/preflight")
+@json_only
+def preflight() -> tuple[Response, int]:
+    """Run one training step of the form's model, and report the result.
+
+    With ``eager``, a few steps run operation by operation, and the text that the network prints is reported too.
+    """
+    require_tensorflow()
+    form = open_form(request.form)
+    form.model_name.data = form.model_name.data or "not named yet"
+    fit(form, request.form)
+    form.validate()
+    text, weights = network_of(form)
+    check_kind(form)
+    errors = errors_of(form)
+    if errors:
+        return jsonify(errors=errors), 400
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    if dataset.manifest() is None:
+        raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
+    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
+    training = recipe_of(form, dataset, weights, size, rate)
+    recipe = Preflight.of(training, eager=flag(request.form, "eager"))
+    preview = services().short_tasks.preflight(
+        text,
+        recipe,
+        request_devices(form.device()),
+        request.form.get("watch", ""),
+        network_folder(form, text),
+    )
+    if preview.state.failure:
+        return _preview_failed(preview)
+    result = for_browser(preview.state.result)
+    result["suggestion"] = "" if calls_pretrained(text) else fine_tune_settings.suggestion(dataset, training)
+    preflights.save(preview.folder, result, preview.state.warnings)
+    return jsonify(
+        ok=True,
+        id=preview.id,
+        result=result,
+        loaded_weights=events.facts(preview.state.loaded_weights),
+        warnings=preview.state.warnings,
+        batch_url=url_for("model_checks.preflight_picture", preview_id=preview.id),
+        seconds=preview.seconds,
+    ), 200
+
+
+@blueprint.get("/models/preflight/progress")
+@json_only
+def preflight_progress() -> Response:
+    """Return the current stage of the check submitted with this ``watch``."""
+    state = services().short_tasks.watched(request.args.get("watch", ""))
+    return jsonify(doing=state.doing if state else None)
+
+
+@blueprint.get("/models/previews/<preview_id>/batch.png")
+def preflight_picture(preview_id: str) -> Response:
+    """Return a picture of the first batch of a checked training, as the network's input."""
+    folder = services().short_tasks.folder(preview_id)
+    if folder is None:
+        raise NotFound("This picture no longer exists.")
+    return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
+
+
+def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
+    assert preview.state.failure
+    return jsonify(ok=False, error=preview.state.failure.as_json(), seconds=preview.seconds), 400
+
+
+@blueprint.post("/models/visualize-lr")
+@json_only
+def visualize_lr() -> Response:
+    """Return the learning rate after 0 to 100 percent of the training, in a column for each swept rate.
+
+    With ``fine_tune``, it includes the head phase, ``head_epochs`` of ``train_epochs``.
+    """
+    form = open_form(request.form)
+    policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
+    form.validate()
+    head_fields = ("head_epochs", "head_rate", "train_epochs") if form.fine_tune.data else ()
+    for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup", *head_fields):
+        if form[name].errors:
+            raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
+    try:
+        head = (form.head_rate.data, form.head_epochs.data / form.train_epochs.data) if head_fields else ()
+        curves = schedules.preview(form.policy(), form.learning_rate.data, *head)
+        columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BadRequest(f"The schedule cannot be drawn: {error}") from error
+    return jsonify(data={"columns": for_browser(columns)})

@@ -1,0 +1,133 @@
+"""The choices in the form of models: datasets, networks and metrics."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+
+from digits.core.job import Job
+from digits.core.model_job import ModelJob
+from digits.core.recipe import TRANSFORMATIONS
+from digits.core.status import Status
+from digits.kinds import Kind, all_kinds
+from digits.kinds.form_fields import choices
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
+from digits.web.jobs import serializers
+from digits.web.models import network_settings
+from digits.web.models.form import ModelForm
+from digits.web.models.standard_networks import Network, networks
+from digits.web.offload import in_turns
+from digits.web.resources.datasets import DatasetChoice
+from digits.web.services import services
+
+# The form lists this many of the newest jobs; the others can be searched.
+SHOWN_DATASETS = 50
+SHOWN_MODELS = 25
+
+
+def kinds_balanced_by(balance: str) -> list[str]:
+    return [kind.name for kind in all_kinds().values() if balance in views_of(kind).balancing]
+
+
+def offer_datasets(form: ModelForm) -> list[DatasetJob]:
+    """Offer the newest usable datasets, and the one chosen in the form."""
+    offered, _ = usable_datasets()
+    chosen = services().store.find(form.dataset.data or "")
+    if isinstance(chosen, DatasetJob) and _is_usable(chosen) and chosen not in offered:
+        offered.append(chosen)
+    form.dataset.choices = choices(*((job.id, job.name) for job in offered))
+    return offered
+
+
+def usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
+    """Return the newest usable datasets that match, and whether there are more."""
+    usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
+    found = list(itertools.islice(usable, SHOWN_DATASETS + 1))
+    return found[:SHOWN_DATASETS], len(found) > SHOWN_DATASETS
+
+
+def previous_networks(
+    words: str = "", chosen: str | None = None, weights: str | None = None
+) -> dict[str, Any]:
+    """Return the newest models that match, and the chosen one, with their snapshots.
+
+    Of each model, the snapshot ``weights`` is selected, or else the default one.
+    """
+    found = services().store.index.select(ModelJob, words)
+    shown = [job for job in found[:SHOWN_MODELS] if _has_network(job)]
+    job = services().store.find(chosen or "")
+    if isinstance(job, ModelJob) and job not in shown and _has_network(job):
+        shown.insert(0, job)
+    return {
+        "previous": [
+            {
+                "id": job.id,
+                "name": job.name,
+                "snapshots": serializers.snapshots(job, weights),
+            }
+            for job in in_turns(iter(shown))
+        ],
+        "previous_count": len(found),
+        "searching": bool(words),
+        "chosen": chosen,
+    }
+
+
+def _has_network(job: ModelJob) -> bool:
+    return job.network_path.is_file() and not job.network_path.is_symlink()
+
+
+def offered_networks() -> dict[str, Network]:
+    return networks(all_kinds())
+
+
+def newest_dataset(kind: Kind) -> str | None:
+    """Return the id of the newest usable dataset of ``kind``."""
+    datasets = services().store.index.select(DatasetJob)
+    return next((job.id for job in datasets if job.data_kind == kind and _is_usable(job)), None)
+
+
+def _is_usable(job: Job) -> bool:
+    return job.status is Status.DONE or job.status.is_running
+
+
+def kinds_by_transformation() -> dict[str, list[str]]:
+    """Return the kinds for which each transformation is offered."""
+    return {
+        name: [kind.name for kind in all_kinds().values() if name in views_of(kind).transformations]
+        for name in TRANSFORMATIONS
+    }
+
+
+def dataset_choice(job: DatasetJob) -> DatasetChoice:
+    """Return the row of a dataset with its kind, its default network, and the length of its images' shorter side."""
+    fitting = network_settings.network_for(job)
+    return DatasetChoice(
+        **msgspec.structs.asdict(serializers.row(job)),
+        data_kind=job.data_kind.name,
+        network=fitting.id if fitting else None,
+        side=network_settings.smaller_side(job),
+    )
+
+
+def metric_choices() -> dict[str, list[tuple[str, str, str]]]:
+    """Return the choices of metrics for the best snapshot and for early stopping.
+
+    Each choice is a tuple of value, label, and kind; the kind is empty for choices available for all kinds.
+    """
+    kinds = all_kinds().values()
+    metrics = [
+        (metric, kind.name)
+        for kind in kinds
+        for metric in views_of(kind).metrics
+        if metric.chart is not None and not metric.name.endswith("/")
+    ]
+    best = [(each.name, f"{each.best.capitalize()} validation {each.word}", kind) for each, kind in metrics]
+    stopping = [(each.name, f"When {each.word} stops improving", kind) for each, kind in metrics]
+    return {
+        "best": [("", "Automatic", ""), *best, ("loss", "Lowest validation loss", "")],
+        "stopping": [("", "Off", ""), *stopping, ("loss", "When loss stops improving", "")],
+    }

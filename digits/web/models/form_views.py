@@ -1,0 +1,195 @@
+"""The form of models: its page, the creation of models, and what it shows while it is filled in."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core import preflight_result as preflights
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob
+from digits.kinds import Kind
+from digits.kinds.form_fields import errors_of
+from digits.kinds.jobs import DatasetJob
+from digits.web.jobs import serializers
+from digits.web.models import fine_tune_settings, network_settings
+from digits.web.models.form import POLICY_TITLES, SOLVER_FIELDS, USUAL, ModelForm
+from digits.web.models.form_choices import (
+    dataset_choice,
+    kinds_by_transformation,
+    metric_choices,
+    newest_dataset,
+    offer_datasets,
+    offered_networks,
+    previous_networks,
+    usable_datasets,
+)
+from digits.web.models.form_filling import fill_from, fit, open_form, recipe_of, weights_places
+from digits.web.models.networks import check_kind, network_folder, network_of, weights_of
+from digits.web.models.standard_networks import network, template
+from digits.web.models.submit import new_model
+from digits.web.offload import in_turns
+from digits.web.resources.datasets import DatasetChoices
+from digits.web.resources.models import CreatedModels
+from digits.web.responses.negotiation import json_only
+from digits.web.responses.pages import render_in_turns
+from digits.web.security.auth import current_username
+from digits.web.services import services
+
+blueprint = Blueprint("model_form", __name__)
+
+
+@blueprint.get("/models/<kind:kind>/new")
+def new(kind: Kind) -> str:
+    form = open_form(None)
+    form.dataset.data = request.args.get("dataset") or newest_dataset(kind) or form.dataset.data
+    clone = request.args.get("clone")
+    if clone:
+        fill_from(form, clone)
+    else:
+        fit(form)
+    if previous := request.args.get("previous"):
+        form.set(method="previous", previous_networks=previous)
+    return _form_page(form, is_fitted=not clone)
+
+
+@blueprint.post("/models/<kind:kind>")
+@blueprint.post("/models/<kind:kind>.json", endpoint="create_json")
+def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
+    """Create a model, or one for each pair of swept values. An invalid form is shown again with all entries.
+
+    The dataset determines the kind of the model; the form is the same for all kinds.
+    """
+    form = open_form(request.form)
+    if request.form.get("clone"):
+        fill_from(form, request.form["clone"])
+    else:
+        fit(form, request.form)
+    as_json = request.path.endswith(".json")
+    form.validate()
+    text, weights = network_of(form)
+    check_kind(form)
+    errors = errors_of(form)
+    if errors:
+        return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    folder = network_folder(form, text)
+    with services().store.creation() as new_folder:
+        jobs = [
+            new_model(
+                new_folder(),
+                dataset,
+                recipe_of(form, dataset, weights, size, rate),
+                name,
+                text=text,
+                network_folder=folder,
+                device=form.device(),
+                owner=current_username(request),
+                group=(form.group_name.data or "").strip(),
+            )
+            for name, size, rate in form.sweep()
+        ]
+        checked = services().short_tasks.folder(request.form.get("preflight", ""))
+        if checked and len(jobs) == 1:
+            preflights.copy_to_job(checked, jobs[0].folder)
+        services().scheduler.submit(*jobs)
+    if len(jobs) > 1:
+        bodies = [serializers.model_json(job) for job in jobs]
+        return jsonify(CreatedModels(bodies)) if as_json else redirect(url_for("home.index"))
+    return (
+        jsonify(serializers.model_json(jobs[0]))
+        if as_json
+        else redirect(url_for("model_page.show", job_id=jobs[0].id))
+    )
+
+
+@blueprint.get("/models/<kind:kind>")
+def back_to_form(kind: Kind) -> AnyResponse:
+    """Redirect to the form after a reload of its target."""
+    return redirect(url_for("model_form.new", kind=kind))
+
+
+@blueprint.post("/models/sweep")
+@json_only
+def sweep() -> Response:
+    """Return the names of the models that the form would create."""
+    form = open_form(request.form)
+    form.model_name.data = form.model_name.data or ""
+    fields = (form.learning_rate, form.batch_size)
+    errors = {field.name: list(map(str, field.errors)) for field in fields if not field.validate(form)}
+    return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
+
+
+@blueprint.get("/models/dataset-choices.json")
+def dataset_choices() -> Response:
+    """Return the newest usable datasets that match the search ``q``."""
+    found, has_more = usable_datasets(request.args.get("q", ""))
+    return jsonify(DatasetChoices([dataset_choice(job) for job in in_turns(iter(found))], has_more))
+
+
+@blueprint.get("/models/network-choices")
+def network_choices() -> str:
+    """Render the form's list of the newest models that match the search ``q``, and the ``chosen`` one."""
+    words, chosen = request.args.get("q", ""), request.args.get("chosen")
+    return render_template("_previous_networks.html", **previous_networks(words, chosen))
+
+
+@blueprint.post("/models/customize")
+@json_only
+def customize() -> Response:
+    """Return the source code of a standard network or of a model's network, for the editor.
+
+    ``snapshot`` are the weights that ``snapshot_epoch`` names, for ``custom_network_snapshot``: see `weights_of`.
+    """
+    name = request.values.get("network", "")
+    job = services().store.find(name)
+    if isinstance(job, ModelJob):
+        weights = weights_of(job, request.values.get("snapshot_epoch", ""))
+        return jsonify(network=job.network_text(), snapshot=weights)
+    if not name:
+        raise BadRequest(
+            "The network is missing.", "Specify the name of a standard network or the id of a model."
+        )
+    return jsonify(network=network(name).text, snapshot=None)
+
+
+def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
+    """Render the form. ``is_fitted`` means that it has the settings of the default network for the dataset."""
+    form.custom_network.data = form.custom_network.data or template()
+    if form.method.data == "pretrained":  # the page lists imported models among the others
+        form.set(method="previous", previous_networks=form.pretrained_networks.data)
+        form.previous_networks.errors = [*form.previous_networks.errors, *form.pretrained_networks.errors]
+    _, has_more = usable_datasets()
+    return render_in_turns(
+        "model_new.html",
+        form=form,
+        usual=USUAL,
+        solver_fields=SOLVER_FIELDS,
+        datasets=[dataset_choice(job) for job in in_turns(iter(offer_datasets(form)))],
+        search_datasets=has_more,
+        is_fitted=is_fitted,
+        kinds_for=kinds_by_transformation(),
+        metrics=metric_choices(),
+        default_settings=network_settings.default_settings(),
+        networks=[
+            {
+                "id": item.id,
+                "title": item.title,
+                "summary": item.summary,
+                "settings": item.settings,
+                "values": network_settings.settings_of(item),
+                "kinds": item.kinds,
+                "pretrained": item.pretrained,
+                "missing": item.missing,
+            }
+            for item in offered_networks().values()
+        ],
+        **previous_networks(
+            chosen=form.previous_networks.data or request.args.get("previous"),
+            weights=form.custom_network_snapshot.data,
+        ),
+        policies=POLICY_TITLES,
+        weights=fine_tune_settings.offers(weights_places()),
+        fine_tune_settings=fine_tune_settings.SETTINGS,
+        devices=serializers.device_rows(),
+    )

@@ -1,0 +1,44 @@
+"""The page of a model, which shows panels of all features."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from flask import Blueprint
+
+from digits.core.model_job import ModelJob
+from digits.kinds import default_kind
+from digits.kinds.builtin_views.gan.view import GenerationOptions
+from digits.kinds.views import views_of
+from digits.web.evaluations import panel as evaluation_panel
+from digits.web.jobs import serializers
+from digits.web.models import export_panel as model_export_panel
+from digits.web.predictions import runs as prediction_runs
+from digits.web.predictions.view_choice import rendering, views_for
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("model_page", __name__)
+
+
+@blueprint.get("/models/<job_id>")
+def show(job_id: str) -> str:
+    job = services().store.get(job_id, ModelJob)
+    state = services().scheduler.task_state(job, job.tasks[0])
+    kind = serializers.data_kind(job) or default_kind()
+    views = views_of(kind)
+    return render_in_turns(  # there may be thousands of layers
+        "model.html",
+        job=serializers.page(job),
+        kind=kind,
+        views=views,
+        charts=[asdict(chart) for chart in views.charts],
+        prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
+        gan_options=GenerationOptions(),
+        model=serializers.model(job),
+        cursor=state.cursor,
+        evaluation=evaluation_panel.panel(job),
+        batches=prediction_runs.recent(job),
+        production_names=services().production.names_of(job.id),
+        export=model_export_panel.panel(job),
+    )
