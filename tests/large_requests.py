@@ -368,8 +368,7 @@ def main(folder: Path) -> None:
                 for rule in app.url_map.iter_rules()
                 for method in rule.methods or ()
                 # Keep the jobs.
-                if not (method == "DELETE" and "job_id" in str(rule))
-                and str(rule) != "/static/<path:filename>"
+                if not (method == "DELETE" and "job_id" in str(rule)) and not str(rule).startswith("/static/")
             }
         )
         kinds = [kind.route for kind in all_kinds().values()]

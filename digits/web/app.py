@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import traceback
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
@@ -58,6 +55,7 @@ from digits.web.predictions import single as inference_views
 from digits.web.records import explore as explore_views
 from digits.web.records import views as record_views
 from digits.web.reports import views as report_views
+from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body
 from digits.web.responses.json import ResourceProvider
 from digits.web.responses.negotiation import JsonTwins, wants_json
@@ -69,7 +67,6 @@ from digits.web.serving import views as serving_views
 
 log = logging.getLogger(__name__)
 
-A_YEAR_SECONDS = 365 * 24 * 3600
 # These endpoints compute little themselves. Monitors watch the first one; the others wait for a model.
 WITHOUT_TURN = frozenset({"home.health", *(f"serving.{name}" for name in serving_views.PREDICTING)})
 
@@ -175,16 +172,7 @@ def load_templates(app: Flask) -> None:
 
 
 def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth.Auth) -> None:
-    static = Path(app.static_folder or "")
-
-    def version_of(name: str) -> str:
-        return hashlib.sha256((static / name).read_bytes()).hexdigest()[:12]
-
-    if not settings.debug:
-        version_of = cache(version_of)
-
-    def asset(name: str) -> str:
-        return f"{settings.url_prefix}/static/{name}?v={version_of(name)}"
+    assets = Assets(app, settings.url_prefix, watch=settings.debug)
 
     @app.before_request
     def keep_cursor() -> None:
@@ -196,16 +184,11 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
         if request.endpoint not in WITHOUT_TURN:
             next_turn()
 
-    @app.after_request
-    def keep_assets(response: Response) -> Response:
-        if request.endpoint == "static" and "v" in request.args:
-            response.headers["Cache-Control"] = f"public, max-age={A_YEAR_SECONDS}, immutable"
-        return response
-
     @app.context_processor
     def page_variables() -> dict[str, Any]:
         return {
-            "asset": asset,
+            "asset": assets.url,
+            "script": assets.script,
             "csp_nonce": request.environ.get("digits.csp_nonce", ""),
             "version": __version__,
             "server_name": settings.server_name,

@@ -158,7 +158,10 @@ def test_a_long_check_shows_its_progress(page: Page, dataset) -> None:
         "**/models/preflight/progress?*", lambda route: route.fulfill(json={"doing": "Building the network"})
     )
     page.goto(NEW_MODEL)
-    page.evaluate("import('/static/js/dialog.js').then(({ toast }) => toast('Saved'))")
+    page.evaluate(
+        "import(document.querySelector('script[src$=\"/page.js\"]').src.replace('page.js', 'dialog.js'))"
+        ".then(({ toast }) => toast('Saved'))"
+    )
     covering, button = page.locator(".toast"), page.get_by_role("button", name="Train model")
     toast, create = page.evaluate(PLACE, [covering.element_handle(), button.element_handle()])
     assert toast["bottom"] < create["top"] or toast["top"] > create["bottom"], "the toast covers Create"

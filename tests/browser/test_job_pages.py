@@ -245,7 +245,7 @@ STALE = """async () => {
   button.focus();
   const panel = document.querySelector('details');
   panel.open = true;
-  const { refreshParts } = await import('/static/js/refresh.js');
+  const { refreshParts } = await import(document.querySelector('script[src$="/page.js"]').src.replace('page.js', 'refresh.js'));
   await refreshParts();
   return { same: document.activeElement === button, words: button.textContent, open: panel.open };
 }"""

@@ -34,7 +34,14 @@ pytestmark = pytest.mark.integration
 
 TOKEN = "t" * 43
 CANARY = "canary-4f1c6e"
-PUBLIC = {"static", "auth.login", "auth.login_post", "home.health", "tensorboard.board_font"}
+PUBLIC = {
+    "static",
+    "versioned_static",
+    "auth.login",
+    "auth.login_post",
+    "home.health",
+    "tensorboard.board_font",
+}
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -243,6 +250,7 @@ def test_no_payload_reads_outside_the_roots(app: Flask, client: FlaskClient, tmp
         lambda text: f"/files/{text}",
         lambda text: f"/files/{job}/{text}",
         lambda text: f"/static/{text}",
+        lambda text: f"/static/v-1/{text}",
         lambda text: f"/tensorboard/{text}/",
         lambda text: f"/tensorboard/{job}/{text}",
         lambda text: f"/datasets/{text}.json",
