@@ -2,9 +2,6 @@
 
 import { startNetworkSettings } from './network_settings.js';
 
-// Random crops shift images by at most one of this many parts of their shorter side.
-const PADDED_PARTS = 8;
-
 /**
   * Initializes the list in `form`. Returns functions. `fit` is to be called when the dataset or the method has
   * changed: it hides networks of other kinds, and chooses the one that fits the dataset unless the user has chosen one.
@@ -28,15 +25,8 @@ export function startNetworkList(form, datasets) {
     chooseFitting();
   });
 
-  /** Returns the settings of a network that suit the dataset, by the rules of `settings_on` on the server. */
-  function settingsOf(radio) {
-    const values = Object.fromEntries(JSON.parse(radio.dataset.settings));
-    for (const name of unavailable()) if (name in values) values[name] = name === 'use_mean' ? 'none' : defaults()[name];
-    const side = dataset()?.side ?? Infinity;
-    if (Number(values.crop_size) >= side) values.crop_size = '';
-    if (values.aug_pad_crop * PADDED_PARTS > side) values.aug_pad_crop = '0';
-    return values;
-  }
+  /** Returns the settings of a network that suit the dataset. The server has adapted them. */
+  const settingsOf = (radio) => ({ ...Object.fromEntries(JSON.parse(radio.dataset.settings)), ...dataset()?.adapted[radio.value] });
 
   const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
 
@@ -45,11 +35,6 @@ export function startNetworkList(form, datasets) {
     const base = form.elements.method.value === 'standard' && chosen() ? settingsOf(chosen()) : defaults();
     settings.apply(values ? 'Fine-tune' : (chosen()?.dataset.title ?? 'Default'), { ...base, ...values });
   }
-
-  /** Returns the names of the fields that the kind of the dataset does not offer. */
-  const unavailable = () => [...form.querySelectorAll('[data-for-kinds]')]
-    .filter((part) => !isFor(part, dataset()?.data_kind))
-    .flatMap((part) => [...part.querySelectorAll('input, select')].map(({ name }) => name));
 
   const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
 

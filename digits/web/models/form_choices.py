@@ -103,13 +103,13 @@ def kinds_by_transformation() -> dict[str, list[str]]:
 
 
 def dataset_choice(job: DatasetJob) -> DatasetChoice:
-    """Return the row of a dataset with its kind, its default network, and the length of its images' shorter side."""
+    """Return the row of a dataset with its kind, its default network, and the settings adapted to it by network."""
     fitting = network_settings.network_for(job)
     return DatasetChoice(
         **msgspec.structs.asdict(serializers.row(job)),
         data_kind=job.data_kind.name,
         network=fitting.id if fitting else None,
-        side=network_settings.smaller_side(job),
+        adapted=network_settings.adaptations(job),
     )
 
 

@@ -12,7 +12,7 @@ from digits.core.recipe import Transformation
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.models.form import TRANSFORMATION_FIELDS, ModelForm
-from digits.web.models.standard_networks import Network, default_network, every_network
+from digits.web.models.standard_networks import Network, default_network, every_network, networks
 
 # Random crops shift images by at most one of this many parts of their shorter side.
 PADDED_PARTS = 8
@@ -35,10 +35,9 @@ def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
     """Return the settings of ``network`` that suit the kind of ``dataset`` and the size of its images.
 
     Transformations that the kind does not offer are turned off. The crop size is dropped unless the images are larger,
-    and the padding for random crops if it exceeds an eighth of their shorter side. ``static/js/network_list.js``
-    implements the same rules.
+    and the padding for random crops if it exceeds an eighth of their shorter side.
     """
-    settings, side = settings_of(network), smaller_side(dataset)
+    settings, side = settings_of(network), min(dataset.recipe.width, dataset.recipe.height)
     settings |= without_transformations(settings, views_of(dataset.data_kind).transformations)
     if settings["crop_size"] and int(settings["crop_size"]) >= side:
         settings["crop_size"] = ""
@@ -58,9 +57,13 @@ def without_transformations(
     }
 
 
-def smaller_side(dataset: DatasetJob) -> int:
-    """Return the length of the shorter side of the images of ``dataset`` in pixels."""
-    return min(dataset.recipe.width, dataset.recipe.height)
+def adaptations(dataset: DatasetJob) -> dict[str, dict[str, str]]:
+    """Return, for each network for the kind of ``dataset``, the settings of `settings_on` that are not its own."""
+    offered = networks([dataset.data_kind.name])
+    return {
+        name: dict(settings_on(item, dataset).items() - settings_of(item).items())
+        for name, item in offered.items()
+    }
 
 
 def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = ()) -> None:

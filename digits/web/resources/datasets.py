@@ -139,11 +139,14 @@ class DatasetSummary(Struct):
 
 
 class DatasetChoice(JobRow):
-    """A dataset that a model can be trained on, with its default network and the shorter side of its images."""
+    """A dataset that a model can be trained on, with its default network.
+
+    ``adapted`` contains, by network, the recommended settings that differ for this dataset.
+    """
 
     data_kind: str
     network: str | None
-    side: int | None
+    adapted: dict[str, dict[str, str]]
 
 
 class DatasetChoices(Struct):

@@ -61,13 +61,28 @@ def test_segmentation_keeps_flips_and_contrast(name: str, tmp_path: Path) -> Non
     assert (settings["aug_flip"], settings["aug_contrast"]) == ("fliplr", "0.2")
 
 
+def test_the_form_receives_the_settings_that_a_dataset_changes(tmp_path: Path) -> None:
+    dataset = dataset_of(CreateGradients(width=16, height=16), tmp_path)
+    with Flask(__name__).test_request_context():
+        adapted = network_settings.adaptations(dataset)
+        assert set(adapted) == set(networks(["image-gradients"]))
+        for name, changes in adapted.items():
+            settings = network_settings.settings_of(network(name))
+            assert settings | changes == network_settings.settings_on(network(name), dataset)
+            assert all(settings[field] != value for field, value in changes.items())
+    assert adapted["regression"] == {"aug_pad_crop": "0"}
+
+
 def settings_on(name: str, recipe: CreateDataset, folder: Path) -> dict[str, str]:
-    dataset = DatasetJob(
+    with Flask(__name__).test_request_context():
+        return network_settings.settings_on(network(name), dataset_of(recipe, folder))
+
+
+def dataset_of(recipe: CreateDataset, folder: Path) -> DatasetJob:
+    return DatasetJob(
         id="20260101-000000-abcdef",
         folder=folder,
         name="sizes",
         recipe=recipe,
         tasks=DatasetJob.first_tasks(),
     )
-    with Flask(__name__).test_request_context():
-        return network_settings.settings_on(network(name), dataset)
