@@ -17,6 +17,7 @@ from digits.data.data_roots import Roots
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm
 from tests.kinds import small_sources
+from tests.kinds.forms import submitted
 from tests.tfrecord_files import example, write_records
 
 GRADIENTS = {"train_image_count": "4"}
@@ -149,14 +150,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def submitted(form: ImageDatasetForm[Any]) -> MultiDict[str, str]:
-    """What a browser sends for a form that it shows."""
-    texts = {field.name: "y" if field.data is True else str(field.data) for field in form if field.data}
-    return MultiDict(
-        texts | {field.name: "0" for field in form if field.data == 0 and field.data is not False}
-    )
-
-
 @pytest.mark.parametrize("source", small_sources.EVERY)
 def test_a_clone_is_filled_from_the_recipe(tmp_path: Path, source: str) -> None:
     recipe: Any = small_sources.EVERY[source](small_sources.write_images(tmp_path / "images"))
@@ -176,6 +169,6 @@ def test_a_clone_is_filled_from_the_recipe(tmp_path: Path, source: str) -> None:
         shown.dataset_name.data = "clone"
         if recipe.pct_val:
             assert [shown[name].data for name in ("pct_val", "folder_pct_val") if name in shown] == [30]
-        form = kind.load("form").DatasetForm(submitted(shown), meta=meta)
+        form = kind.load("form").DatasetForm(MultiDict(submitted(shown)), meta=meta)
         assert form.validate(), form.errors
         assert form.recipe() == recipe

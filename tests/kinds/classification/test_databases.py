@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from PIL import Image
 
 from digits.core import events
+from digits.core.errors import DigitsError
 from digits.data import manifest
 from digits.data.images import UnusableImage
 from digits.data.sources import Plan, UnusableSource
@@ -22,6 +22,7 @@ from digits.kinds.classification import reader
 from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.worker.failure import UserFault
 from digits.worker.tasks import create_dataset
+from tests.kinds.forms import Forms, create
 from tests.kinds.tables import Silent
 from tests.old_databases import (
     HEIGHT,
@@ -36,10 +37,6 @@ from tests.old_databases import (
     write_lmdb,
     write_mean,
 )
-from tests.site import Site
-
-SCAN = "/datasets/images/classification/scan"
-CREATE = "/datasets/images/classification.json"
 
 
 def plan(folder: Path, **settings: Any) -> Plan:
@@ -294,14 +291,9 @@ def test_values_that_are_no_pixels_are_unusable(tmp_path: Path, value: float, re
             made.read(made.splits["train"], 1)
 
 
-def create(folder: Path, recipe: CreateClassification) -> list[events.Event]:
+def events_of(folder: Path, recipe: CreateClassification) -> list[events.Event]:
     """Create a dataset in ``folder``; return the events."""
-    (folder / "create").mkdir(parents=True)
-    log = events.EventLog(folder / "create" / "events.jsonl")
-    try:
-        create_dataset.run(recipe, folder / "create", log)
-    finally:
-        log.close()
+    create(recipe, folder)
     return events.read(folder / "create" / "events.jsonl")[0]
 
 
@@ -316,12 +308,12 @@ def warnings(found: list[events.Event]) -> list[str]:
 
 def test_the_mean_image_agrees_with_the_old_one(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job")
-    assert warnings(create(tmp_path / "new", recipe(job))) == []
+    assert warnings(events_of(tmp_path / "new", recipe(job))) == []
     mean = np.load(tmp_path / "new" / manifest.MEAN_ARRAY_FILE)
     assert np.allclose(mean, np.mean([picture(number) for number in range(12)], axis=0), atol=1e-4)
     # Blue is first in the file of Caffe: the means of red and blue differ by more than rounding.
     write_mean(job / "mean.binaryproto", mean[..., ::-1])
-    (found,) = warnings(create(tmp_path / "other", recipe(job)))
+    (found,) = warnings(events_of(tmp_path / "other", recipe(job)))
     assert "The recomputed mean image differs from the source’s mean image by up to" in found
 
 
@@ -329,7 +321,7 @@ def test_broken_images_are_skipped_and_listed(tmp_path: Path) -> None:
     values = [datum(picture(item), item % 3, "PNG") for item in range(12)]
     values[4] = datum(picture(4), 1, "PNG").replace(b"IDAT", b"IDXX")
     folder = write_lmdb(tmp_path / "db", values)
-    create(tmp_path / "new", recipe(folder, pct_val=0, max_unusable_percent=20))
+    create(recipe(folder, pct_val=0, max_unusable_percent=20), tmp_path / "new")
     made = manifest.load(tmp_path / "new")
     assert made.splits["train"].count == 11 and made.skipped == 1
     assert "00000004_1,not an image" in (tmp_path / "new" / manifest.SKIPPED_FILE).read_text()
@@ -348,65 +340,37 @@ def test_a_database_that_changes_meanwhile_ends_the_creation(
         planned.read(planned.splits["train"], 11)
     monkeypatch.setattr(create_dataset, "read_source", lambda *arguments: planned)
     with pytest.raises(UserFault, match="changed while it was read"):
-        create(tmp_path / "new", recipe(folder))
+        create(recipe(folder), tmp_path / "new")
 
 
-def summary(site: Site, **fields: Any) -> dict[str, Any]:
-    answer = site.post(SCAN, method="database", **fields)
-    assert answer.status_code == 200, answer.text
-    last: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
-    return last
-
-
-@pytest.mark.integration
-def test_the_form_describes_and_imports_an_old_job(site: Site) -> None:
-    job = write_job(site.data / "20170401-120000-abcd")
-    found = summary(site, database_train=str(job))
-    assert found["facts"][0] == "A DIGITS dataset with 18 images in 3 classes."
-    assert found["problems"] == []
-    assert found["table"] == [
+def test_the_form_describes_and_imports_an_old_job(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    fields = {"method": "database", "database_train": write_job(forms.data / "20170401-120000-abcd")}
+    found = forms.summary(**fields)
+    assert found.facts[0] == "A DIGITS dataset with 18 images in 3 classes." and found.problems == []
+    assert found.table == [
         ["Training", "LMDB", "12", "8×6×3", "PNG"],
         ["Validation", "LMDB", "6", "8×6×3", "PNG"],
     ]
-    assert all(item.startswith("data:image/png;base64,") for item in found["pictures"])
-    assert found["bars"] == [[name, 4] for name in NAMES]
-    assert found["suggestion"]["fields"] == {
-        "resize_width": "8",
-        "resize_height": "6",
-        "resize_channels": "3",
-        "encoding": "png",
-    }
-    fields = {
-        "method": "database",
-        "database_train": str(job),
-        "resize_width": WIDTH,
-        "resize_height": HEIGHT,
-    }
-    answer = site.post(CREATE, dataset_name="old", **fields)
-    assert answer.status_code == 200, answer.get_json()
-    job_id = answer.get_json()["id"]
-    page = site.get(f"/datasets/images/classification/new?clone={job_id}").text
-    assert f'value="{job}"' in page
-    assert site.wait_for_end(job_id) == "Done", site.json(f"/datasets/{job_id}.json")["error"]
-    made = site.json(f"/datasets/{job_id}.json")
-    assert made["labels"] == list(NAMES)
-    assert {task["name"]: task["entries"] for task in made["CreateDbTasks"]} == {
-        "Create DB (train)": 12,
-        "Create DB (val)": 6,
-    }
+    assert all(item.startswith("data:image/png;base64,") for item in found.pictures)
+    assert found.bars == [(name, 4) for name in NAMES]
+    size = {"resize_width": "8", "resize_height": "6", "resize_channels": "3"}
+    assert found.suggestion and found.suggestion.fields == {**size, "encoding": "png"}
+    made = forms.create(**fields, **size)
+    assert made.manifest.target.names == list(NAMES) and made.counts == {"train": 12, "val": 6}
 
 
-@pytest.mark.integration
-def test_the_form_names_faults(site: Site, tmp_path: Path) -> None:
-    outside = write_job(tmp_path / "job")
-    job = write_job(site.data / "job")
+def test_the_form_names_faults(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    outside, job = write_job(tmp_path / "job"), write_job(forms.data / "job")
     (job / "labels.txt").write_text("cold\nwarm\n")
-    found = summary(site, database_train=str(job))
-    assert "6 records cannot be used: 00000002_2: the label 2 is not between 0 and 1" in found["problems"][0]
+    found = forms.summary(method="database", database_train=job)
+    assert "6 records cannot be used: 00000002_2: the label 2 is not between 0 and 1" in found.problems[0]
     (job / "train_db" / "data.mdb").write_text("text")
-    assert "not an LMDB file" in summary(site, database_train=str(job))["problems"][0]
-    assert "outside the folders" in summary(site, database_train=str(outside))["refused"]
+    found = forms.summary(method="database", database_train=job)
+    assert "not an LMDB file" in found.problems[0]
+    with pytest.raises(DigitsError, match="outside the folders"):
+        forms.summary(method="database", database_train=outside)
     for path, message in ((job, "not an LMDB file"), (outside, "outside the folders"), ("", "required")):
-        answer = site.post(CREATE, dataset_name="x", method="database", database_train=str(path))
-        assert answer.status_code == 400
-        assert message in answer.get_json()["errors"]["database_train"][0].replace("Enter", "required")
+        (error,) = forms.errors(method="database", database_train=path)["database_train"]
+        assert message in error.replace("Enter", "required")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core.errors import DigitsError
 from digits.data.images import UnusableImage
 from digits.data.sources import Plan, Unusable, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.recipe import CreateClassification, LabeledRecords
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
-from tests.site import Site
 from tests.tfrecord_files import colored, example, picture, prepare_tfds, ramps, write_records
-
-SCAN = "/datasets/images/classification/scan"
-CREATE = "/datasets/images/classification.json"
 
 
 def plan(source: LabeledRecords, **settings: Any) -> Plan:
@@ -166,80 +163,57 @@ def test_labels_of_other_splits_are_those_of_training(tmp_path: Path) -> None:
         plan(LabeledRecords(train=str(train), val=str(val)))
 
 
-def scan(site: Site, path: Path | str, **fields: Any) -> dict[str, Any]:
-    answer = site.post(SCAN, method="tfrecord", record_train=str(path), **fields)
-    assert answer.status_code == 200, answer.text
-    last: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
-    return last
+@pytest.fixture
+def forms(tmp_path: Path) -> Forms:
+    return Forms("image-classification", tmp_path / "data")
 
 
-@pytest.mark.integration
-def test_the_form_shows_the_features_of_the_first_record(site: Site) -> None:
-    path = write_records(site.data / "a.tfrecord", colored(9))
-    found = scan(site, path)
-    assert (
-        found["facts"] == ["TFRecord files: 1 file for train.", "9 training records."]
-        and not found["problems"]
-    )
-    rows = {row[0]: row[1:] for row in found["table"]}
+def test_the_form_shows_the_features_of_the_first_record(forms: Forms) -> None:
+    fields = {"method": "tfrecord", "record_train": write_records(forms.data / "a.tfrecord", colored(9))}
+    found = forms.summary(**fields)
+    assert found.facts == ["TFRecord files: 1 file for train.", "9 training records."] and not found.problems
+    rows = {row[0]: row[1:] for row in found.table}
     assert rows["image/encoded (image)"] == ["bytes", "1", "PNG, 8×6 pixels"]
-    assert rows["image/class/text (label)"] == ["bytes", "1", "red"] and rows["image/height"] == [
-        "int64",
-        "1",
-        "6",
-    ]
-    pictures = dict(zip(rows, found["pictures"], strict=True))
-    assert [name for name, uri in pictures.items() if uri.startswith("data:image/png")] == [
-        "image/encoded (image)"
-    ]
-    assert found["bars"] == [["blue", 4], ["red", 5]]
-    assert found["options"]["image_feature"][0] == ["", "Automatic: image/encoded"]
-    assert ["image/class/label", "image/class/label: int64"] in found["options"]["label_feature"]
-    assert scan(site, path, label_feature="image/class/label")["bars"] == [["0", 5], ["1", 4]]
-    wrong = scan(site, path, label_feature="x")
-    assert "no feature “x”" in wrong["problems"][0] and wrong["table"] and wrong["options"]
-    unusable = scan(site, path, image_feature="image/format")
-    assert "The first record has no usable image: “image/format” has 3 values" in unusable["problems"][0]
+    assert rows["image/class/text (label)"] == ["bytes", "1", "red"]
+    assert rows["image/height"] == ["int64", "1", "6"]
+    pictures = dict(zip(rows, found.pictures, strict=True))
+    shown = [name for name, uri in pictures.items() if uri.startswith("data:image/png")]
+    assert shown == ["image/encoded (image)"]
+    assert found.bars == [("blue", 4), ("red", 5)]
+    assert found.options["image_feature"][0] == ("", "Automatic: image/encoded")
+    assert ("image/class/label", "image/class/label: int64") in found.options["label_feature"]
+    assert forms.summary(**fields, label_feature="image/class/label").bars == [("0", 5), ("1", 4)]
+    wrong = forms.summary(**fields, label_feature="x")
+    assert "no feature “x”" in wrong.problems[0] and wrong.table and wrong.options
+    unusable = forms.summary(**fields, image_feature="image/format")
+    assert "The first record has no usable image: “image/format” has 3 values" in unusable.problems[0]
 
 
-@pytest.mark.integration
-def test_the_form_names_faults_of_the_files(site: Site) -> None:
-    path = write_records(site.data / "a.tfrecord", colored(3))
+def test_the_form_names_faults_of_the_files(forms: Forms) -> None:
+    path = write_records(forms.data / "a.tfrecord", colored(3))
     path.write_bytes(path.read_bytes()[:-2])
-    assert "a.tfrecord, record 2: truncated" in scan(site, path)["problems"][0]
-    (site.data / "b").mkdir()
-    assert "contains no TFRecord files" in scan(site, site.data / "b")["problems"][0]
-    assert "outside the folders" in scan(site, "/etc/*")["refused"]
-    fields = {"dataset_name": "a", "method": "tfrecord"}
-    for path_text, message in (
-        ("", "required"),
-        ("/etc/passwd", "outside"),
-        (str(site.data / "b"), "no TFRecord"),
-    ):
-        answer = site.post(CREATE, **fields, record_train=path_text)
-        assert message in answer.get_json()["errors"]["record_train"][0]
-    answer = site.post(CREATE, **fields, record_train=str(path), record_shape="8×x")
-    assert "28×28×1" in answer.get_json()["errors"]["record_shape"][0]
+    found = forms.summary(method="tfrecord", record_train=path)
+    assert "a.tfrecord, record 2: truncated" in found.problems[0]
+    empty = forms.data / "b"
+    empty.mkdir()
+    found = forms.summary(method="tfrecord", record_train=empty)
+    assert "contains no TFRecord files" in found.problems[0]
+    with pytest.raises(DigitsError, match="outside the folders"):
+        forms.summary(method="tfrecord", record_train="/etc/*")
+    for value, message in (("", "required"), ("/etc/passwd", "outside"), (empty, "no TFRecord")):
+        assert message in forms.errors(method="tfrecord", record_train=value)["record_train"][0]
+    errors = forms.errors(method="tfrecord", record_train=path, record_shape="8×x")
+    assert "28×28×1" in errors["record_shape"][0]
 
 
-@pytest.mark.integration
-def test_a_dataset_is_created_from_a_folder_of_tensorflow_datasets_and_cloned(site: Site) -> None:
-    folder = prepare_tfds(site.data / "spots")
-    found = scan(site, folder)
-    assert found["facts"][0] == "TensorFlow Datasets, spots 1.0.0: 2 files for train, 1 file for test."
-    assert found["facts"][-1] == "Other splits are ignored: unsupervised."
-    assert found["bars"] == [["Red spot", 4], ["Blue spot", 4]]
-    fields = {"dataset_name": "spots", "resize_width": 8, "resize_height": 6, "folder_pct_val": 25}
-    answer = site.post(CREATE, method="tfrecord", record_train=str(folder), image_feature="image", **fields)
-    job_id = answer.get_json()["id"]
-    twin = site.post(CREATE, clone=job_id).get_json()["id"]
-    page = site.get(f"/datasets/images/classification/new?clone={job_id}").text
-    assert '<option selected value="image">image</option>' in page and str(folder) in page
-    for made in (job_id, twin):
-        assert site.wait_for_end(made) == "Done", site.json(f"/datasets/{made}.json")["error"]
-        answer = site.json(f"/datasets/{made}.json")
-        entries = {task["name"]: task["entries"] for task in answer["CreateDbTasks"]}
-        assert entries == {"Create DB (train)": 6, "Create DB (val)": 2, "Create DB (test)": 4}
-        assert answer["labels"] == ["Red spot", "Blue spot"]
-    explore = site.get(f"/datasets/images/classification/explore?job_id={job_id}&db=test").text
-    assert "spots-test.tfrecord-00000-of-00001:0" in explore
+def test_a_dataset_is_created_from_a_folder_of_tensorflow_datasets(forms: Forms) -> None:
+    fields = {"method": "tfrecord", "record_train": prepare_tfds(forms.data / "spots")}
+    found = forms.summary(**fields)
+    assert found.facts[0] == "TensorFlow Datasets, spots 1.0.0: 2 files for train, 1 file for test."
+    assert found.facts[-1] == "Other splits are ignored: unsupervised."
+    assert found.bars == [("Red spot", 4), ("Blue spot", 4)]
+    size = {"resize_width": 8, "resize_height": 6}
+    made = forms.create(**fields, image_feature="image", **size, folder_pct_val=25)
+    assert made.counts == {"train": 6, "val": 2, "test": 4}
+    assert made.manifest.target.names == ["Red spot", "Blue spot"]
+    assert made.records("test")[0].filename == "spots-test.tfrecord-00000-of-00001:0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from digits.data.target import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BoxLayout
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
-from tests.site import Site
 from tests.tfrecord_files import example, picture, write_records
 
-ROUTE = "/datasets/images/detection"
 BOX = "image__object__bbox__"
 LABEL_MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  name: \"n2\"\n  id: 2\n  display_name: 'dog'\n}\n"
 
@@ -209,50 +207,34 @@ def test_features_that_do_not_exist_are_named(tmp_path: Path) -> None:
         plan(other)
 
 
-@pytest.mark.integration
-def test_records_become_a_dataset_that_is_cloned(site: Site) -> None:
-    path = write_records(site.data / "a.tfrecord", [*scenes(), scene((0.5, 0, 0.25, 0.5))])
-    answer = site.post(f"{ROUTE}/scan", method="tfrecord", record_train=str(path))
-    found = json.loads(answer.text.splitlines()[-1])
-    assert "8 objects of 2 classes." in found["facts"] and found["bars"] == [["cat", 7], ["dog", 1]]
-    assert "1 box cannot be used: record 8, object 0 (reversed)." in found["problems"]
-    assert ["image/object/bbox/xmin (xmin)", "float32", "2", "0, 0.5"] in found["table"]
-    fields = {"dataset_name": "a", "method": "tfrecord", "resize_width": 8, "resize_height": 6, "seed": 1}
-    fields |= {"record_train": str(path), "train_image_folder": "/nowhere"}
-    refused = site.post(f"{ROUTE}.json", **fields, xmin_feature="x").get_json()["errors"]
-    assert "all four edges" in refused["record_train"][0]
-
-    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    twin = site.post(f"{ROUTE}.json", clone=dataset).get_json()["id"]
-    assert site.wait_for_end(twin) == "Done"
-    assert site.json(f"/datasets/{twin}.json")["classes"] == ["cat", "dog"]
-    assert str(path) in site.get(f"/clone/{twin}", follow_redirects=True).text
-
+def test_records_become_a_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-object-detection", tmp_path / "data")
+    path = write_records(forms.data / "a.tfrecord", [*scenes(), scene((0.5, 0, 0.25, 0.5))])
+    fields: dict[str, Any] = {"method": "tfrecord", "record_train": path}
+    found = forms.summary(**fields)
+    assert "8 objects of 2 classes." in found.facts and found.bars == [("cat", 7), ("dog", 1)]
+    assert "1 box cannot be used: record 8, object 0 (reversed)." in found.problems
+    assert ["image/object/bbox/xmin (xmin)", "float32", "2", "0, 0.5"] in found.table
+    fields |= {"resize_width": 8, "resize_height": 6, "train_image_folder": "/nowhere"}
+    assert "all four edges" in forms.errors(**fields, xmin_feature="x")["record_train"][0]
+    made = forms.create(**fields)
+    assert made.manifest.target.names == ["cat", "dog"]
     # The records of a dataset have these features too.
-    again = site.post(f"{ROUTE}.json", **{**fields, "record_train": str(site.services.store.folder / twin)})
-    copy = again.get_json()["id"]
-    assert site.wait_for_end(copy) == "Done"
+    made.folder.rename(forms.data / "job")
+    assert forms.create(**fields | {"record_train": forms.data / "job"}).counts == made.counts
 
 
-@pytest.mark.integration
-def test_form_offers_the_order_and_units_of_boxes_and_the_recipe_states_them(site: Site) -> None:
-    path = write_records(site.data / "boxes.tfrecord", [packed(4.0, 0.0, 4.0, 3.0)] * 6)
-    fields = {"dataset_name": "b", "method": "tfrecord", "record_train": str(path), "seed": 1}
-    fields |= {"resize_width": 8, "resize_height": 6}
-    answer = site.post(f"{ROUTE}/scan", **fields)
-    found = json.loads(answer.text.splitlines()[-1])
-    assert "Boxes: left, top, width, height, in pixels." in found["facts"]
-    assert found["options"]["box_feature"][0] == ["", "Automatic: boxes"]
-    assert found["options"]["xmin_feature"][0] == ["", "None"]
+def test_form_offers_the_order_and_units_of_boxes_and_the_recipe_states_them(tmp_path: Path) -> None:
+    forms = Forms("image-object-detection", tmp_path / "data")
+    path = write_records(forms.data / "boxes.tfrecord", [packed(4.0, 0.0, 4.0, 3.0)] * 6)
+    fields: dict[str, Any] = {"method": "tfrecord", "record_train": path}
+    found = forms.summary(**fields)
+    assert "Boxes: left, top, width, height, in pixels." in found.facts
+    assert found.options["box_feature"][0] == ("", "Automatic: boxes")
+    assert found.options["xmin_feature"][0] == ("", "None")
     both = dict.fromkeys(("xmin_feature", "ymin_feature", "xmax_feature", "ymax_feature"), "boxes")
-    refused = site.post(f"{ROUTE}.json", **fields, **both, box_feature="boxes").get_json()["errors"]
-    assert "Choose either one box feature or four edge features" in refused["record_train"][0]
-    refused = site.post(f"{ROUTE}.json", **fields, box_order="zzz").get_json()["errors"]
-    assert list(refused) == ["box_order"]
-
-    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
-    recipe = site.services.store.find(dataset).recipe
-    assert (recipe.records.box_order, recipe.records.box_units) == ("xywh", "pixels")
-    assert '<option selected value="xywh">' in site.get(f"/clone/{dataset}", follow_redirects=True).text
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
+    errors = forms.errors(**fields, **both, box_feature="boxes")
+    assert "Choose either one box feature or four edge features" in errors["record_train"][0]
+    assert list(forms.errors(**fields, box_order="zzz")) == ["box_order"]
+    records = forms.create(**fields, resize_width=8, resize_height=6).recipe.records
+    assert (records.box_order, records.box_units) == ("xywh", "pixels")

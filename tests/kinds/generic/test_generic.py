@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,12 @@ from digits.data import manifest as manifests
 from digits.data.image_statistics import describe
 from digits.data.records import SplitReader
 from digits.data.sources import Plan, UnusableSource
+from digits.kinds import BUILT_IN
 from digits.kinds.generic import reader
 from digits.kinds.generic.form import DATABASES
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import datum, numbers, write_job, write_lmdb
 from tests.old_databases import picture as picture_of
@@ -46,19 +47,6 @@ def create(site: Site, path: Path | str, **fields: Any) -> str:
     job_id = str(answer.get_json()["id"])
     assert site.wait_for_end(job_id) == "Done", site.json(f"/datasets/{job_id}.json")["error"]
     return job_id
-
-
-def errors(site: Site, **fields: Any) -> dict[str, list[str]]:
-    answer = site.post(f"{DATASETS}.json", dataset_name="records", **fields)
-    assert answer.status_code == 400
-    found: dict[str, list[str]] = answer.get_json()["errors"]
-    return found
-
-
-def scan(site: Site, path: Path, **fields: Any) -> dict[str, Any]:
-    answer = site.post(f"{DATASETS}/scan", record_train=str(path), **fields)
-    found: dict[str, Any] = json.loads(answer.text.splitlines()[-1])
-    return found
 
 
 LINEAR = """
@@ -205,127 +193,117 @@ def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:
     )
 
 
-@pytest.mark.integration
-def test_the_form_shows_the_features_and_the_shapes(site: Site) -> None:
-    path = write_records(site.data / "a.tfrecord", vectors(5))
-    found = scan(site, path)
-    assert "5 training records." in found["facts"] and not found["problems"]
-    assert "Inputs: numbers, height × width × channels 1×4×1." in found["facts"]
-    assert "Targets: float32 of shape 2." in found["facts"]
-    assert [row[0] for row in found["table"]] == ["x (input)", "y (target)"]
-    assert found["options"]["target_feature"][:2] == [["", "Automatic: y"], ["-", "None"]]
-    found = scan(site, path, input_shape="2×2", target_feature="-")
-    assert (
-        "Inputs: numbers, height × width × channels 2×2×1." in found["facts"]
-        and "Targets: none." in found["facts"]
-    )
-    assert "4 numbers, not 3×3" in scan(site, path, input_shape="3×3")["problems"][0]
+def test_the_form_shows_the_features_and_the_shapes(tmp_path: Path) -> None:
+    forms = Forms("generic", tmp_path)
+    path = write_records(tmp_path / "a.tfrecord", vectors(5))
+    found = forms.summary(record_train=path)
+    assert "5 training records." in found.facts and not found.problems
+    assert "Inputs: numbers, height × width × channels 1×4×1." in found.facts
+    assert "Targets: float32 of shape 2." in found.facts
+    assert [row[0] for row in found.table] == ["x (input)", "y (target)"]
+    assert found.options["target_feature"][:2] == [("", "Automatic: y"), ("-", "None")]
+    found = forms.summary(record_train=path, input_shape="2×2", target_feature="-")
+    assert "Inputs: numbers, height × width × channels 2×2×1." in found.facts
+    assert "Targets: none." in found.facts
+    found = forms.summary(record_train=path, input_shape="3×3")
+    assert "4 numbers, not 3×3" in found.problems[0]
+    assert found.options["target_feature"][:2] == [("", "Automatic: y"), ("-", "None")]
     path.write_bytes(path.read_bytes()[:-9])
-    assert "a.tfrecord, record 4: truncated" in scan(site, path)["problems"][0]
+    assert "a.tfrecord, record 4: truncated" in forms.summary(record_train=path).problems[0]
 
 
-@pytest.mark.integration
-def test_databases_become_a_dataset_of_the_kind_of_their_labels(site: Site) -> None:
-    counts = {"train": 6, "val": 4}
-    made: dict[str, dict[str, Path]] = {"images": {}, "labels": {}, "masks": {}}
-    for name, count in counts.items():
-        pictures = [datum(picture_of(item), item % 3) for item in range(count)]
-        made["images"][name] = write_lmdb(site.data / f"{name}_images", pictures, key="{:08d}")
-        values = [numbers([[[item / 4, -item]]]) for item in range(count)]
-        made["labels"][name] = write_lmdb(site.data / f"{name}_labels", values, key="{:08d}")
-        masks = [datum(picture_of(item, 1), 0, "PNG") for item in range(count)]
-        made["masks"][name] = write_lmdb(site.data / f"{name}_masks", masks, key="{:08d}")
-
-    def fields(noun: str, field: str) -> dict[str, Any]:
-        return {f"prebuilt_{name}_{field}": str(path) for name, path in made[noun].items()}
-
-    images = {"method": "prebuilt", **fields("images", "images")}
-    own = fields("masks", "images")
-    for sent, extension in (
-        (images | fields("labels", "labels"), "image-regression"),
-        (images, "image-classification"),
-        (own, "image-processing"),
-    ):
-        answer = site.post(f"{DATASETS}.json", dataset_name="old", **sent)
-        assert answer.status_code == 200, answer.get_json()
-        (warning,) = answer.get_json()["warnings"]
-        assert "labels determine the kind" in warning
-        dataset = answer.get_json()["id"]
-        assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-        body = site.json(f"/datasets/{dataset}.json")
-        assert [task["entry_count"] for task in body["create_db_tasks"]] == [6, 4]
-        assert body["feature_dims"] == [6, 8, 1 if sent is own else 3]
-        job = site.services.store.get(dataset, DatasetJob)
-        assert job.data_kind.name == extension
-        clone = site.post(f"/datasets/{job.data_kind.route}.json", clone=dataset)
-        assert clone.status_code == 200, clone.get_json()
-        twin = clone.get_json()["id"]
-        assert site.wait_for_end(twin) == "Done"
-        assert site.json(f"/datasets/{twin}.json")["content_hash"] == body["content_hash"]
-
-    found = errors(site, **images, **fields("masks", "labels"))
-    assert "post the paths as feature_folder and label_folder" in found["prebuilt_train_images"][0]
-    found = errors(site, **images, prebuilt_train_labels=str(made["labels"]["train"]))
-    assert "labels for both" in found["prebuilt_train_images"][0]
-    assert list(errors(site, **images, record_train="/a")) == ["record_train"]
-    for outside in DATABASES:
-        assert list(errors(site, **(images | {outside: "/etc"}))) == [outside]
-    assert (
-        "is not a database" in errors(site, prebuilt_train_images=str(site.data))["prebuilt_train_images"][0]
-    )
-    path = write_records(site.data / "a.tfrecord", vectors(3))
-    answer = site.post(
-        f"{DATASETS}.json",
-        dataset_name="a",
-        record_train=str(path),
-        prebuilt_mean_file="/data/mean.binaryproto",
-    )
-    assert answer.get_json()["warnings"] == ["prebuilt_mean_file is ignored: the mean is computed."]
-    assert "no feature “z”" in errors(site, record_train=str(path), target_feature="z")["record_train"][0]
-    assert "28×28" in errors(site, record_train=str(path), input_shape="0")["input_shape"][0]
+OLD = ("images", "labels", "masks")
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("backend", ["lmdb", "hdf5"])
-def test_folders_of_databases_are_refused_with_the_kinds_that_read_them(site: Site, backend: str) -> None:
-    job = write_job(site.data / "job", backend=backend, train=3)
-    for folder in (job, job / "train_db"):
-        (message,) = errors(site, record_train=str(folder))["record_train"]
-        assert "contains LMDB or HDF5 databases. Choose the kind by their labels" in message
-        scanned = site.post(f"{DATASETS}/scan", record_train=str(folder)).text.splitlines()[-1]
-        assert json.loads(scanned)["problems"] == [message]
-        assert all(
-            site.get(address).status_code == 200 for address in re.findall(r"/datasets/\S+/new", message)
+def write_old(data: Path) -> dict[str, dict[str, Path]]:
+    """Write databases of DIGITS 4 to 6: images with classes, vectors of numbers, and grayscale images."""
+    made: dict[str, dict[str, Path]] = {noun: {} for noun in OLD}
+    for name, count in (("train", 6), ("val", 4)):
+        records = (
+            [datum(picture_of(item), item % 3) for item in range(count)],
+            [numbers([[[item / 4, -item]]]) for item in range(count)],
+            [datum(picture_of(item, 1), 0, "PNG") for item in range(count)],
         )
-    assert 'href="/docs/databases.md">other kinds</a>' in site.get(f"{DATASETS}/new").text
+        for noun, values in zip(OLD, records, strict=True):
+            made[noun][name] = write_lmdb(data / f"{name}_{noun}", values, key="{:08d}")
+    return made
+
+
+def old_fields(databases: dict[str, Path], field: str) -> dict[str, Any]:
+    return {"method": "prebuilt"} | {f"prebuilt_{name}_{field}": path for name, path in databases.items()}
+
+
+def test_databases_become_a_dataset_of_the_kind_of_their_labels(tmp_path: Path) -> None:
+    forms = Forms("generic", tmp_path / "data")
+    made = write_old(forms.data)
+    images, labels = old_fields(made["images"], "images"), old_fields(made["labels"], "labels")
+    for sent, kind, channels in (
+        (images | labels, "image-regression", 3),
+        (images, "image-classification", 3),
+        (old_fields(made["masks"], "images"), "image-processing", 1),
+    ):
+        created = forms.create(**sent)
+        assert ["labels determine the kind" in warning for warning in created.warnings] == [True]
+        assert created.counts == {"train": 6, "val": 4}
+        assert (created.manifest.kind, created.manifest.shape) == (kind, (6, 8, channels))
+
+    found = forms.errors(**(images | old_fields(made["masks"], "labels")))
+    assert "post the paths as feature_folder and label_folder" in found["prebuilt_train_images"][0]
+    found = forms.errors(**images, prebuilt_train_labels=made["labels"]["train"])
+    assert "labels for both" in found["prebuilt_train_images"][0]
+    assert list(forms.errors(**images, record_train="/a")) == ["record_train"]
+    for outside in DATABASES:
+        assert list(forms.errors(**(images | {outside: "/etc"}))) == [outside]
+    found = forms.errors(prebuilt_train_images=forms.data)
+    assert "is not a database" in found["prebuilt_train_images"][0]
+    path = write_records(forms.data / "a.tfrecord", vectors(3))
+    created = forms.create(record_train=path, prebuilt_mean_file="/data/mean.binaryproto")
+    assert created.warnings == ["prebuilt_mean_file is ignored: the mean is computed."]
+    assert "no feature “z”" in forms.errors(record_train=path, target_feature="z")["record_train"][0]
+    assert "28×28" in forms.errors(record_train=path, input_shape="0")["input_shape"][0]
+
+
+def test_a_job_has_the_kind_of_the_labels_and_is_cloned(site: Site) -> None:
+    made = write_old(site.data)
+    sent = {name: str(value) for name, value in old_fields(made["masks"], "images").items()}
+    dataset = site.post(f"{DATASETS}.json", dataset_name="old", **sent).get_json()["id"]
+    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
+    body = site.json(f"/datasets/{dataset}.json")
+    assert [task["entry_count"] for task in body["create_db_tasks"]] == [6, 4]
+    assert body["feature_dims"] == [6, 8, 1]
+    assert site.services.store.get(dataset, DatasetJob).data_kind.name == "image-processing"
+    twin = site.post("/datasets/images/processing.json", clone=dataset).get_json()["id"]
+    assert site.wait_for_end(twin) == "Done"
+    assert site.json(f"/datasets/{twin}.json")["content_hash"] == body["content_hash"]
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "hdf5"])
+def test_folders_of_databases_are_refused_with_the_kinds_that_read_them(tmp_path: Path, backend: str) -> None:
+    forms = Forms("generic", tmp_path)
+    job = write_job(tmp_path / "job", backend=backend, train=3)
+    for folder in (job, job / "train_db"):
+        (message,) = forms.errors(record_train=folder)["record_train"]
+        assert "contains LMDB or HDF5 databases. Choose the kind by their labels" in message
+        assert forms.summary(record_train=folder).problems == [message]
+        routes = {f"/datasets/{kind.route}/new" for kind in BUILT_IN}
+        assert routes.issuperset(re.findall(r"/datasets/\S+/new", message))
 
 
 @pytest.mark.integration
 def test_the_routes_without_an_extension_are_those_of_this_kind(site: Site) -> None:
-    assert "Ready-made TFRecords" in site.get(f"{DATASETS}/new").text
+    page = site.get(f"{DATASETS}/new").text
+    assert "Ready-made TFRecords" in page and 'href="/docs/databases.md">other kinds</a>' in page
     assert site.get(f"{MODELS}/new").status_code == 200
     answer = site.post(f"{MODELS}.json", model_name="a", dataset="none")
     assert answer.status_code == 400 and "dataset" in answer.get_json()["errors"]
 
 
-@pytest.mark.integration
-def test_a_folder_of_tensorflow_datasets_is_cloned_and_derived(site: Site) -> None:
-    folder = prepare_tfds(site.data / "spots")
-    dataset = create(site, folder, pct_val=25)
-    twin = site.post(f"{DATASETS}.json", clone=dataset).get_json()["id"]
-    assert site.wait_for_end(twin) == "Done"
-    job = site.services.store.get(dataset, DatasetJob)
-    manifest = manifests.load(job.folder)
-    assert (
-        manifest.content_hash == manifests.load(site.services.store.get(twin, DatasetJob).folder).content_hash
-    )
-    assert (
-        manifest.shape == (6, 8, 3)
-        and manifest.target.dtype == "int64"
-        and manifest.target.names == ["0", "1"]
-    )
-    image = Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data))
-    assert image.size == (8, 6) and image.getpixel((0, 0)) in COLORS.values()
+def test_a_folder_of_tensorflow_datasets_needs_no_settings(tmp_path: Path) -> None:
+    forms = Forms("generic", tmp_path / "data")
+    made = forms.create(record_train=prepare_tfds(forms.data / "spots"), pct_val=25)
+    target = made.manifest.target
+    assert (made.manifest.shape, target.dtype, target.names) == ((6, 8, 3), "int64", ["0", "1"])
+    assert all(record.as_pixels()[0, 0].tolist() in map(list, COLORS.values()) for record in made.records())
 
 
 @pytest.mark.integration

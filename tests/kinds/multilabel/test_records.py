@@ -1,8 +1,7 @@
-"""Labels in TFRecord files: lists and 0/1 features, over HTTP, and records that cannot be used."""
+"""Labels in TFRecord files: lists and 0/1 features, in the form, and records that cannot be used."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
-from tests.site import Site
 from tests.tfrecord_files import example, picture, write_records
-
-ROUTE = "/datasets/images/multilabel"
 
 
 def plan(path: Path, *features: str, **settings: Any) -> Plan:
@@ -139,25 +136,19 @@ def test_records_without_usable_labels_are_named(
         plan(records(tmp_path, *values), *features, **settings)
 
 
-@pytest.mark.integration
-def test_records_become_a_dataset(site: Site) -> None:
-    names = site.data / "names.txt"
+def test_records_become_a_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-multilabel", tmp_path / "data")
+    names = tmp_path / "data" / "names.txt"
     names.write_text("land\nsea\nsky\n")
     values = [{"found": [number % 3, 1], "size": number} for number in range(12)]
-    path = records(site.data, *values, {"found": [], "size": 0})
-    fields = {"method": "tfrecord", "record_train": str(path), "label_columns": "found"}
-    fields |= {"record_labels": str(names), "layout": "list"}
-    found = json.loads(site.post(f"{ROUTE}/scan", **fields).text.splitlines()[-1])
-    assert [row[0] for row in found["table"]] == ["found (label)", "image (image)", "size"]
-    assert found["facts"][2:] == ["A feature lists the labels.", "3 labels, on average 1.5 per image."]
-    assert found["problems"] == ["1 image without labels."]
-    assert found["bars"] == [["land", 4], ["sea", 12], ["sky", 4]]
-    fields |= {"dataset_name": "a", "resize_width": 8, "resize_height": 6, "seed": 1}
-    refused = site.post(f"{ROUTE}.json", **{**fields, "label_columns": "tilt"}).get_json()
-    assert "no feature “tilt”" in refused["errors"]["record_train"][0]
-
-    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    assert site.json(f"/datasets/{dataset}.json")["labels"] == ["land", "sea", "sky"]
-    page = site.get(f"/clone/{dataset}", follow_redirects=True).text
-    assert str(path) in page and str(names) in page
+    path = records(tmp_path / "data", *values, {"found": [], "size": 0})
+    fields: dict[str, Any] = {"method": "tfrecord", "record_train": path, "label_columns": "found"}
+    fields |= {"record_labels": names, "layout": "list"}
+    found = forms.summary(**fields)
+    assert [row[0] for row in found.table] == ["found (label)", "image (image)", "size"]
+    assert found.facts[2:] == ["A feature lists the labels.", "3 labels, on average 1.5 per image."]
+    assert found.problems == ["1 image without labels."]
+    assert found.bars == [("land", 4), ("sea", 12), ("sky", 4)]
+    assert "no feature “tilt”" in forms.errors(**fields | {"label_columns": "tilt"})["record_train"][0]
+    made = forms.create(**fields, resize_width=8, resize_height=6)
+    assert made.manifest.target.names == ["land", "sea", "sky"]

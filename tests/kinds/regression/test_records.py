@@ -1,8 +1,7 @@
-"""Regression from TFRecord files: the mapping of features, over HTTP, and records that cannot be used."""
+"""Regression from TFRecord files: the mapping of features, in the form, and records that cannot be used."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
-from tests.site import Site
 from tests.tfrecord_files import example, picture, write_records
-
-ROUTE = "/datasets/images/regression"
 
 
 def levels(count: int = 12) -> list[bytes]:
@@ -62,28 +59,14 @@ def test_records_without_usable_numbers_are_named(
         plan(path, *targets)
 
 
-def test_a_truncated_file_is_named(tmp_path: Path) -> None:
-    path = write_records(tmp_path / "a.tfrecord", levels())
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(UnusableSource, match=r"a\.tfrecord, record 11: truncated"):
-        plan(path)
-
-
-@pytest.mark.integration
-def test_records_become_a_dataset(site: Site) -> None:
-    path = write_records(site.data / "a.tfrecord", levels(), "gzip")
-    answer = site.post(f"{ROUTE}/scan", method="tfrecord", record_train=str(path))
-    found = json.loads(answer.text.splitlines()[-1])
-    assert [row[0] for row in found["table"]] == ["angle (target)", "count", "photo (image)", "spot (target)"]
-    assert "Ranges: angle 0 to 5.5, spot 1 0 to 11, spot 2 -1.5 to -1.5." in found["facts"]
-    fields = {"dataset_name": "a", "method": "tfrecord", "resize_width": 8, "resize_height": 6, "seed": 1}
-    refused = site.post(f"{ROUTE}.json", **fields, record_train=str(path), target_columns="tilt").get_json()
-    assert "no feature “tilt”" in refused["errors"]["record_train"][0]
-    assert "record_train" in site.post(f"{ROUTE}.json", **fields).get_json()["errors"]
-
-    answer = site.post(f"{ROUTE}.json", **fields, record_train=str(path), target_columns="angle, count")
-    dataset = answer.get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    body = site.json(f"/datasets/{dataset}.json")
-    assert body["targets"] == ["angle", "count"]
-    assert site.get(f"/clone/{dataset}", follow_redirects=True).text.count(str(path)) >= 1
+def test_records_become_a_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-regression", tmp_path / "data")
+    path = write_records(tmp_path / "data" / "a.tfrecord", levels(), "gzip")
+    fields: dict[str, Any] = {"method": "tfrecord", "record_train": path}
+    found = forms.summary(**fields)
+    assert [row[0] for row in found.table] == ["angle (target)", "count", "photo (image)", "spot (target)"]
+    assert "Ranges: angle 0 to 5.5, spot 1 0 to 11, spot 2 -1.5 to -1.5." in found.facts
+    assert "no feature “tilt”" in forms.errors(**fields, target_columns="tilt")["record_train"][0]
+    assert list(forms.errors(method="tfrecord")) == ["record_train"]
+    made = forms.create(**fields, target_columns="angle, count", resize_width=8, resize_height=6)
+    assert made.manifest.target.names == ["angle", "count"]
