@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data import manifest, records
+from digits.worker.failure import UserFault
+from tests.kinds.forms import Forms
 from tests.site import Site
 
 
-@pytest.fixture
-def table(site: Site) -> Path:
-    """Noisy 32×32 images with one or two objects: bright squares and dark bars."""
+def write_table(folder: Path) -> Path:
+    """Write noisy 32×32 images with one or two objects: bright squares and dark bars; return their table."""
     chance = np.random.default_rng(0)
     rows = ["image,left,top,right,bottom,class"]
     for number in range(64):
@@ -26,25 +27,40 @@ def table(site: Site) -> Path:
             left, top = int(chance.integers(0, 32 - width)), int(chance.integers(0, 16 - height) + 16 * half)
             pixels[top : top + height, left : left + width] = 240 if name == "square" else 10
             rows.append(f"{number}.png,{left},{top},{left + width},{top + height},{name}")
-        Image.fromarray(pixels).save(site.data / f"{number}.png")
-    path = site.data / "boxes.csv"
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    path = folder / "boxes.csv"
     path.write_text("\n".join(rows))
     return path
 
 
-def create(site: Site, labels: Path, **fields: object) -> str:
+@pytest.fixture
+def forms(tmp_path: Path) -> Forms:
+    return Forms("image-object-detection", tmp_path / "data")
+
+
+@pytest.fixture
+def table(forms: Forms) -> Path:
+    return write_table(forms.data)
+
+
+def fields_of(labels: Path, **fields: object) -> dict[str, Any]:
+    """The fields of a dataset with the annotations ``labels`` of images in their folder."""
     size = {"resize_width": 32, "resize_height": 32, "resize_channels": 1}
+    return {"train_image_folder": labels.parent, "train_label_folder": labels} | size | fields
+
+
+def create(site: Site, labels: Path, **fields: object) -> str:
+    sent = {"dataset_name": "shapes", "seed": 1} | fields_of(labels, **fields)
     answer = site.post(
-        "/datasets/images/detection.json",
-        **{"dataset_name": "shapes", "seed": 1, "train_image_folder": str(labels.parent), **size, **fields},
-        train_label_folder=str(labels),
+        "/datasets/images/detection.json", **{name: str(value) for name, value in sent.items()}
     )
     assert answer.status_code == 200, answer.get_json()
     return str(answer.get_json()["id"])
 
 
 @pytest.mark.tensorflow
-def test_boxes_become_a_model_that_detects_objects(site: Site, table: Path) -> None:
+def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
+    table = write_table(site.data)
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Done"
     body = site.json(f"/datasets/{dataset}.json")
@@ -130,50 +146,45 @@ def wide_copy(path: Path) -> Path:
     return copy
 
 
-def test_records_contain_the_features_of_other_programs(site: Site, table: Path) -> None:
-    dataset = create(site, table, resize_width=16, encoding="png")
-    assert site.wait_for_end(dataset) == "Done"
-    folder = site.services.store.folder / dataset
-    about = manifest.load(folder)
-    with records.SplitReader(folder, about.splits["train"]) as split:
-        record = split.read(0)
-    line = next(line for line in table.read_text().splitlines() if line.startswith(f"{record.filename},"))
-    left, top, right, bottom = map(float, line.split(",")[1:5])
+def test_records_contain_the_features_of_other_programs(forms: Forms, table: Path) -> None:
+    made = forms.create(**fields_of(table, resize_width=16, encoding="png"))
+    record = made.records()[0]
+    left, top, right, bottom, name = line_of(table, record.filename)
     assert record.features["image/object/bbox/xmin"][0] == pytest.approx(left / 32)
     assert record.features["image/object/bbox/ymax"][0] == pytest.approx(bottom / 32)
-    assert record.features["image/object/class/text"][0].decode() == line.split(",")[5]
-    assert record.target(about.target)[0, :4] == pytest.approx([left / 2, top, right / 2, bottom])
+    assert record.features["image/object/class/text"][0].decode() == name
+    boxes = record.target(made.manifest.target)
+    assert boxes[0, :4] == pytest.approx([left / 2, top, right / 2, bottom])
 
 
-def test_images_are_padded_before_they_are_resized(site: Site, table: Path) -> None:
+def line_of(table: Path, file: str) -> tuple[float, float, float, float, str]:
+    """The edges and the class of the first object of an image."""
+    line = next(line for line in table.read_text().splitlines() if line.startswith(f"{file},"))
+    left, top, right, bottom, name = line.split(",")[1:]
+    return float(left), float(top), float(right), float(bottom), name
+
+
+def test_images_are_padded_before_they_are_resized(forms: Forms, table: Path) -> None:
     padding = {"padding_image_width": 64, "padding_image_height": 48}
     size = {"resize_image_width": 32, "resize_image_height": 24, "channel_conversion": "RGB"}
-    dataset = create(site, table, **padding, **size)
-    assert site.wait_for_end(dataset) == "Done"
-    folder = site.services.store.folder / dataset
-    about = manifest.load(folder)
+    source = {"train_image_folder": table.parent, "train_label_folder": table}
+    made = forms.create(**source, **padding, **size)
+    about = made.manifest
     assert (about.shape, about.padding) == ((24, 32, 3), (64, 48))
-    with records.SplitReader(folder, about.splits["train"]) as split:
-        record = split.read(0)
+    record = made.records()[0]
     pixels = record.as_pixels()
     assert pixels[:15, :15].min() > 0 and not pixels[17:].any() and not pixels[:, 17:].any()
     assert record.source_size == (32, 32)
-    line = next(line for line in table.read_text().splitlines() if line.startswith(f"{record.filename},"))
-    edges = [float(edge) / 2 for edge in line.split(",")[1:5]]
+    edges = [edge / 2 for edge in line_of(table, record.filename)[:4]]
     assert record.target(about.target)[0, :4] == pytest.approx(edges)
-    assert site.json(f"/datasets/{dataset}.json")["padding"] == [64, 48]
-    assert "64×48, then resized" in site.get(f"/datasets/{dataset}").text
-    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
-    for name, value in padding.items():
-        assert re.search(rf'name="{name}"[^>]*value="{value}"', page), name
-
-    dataset = create(site, table, padding_image_width=64, padding_image_height=31)
-    assert site.wait_for_end(dataset) == "Error"
-    error = site.json(f"/datasets/{dataset}.json")["error"]
-    assert "64 images are larger than the padding of 64×31 pixels: 0.png (32×32)" in error
+    with pytest.raises(UserFault) as fault:
+        forms.create(**fields_of(table, padding_image_width=64, padding_image_height=31))
+    assert "64 images are larger than the padding of 64×31 pixels: 0.png (32×32)" in str(fault.value)
 
 
-def test_regions_to_ignore_are_drawn_but_not_counted(site: Site, table: Path) -> None:
+def test_pages_show_the_padding_and_regions_to_ignore(site: Site) -> None:
+    """Regions to ignore are drawn but not counted."""
+    table = write_table(site.data)
     annotations = [
         {
             "id": number,
@@ -191,15 +202,17 @@ def test_regions_to_ignore_are_drawn_but_not_counted(site: Site, table: Path) ->
     }
     path = table.with_name("crowds.json")
     path.write_text(json.dumps(coco))
-    dataset = create(site, path, pct_val=0)
+    dataset = create(site, path, pct_val=0, padding_image_width=64, padding_image_height=48)
     assert site.wait_for_end(dataset) == "Done"
     explored = site.get(f"/datasets/images/detection/explore?job_id={dataset}").text
     assert explored.count('class="box"') == explored.count('class="box ignored"') == 6
     assert "1 thing" in explored and "2 thing" not in explored
     assert "<bdi>ignored</bdi>" in explored
+    assert site.json(f"/datasets/{dataset}.json")["padding"] == [64, 48]
+    assert "64×48, then resized" in site.get(f"/datasets/{dataset}").text
 
 
-def test_the_form_returns_with_the_errors_of_its_fields(site: Site, table: Path) -> None:
+def test_the_form_returns_with_the_errors_of_its_fields(site: Site) -> None:
     fields = {
         "dataset_name": "no",
         "train_image_folder": str(site.data),
@@ -207,80 +220,51 @@ def test_the_form_returns_with_the_errors_of_its_fields(site: Site, table: Path)
     }
     answer = site.client.post("/datasets/images/detection", data=fields)
     assert answer.status_code == 400 and "contains no annotations" in answer.text
-    outside = site.post("/datasets/images/detection.json", **{**fields, "train_label_folder": "/etc/passwd"})
-    assert outside.status_code == 400 and "train_label_folder" in outside.get_json()["errors"]
-    lonely = {**fields, "train_label_folder": str(table), "val_image_folder": str(site.data)}
-    errors = site.post("/datasets/images/detection.json", **lonely).get_json()["errors"]
+
+
+def test_errors_belong_to_their_fields(forms: Forms, table: Path) -> None:
+    fields = {"train_image_folder": table.parent, "train_label_folder": table}
+    assert list(forms.errors(**fields | {"train_label_folder": "/etc/passwd"})) == ["train_label_folder"]
+    errors = forms.errors(**fields, val_image_folder=table.parent)
     assert errors["val_label_folder"] == ["Enter the annotations of the validation images."]
 
 
-def test_faulty_annotations_fail_the_task_and_name_the_line(site: Site, table: Path) -> None:
-    table.write_text("0.png,1,1,9,9,cat\n1.png,1,one,9,9,cat\n")
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Error"
-    assert "line 2: “one” is not a number" in site.json(f"/datasets/{dataset}.json")["error"]
+def test_the_form_summarizes_the_source(forms: Forms, table: Path) -> None:
+    found = forms.summary(train_image_folder=table.parent, train_label_folder=table)
+    assert found.facts[0] == "CSV annotations: 64 images with 96 objects of 2 classes."
+    assert (found.bars_title, dict(found.bars)) == ("Objects per class", {"bar": 48, "square": 48})
 
 
-def test_the_form_summarizes_the_source(site: Site, table: Path) -> None:
-    answer = site.client.post(
-        "/datasets/images/detection/scan",
-        data={"train_image_folder": str(site.data), "train_label_folder": str(table)},
-    )
-    assert "CSV annotations: 64 images with 96 objects of 2 classes." in answer.text
-    assert "Objects per class" in answer.text
-
-
-def test_columns_of_a_csv_file_are_chosen_from_its_first_rows(site: Site, table: Path) -> None:
+def test_columns_of_a_csv_file_are_chosen_from_its_first_rows(forms: Forms, table: Path) -> None:
     table.write_text(table.read_text().replace("left", "gx").replace(",", "#"))
-    fields = {"train_image_folder": str(site.data), "train_label_folder": str(table), "delimiter": "#"}
-    answer = site.client.post("/datasets/images/detection/scan", data=fields)
-    summary = json.loads(answer.text.splitlines()[-1])
-    assert "has no column “left”" in summary["problems"][0]
-    assert summary["table"][0][0] == "0.png" and ["gx", "gx"] in summary["options"]["left_column"]
-    refused = site.post("/datasets/images/detection.json", dataset_name="no", **fields).get_json()["errors"]
-    assert "has no column “left”" in refused["train_label_folder"][0]
-
-    chosen = {"delimiter": "#", "left_column": "gx"}
-    answer = site.client.post("/datasets/images/detection/scan", data=fields | chosen)
-    summary = json.loads(answer.text.splitlines()[-1])
-    assert summary["table_head"][:3] == ["image (image)", "gx (left)", "top (top)"]
-    dataset = create(site, table, **chosen)
-    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
-    assert '<option selected value="gx">' in page and re.search(r'name="delimiter"[^>]*value="#"', page)
-    assert site.wait_for_end(dataset) == "Done"
+    fields = fields_of(table, delimiter="#")
+    found = forms.summary(**fields)
+    assert "has no column “left”" in found.problems[0]
+    assert found.table[0][0] == "0.png" and ("gx", "gx") in found.options["left_column"]
+    assert "has no column “left”" in forms.errors(**fields)["train_label_folder"][0]
+    fields["left_column"] = "gx"
+    assert forms.summary(**fields).table_head[:3] == ["image (image)", "gx (left)", "top (top)"]
+    recipe = forms.create(**fields).recipe
+    assert (recipe.table.left_column, recipe.table.delimiter) == ("gx", "#")
 
 
-def test_a_clone_is_filled_from_the_recipe(site: Site, table: Path) -> None:
-    chosen = {"format": "csv", "custom_classes": "square, bar", "pct_val": 10, "val_min_box_size": 3}
-    dataset = create(site, table, **chosen)
-    page = site.get(f"/datasets/images/detection/new?clone={dataset}").text
-    for name, value in {**chosen, "train_label_folder": table, "train_image_folder": table.parent}.items():
-        if name == "format":
-            assert re.search(r'<option selected value="csv">', page)
-        else:
-            assert re.search(rf'name="{name}"[^>]*value="{re.escape(str(value))}"', page), name
-    assert site.wait_for_end(dataset) == "Done"
-    assert site.json(f"/datasets/{dataset}.json")["classes"] == ["square", "bar"]
+def test_the_classes_have_the_chosen_order(forms: Forms, table: Path) -> None:
+    made = forms.create(**fields_of(table, format="csv", custom_classes="square, bar", val_min_box_size=3))
+    assert made.manifest.target.names == ["square", "bar"]
 
 
-def test_splits_of_a_hugging_face_folder_are_used(site: Site, table: Path) -> None:
+def test_splits_of_a_hugging_face_folder_are_used(forms: Forms, table: Path) -> None:
+    hub = forms.data / "hub"
     for split, numbers in (("train", range(4)), ("validation", range(4, 6))):
-        (site.data / "hub" / split).mkdir(parents=True)
+        (hub / split).mkdir(parents=True)
         lines = []
         for number in numbers:
-            (site.data / f"{number}.png").rename(site.data / "hub" / split / f"{number}.png")
+            (forms.data / f"{number}.png").rename(hub / split / f"{number}.png")
             objects = {"bbox": [[2, 3, 10, 12]], "categories": ["thing"]}
             lines.append(json.dumps({"file_name": f"{number}.png", "objects": objects}))
-        (site.data / "hub" / split / "metadata.jsonl").write_text("\n".join(lines))
-    fields = {"train_image_folder": str(site.data / "hub"), "train_label_folder": ""}
-    answer = site.client.post("/datasets/images/detection/scan", data=fields)
-    summary = json.loads(answer.text.splitlines()[-1])
-    assert "train/metadata.jsonl and validation/metadata.jsonl" in summary["suggestion"]["text"]
-    assert summary["suggestion"]["fields"]["val_label_folder"] == str(
-        site.data / "hub" / "validation" / "metadata.jsonl"
-    )
-    answer = site.post("/datasets/images/detection.json", dataset_name="hub", pct_test=25, **fields)
-    dataset = answer.get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done"
-    splits = manifest.load(site.services.store.folder / dataset).splits
-    assert {name: split.count for name, split in splits.items()} == {"train": 3, "val": 2, "test": 1}
+        (hub / split / "metadata.jsonl").write_text("\n".join(lines))
+    suggestion = forms.summary(train_image_folder=hub).suggestion
+    assert suggestion and "train/metadata.jsonl and validation/metadata.jsonl" in suggestion.text
+    assert suggestion.fields["val_label_folder"] == str(hub / "validation" / "metadata.jsonl")
+    made = forms.create(train_image_folder=hub, pct_test=25)
+    assert made.counts == {"train": 3, "val": 2, "test": 1}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.kinds.forms import Forms
 from tests.site import Site
 
 LABELS = ["horizontal", "square", "vertical"]
 
 
-@pytest.fixture
-def table(site: Site) -> Path:
-    """Noisy 16×16 images with any of a horizontal line, a vertical line and a square at random places."""
+def write_table(folder: Path) -> Path:
+    """Write noisy 16×16 images with any of a horizontal line, a vertical line and a square at random places."""
     chance = np.random.default_rng(0)
     rows = ["image,shapes"]
     for number in range(96):
@@ -30,9 +29,9 @@ def table(site: Site) -> Path:
             pixels[:, column] = 230
         if "square" in labels:
             pixels[top : top + 5, left : left + 5] = 150
-        Image.fromarray(pixels).save(site.data / f"{number}.png")
+        Image.fromarray(pixels).save(folder / f"{number}.png")
         rows.append(f"{number}.png,{' '.join(labels)}")
-    path = site.data / "shapes.csv"
+    path = folder / "shapes.csv"
     path.write_text("\n".join(rows))
     return path
 
@@ -52,7 +51,8 @@ def create(site: Site, table: Path, **fields: object) -> str:
 
 
 @pytest.mark.tensorflow
-def test_a_table_becomes_a_model_that_predicts_labels(site: Site, table: Path) -> None:
+def test_a_table_becomes_a_model_that_predicts_labels(site: Site) -> None:
+    table = write_table(site.data)
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Done"
     body = site.json(f"/datasets/{dataset}.json")
@@ -109,38 +109,21 @@ def test_a_table_becomes_a_model_that_predicts_labels(site: Site, table: Path) -
     assert part.count("is-predicted") == sum(percent >= 50 for percent in percents)
 
 
-def test_networks_of_other_kinds_are_refused_and_the_network_fits_the_kind(site: Site, table: Path) -> None:
-    dataset = create(site, table)
-    fields = {"model_name": "no", "dataset": dataset}
-    answer = site.post("/models/images/multilabel.json", standard_networks="unet", **fields)
-    assert answer.status_code == 400
-    refused = answer.get_json()["errors"]["standard_networks"][0]
-    assert "U-Net is not a network for multi-label classification" in refused
-    assert site.wait_for_end(dataset) == "Done"
-    page = site.get(f"/models/images/multilabel/new?dataset={dataset}").text
-    assert re.search(r'value="multilabel"[^>]* checked', page)
-
-
-def test_columns_of_zeros_and_ones_become_the_same_dataset(site: Site, table: Path) -> None:
+def test_columns_of_zeros_and_ones_become_the_same_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-multilabel", tmp_path / "data")
+    table = write_table(forms.data)
     rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
     flags = [[str(int(label in labels.split())) for label in reversed(LABELS)] for _, labels in rows]
     lines = [",".join([name, *values]) for (name, _), values in zip(rows, flags, strict=True)]
     columns = table.with_name("columns.csv")
     columns.write_text("\n".join([",".join(["image", *reversed(LABELS)]), *lines]))
-    first, second = create(site, table), create(site, columns)
-    assert site.wait_for_end(first) == site.wait_for_end(second) == "Done"
-    assert site.json(f"/datasets/{second}.json")["labels"] == LABELS
+    size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
+    first, second = (forms.create(table_train=path, **size) for path in (table, columns))
+    assert second.manifest.target.names == LABELS
+    assert first.manifest.content_hash == second.manifest.content_hash
 
 
-def test_the_form_returns_with_the_error_of_an_invalid_table(site: Site, table: Path) -> None:
-    wrong = {"label_columns": "size", "table_train": str(table), "dataset_name": "no"}
-    page = site.client.post("/datasets/images/multilabel", data=wrong)
-    assert page.status_code == 400
-    assert "no column “size”" in page.text and str(table) in page.text
-
-
-def test_an_invalid_value_fails_the_task_and_names_the_line(site: Site, table: Path) -> None:
-    table.write_text("image,a,b\n0.png,0,1\n1.png,1,0\n2.png,1,perhaps\n")
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Error"
-    assert "line 4: “perhaps” is not 0 or 1 (b)" in site.json(f"/datasets/{dataset}.json")["error"]
+def test_the_error_of_an_invalid_table_belongs_to_its_field(tmp_path: Path) -> None:
+    forms = Forms("image-multilabel", tmp_path / "data")
+    errors = forms.errors(table_train=write_table(forms.data), label_columns="size")
+    assert "no column “size”" in errors["table_train"][0]

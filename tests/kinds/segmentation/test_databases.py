@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,9 @@ from digits.data.target_images import TargetImageSplit
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_source import TargetImageFolders
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_arrays, write_lmdb
-from tests.site import Site
 
 KEY = "{:08d}"
 
@@ -44,31 +43,19 @@ def write_job(folder: Path, train: int = 9, backend: str = "lmdb") -> Path:
     return folder
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
-    ("kind", "backend"), [("segmentation", "lmdb"), ("processing", "lmdb"), ("segmentation", "hdf5")]
+    ("kind", "backend"),
+    [("image-segmentation", "lmdb"), ("image-processing", "lmdb"), ("image-segmentation", "hdf5")],
 )
-def test_the_folder_of_an_old_dataset_becomes_a_dataset(site: Site, kind: str, backend: str) -> None:
-    folder, route = write_job(site.data / "old", backend=backend), f"/datasets/images/{kind}"
-    found = json.loads(site.post(f"{route}/scan", feature_folder=str(folder)).text.splitlines()[-1])
-    assert found["facts"][0].startswith("9 images with ") and not found["problems"]
-    answer = site.post(
-        f"{route}.json",
-        dataset_name="old",
-        feature_folder=str(folder),
-        resize_width=WIDTH,
-        resize_height=HEIGHT,
-    )
-    assert answer.status_code == 200, answer.get_json()
-    dataset = answer.get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    url = f"/datasets/{dataset}/records/val/{{}}"
-    stored = {site.get(url.format(number)).data for number in range(3)}
-    pixels = {np.asarray(Image.open(io.BytesIO(data))).tobytes() for data in stored}
+def test_the_folder_of_an_old_dataset_becomes_a_dataset(tmp_path: Path, kind: str, backend: str) -> None:
+    forms = Forms(kind, tmp_path / "data")
+    folder = write_job(forms.data / "old", backend=backend)
+    found = forms.summary(feature_folder=folder)
+    assert found.facts[0].startswith("9 images with ") and not found.problems
+    made = forms.create(feature_folder=folder, resize_width=WIDTH, resize_height=HEIGHT)
+    assert made.counts == {"train": 9, "val": 3}
+    pixels = {record.as_pixels().tobytes() for record in made.records("val")}
     assert pixels == {picture(number).tobytes() for number in range(3)}
-    assert site.get(url.format("0/target")).status_code == 200
-    twin = site.post(f"{route}.json", clone=dataset).get_json()["id"]
-    assert site.wait_for_end(twin) == "Done"
 
 
 def test_faults_of_the_databases_are_named(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from digits.data.sources import Plan, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_records import TargetImageRecords
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
-from tests.site import Site
 from tests.tfrecord_files import example, picture, write_records
 
-ROUTE = "/datasets/images/segmentation"
 GEOMETRY = Geometry((8, 6), 8, 6, "squash")
 
 
@@ -103,45 +101,29 @@ def test_records_without_masks_are_named(
         plan(path)
 
 
-@pytest.mark.integration
-def test_records_become_a_dataset(site: Site) -> None:
-    path = write_records(
-        site.data / "a.tfrecord", [*scenes(), example(photo=picture(), mask=mask(1, (2, 2)))]
-    )
-    answer = site.post(f"{ROUTE}/scan", method="tfrecord", record_train=str(path))
-    found = json.loads(answer.text.splitlines()[-1])
-    assert [row[0] for row in found["table"]] == ["mask (target)", "name", "photo (image)", "raw"]
-    assert "2 classes: background, class 1." in found["facts"]
-    assert "a.tfrecord, record 12: “mask” has 2×2 instead of 8×6 pixels" in found["problems"][0]
-    fields = {"dataset_name": "a", "method": "tfrecord", "resize_width": 8, "resize_height": 6, "seed": 1}
-    fields["max_unusable_percent"] = 20
-    refused = site.post(f"{ROUTE}.json", **fields, record_train=str(path), target_feature="tilt").get_json()
-    assert "no feature “tilt”" in refused["errors"]["record_train"][0]
-
-    dataset = site.post(f"{ROUTE}.json", **fields, record_train=str(path)).get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    body = site.json(f"/datasets/{dataset}.json")
-    assert body["labels"] == ["background", "class 1"]
-    assert site.get(f"/datasets/{dataset}/records/train/0/target").status_code == 200
-    assert str(path) in site.get(f"/clone/{dataset}", follow_redirects=True).text
-    assert site.get("/datasets/images/processing/new").status_code == 200
+def test_records_become_a_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-segmentation", tmp_path / "data")
+    odd = example(photo=picture(), mask=mask(1, (2, 2)))
+    fields = {"method": "tfrecord", "record_train": write_records(forms.data / "a", [*scenes(), odd])}
+    found = forms.summary(**fields)
+    assert [row[0] for row in found.table] == ["mask (target)", "name", "photo (image)", "raw"]
+    assert "2 classes: background, class 1." in found.facts
+    assert "a, record 12: “mask” has 2×2 instead of 8×6 pixels" in found.problems[0]
+    assert "no feature “tilt”" in forms.errors(**fields, target_feature="tilt")["record_train"][0]
+    made = forms.create(**fields, resize_width=8, resize_height=6, max_unusable_percent=20)
+    assert made.manifest.target.names == ["background", "class 1"] and made.manifest.skipped == 1
 
 
-@pytest.mark.integration
-def test_images_of_records_can_be_their_own_targets(site: Site) -> None:
-    path = write_records(site.data / "a.tfrecord", scenes())
-    route = "/datasets/images/processing"
-    fields = {"method": "tfrecord", "record_train": str(path), "resize_width": 8, "resize_height": 6}
-    made = {}
+def test_images_of_records_can_be_their_own_targets(tmp_path: Path) -> None:
+    forms = Forms("image-processing", tmp_path / "data")
+    path = write_records(forms.data / "a.tfrecord", scenes())
+    fields = {"method": "tfrecord", "record_train": path, "resize_width": 8, "resize_height": 6}
     for target in ("", "-"):
-        scanned = site.post(f"{route}/scan", **fields, target_feature=target).text.splitlines()[-1]
-        facts = json.loads(scanned)["facts"]
+        facts = forms.summary(**fields, target_feature=target).facts
         assert ("Without target images, each image is its own target." in facts) == bool(target)
-        answer = site.post(f"{route}.json", dataset_name="a", seed=1, **fields, target_feature=target)
-        made[target] = answer.get_json()["id"]
-        assert site.wait_for_end(made[target]) == "Done"
-    url = "/datasets/{}/records/train/0{}"
-    own = Image.open(io.BytesIO(site.get(url.format(made["-"], "/target")).data))
-    assert own.tobytes() == Image.open(io.BytesIO(site.get(url.format(made["-"], "")).data)).tobytes()
-    other = Image.open(io.BytesIO(site.get(url.format(made[""], "/target")).data))
-    assert other.tobytes() != own.tobytes()
+        made = forms.create(**fields, target_feature=target, resize_channels=3)
+        same = [
+            np.array_equal(record.target(made.manifest.target), record.as_pixels())
+            for record in made.records()
+        ]
+        assert set(same) == {bool(target)}

@@ -18,16 +18,15 @@ from digits.data.images import UnusableImage
 from digits.data.records import SplitReader
 from digits.kinds.decoding import Decoded, Decoder, Request
 from tests.decoders import refuse_to_decode
+from tests.kinds.forms import Forms
 from tests.site import Site
 
 SIZE = {"resize_width": 20, "resize_height": 20, "resize_channels": 1}
 
 
-@pytest.fixture
-def root(site: Site) -> Path:
-    """Noisy 20×20 images with a bright square at a random place, and black and white masks of the squares."""
+def write_squares(folder: Path) -> Path:
+    """Write noisy 20×20 images with a bright square at a random place, and black and white masks of the squares."""
     chance = np.random.default_rng(0)
-    folder = site.data / "squares"
     for name in ("images", "masks"):
         (folder / name).mkdir(parents=True)
     for number in range(40):
@@ -39,6 +38,16 @@ def root(site: Site) -> Path:
         Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
         Image.fromarray(mask).save(folder / "masks" / f"{number}.png")
     return folder
+
+
+@pytest.fixture
+def root(site: Site) -> Path:
+    return write_squares(site.data / "squares")
+
+
+@pytest.fixture
+def forms(tmp_path: Path) -> Forms:
+    return Forms("image-segmentation", tmp_path / "own")
 
 
 def create(site: Site, root: Path, **fields: object) -> str:
@@ -193,51 +202,41 @@ def test_masks_of_a_page_are_decoded_by_one_request_to_another_process(
     assert {record["label"] for record in site.json(explore)["records"]} == {"unknown classes"}
 
 
-def test_the_form_returns_with_the_errors_of_the_folders(site: Site, root: Path) -> None:
-    (root / "map.txt").write_text("0 0\n")
-    wrong = {
-        "dataset_name": "no",
-        "feature_folder": str(root / "images"),
-        "colormap_text_file": str(root / "map.txt"),
-    }
-    answer = site.post("/datasets/images/segmentation.json", **wrong)
-    assert answer.status_code == 400
-    errors = answer.get_json()["errors"]
+def test_errors_of_the_folders_belong_to_their_fields(forms: Forms) -> None:
+    images = write_squares(forms.data / "squares") / "images"
+    colors = forms.data / "map.txt"
+    colors.write_text("0 0\n")
+    fields = {"feature_folder": images, "colormap_text_file": colors}
+    errors = forms.errors(**fields)
     assert "Enter the folder of label images" in errors["label_folder"][0]
     assert "map.txt: line 1 is not a color" in errors["colormap_text_file"][0]
-    same = {
-        **wrong,
-        "label_folder": wrong["feature_folder"],
-        "colormap_method": "textfile",
-        "colormap_text_file": "",
-    }
-    errors = site.post("/datasets/images/segmentation.json", **same).get_json()["errors"]
-    assert (
-        "is the image folder" in errors["label_folder"][0] and "required" in errors["colormap_text_file"][0]
-    )
-    page = site.client.post("/datasets/images/segmentation", data=wrong)
-    assert page.status_code == 400 and "Enter the folder of label images" in page.text
+    fields |= {"label_folder": images, "colormap_method": "textfile", "colormap_text_file": ""}
+    errors = forms.errors(**fields)
+    assert "is the image folder" in errors["label_folder"][0]
+    assert "required" in errors["colormap_text_file"][0]
+    errors = forms.errors(feature_folder=images, label_folder=images / "0.png")
+    assert "COCO file (.json)" in errors["label_folder"][0]
 
 
-def test_the_source_is_summarized(site: Site, root: Path) -> None:
+def test_the_source_is_summarized(forms: Forms) -> None:
+    root = write_squares(forms.data / "squares")
     Image.new("L", (9, 9)).save(root / "masks" / "0.png")
     (root / "masks" / "1.png").write_text("no image")
     (root / "images" / "more.png").write_bytes((root / "images" / "2.png").read_bytes())
-    lines = site.post("/datasets/images/segmentation/scan", feature_folder=str(root)).text.splitlines()
-    found = json.loads(lines[-1])
-    assert found["finished"] and found["suggestion"]["fields"]["label_folder"] == str(root / "masks")
-    facts, problems = " ".join(found["facts"]), " ".join(found["problems"])
+    found = forms.summary(feature_folder=root)
+    assert found.suggestion and found.suggestion.fields["label_folder"] == str(root / "masks")
+    facts, problems = " ".join(found.facts), " ".join(found.problems)
     assert "40 images with label images." in facts and "2 classes: background, foreground." in facts
     assert "255 is “foreground”" in facts
     assert "1 image has no label image and cannot be used: more.png" in problems
     assert "0.png (9×9 instead of 20×20 pixels)" in problems and "1.png (not an image" in problems
-    assert found["bars_title"].startswith("Images per class") and found["bars"][1][0] == "foreground"
-    alone = site.post("/datasets/images/segmentation/scan", feature_folder=str(root / "images")).text
-    assert "Enter the folder of label images" in alone
+    assert found.bars_title.startswith("Images per class") and found.bars[1][0] == "foreground"
+    alone = forms.summary(feature_folder=root / "images")
+    assert "Enter the folder of label images" in alone.problems[0]
 
 
-def test_a_coco_file_beside_the_images_becomes_a_dataset(site: Site) -> None:
-    folder = site.data / "export"
+def test_a_coco_file_beside_the_images_becomes_a_dataset(forms: Forms) -> None:
+    folder = forms.data / "export"
     (folder / "images").mkdir(parents=True)
     pictures, annotations = [], []
     for number in range(8):
@@ -250,28 +249,11 @@ def test_a_coco_file_beside_the_images_becomes_a_dataset(site: Site) -> None:
     body = {"images": pictures, "annotations": annotations, "categories": [{"id": 1, "name": "square"}]}
     (folder / "result.json").write_text(json.dumps(body))
 
-    lines = site.post("/datasets/images/segmentation/scan", feature_folder=str(folder)).text.splitlines()
-    summary = json.loads(lines[-1])
-    assert "COCO annotations: 8 images with 8 objects." in summary["facts"] and not summary["problems"]
-    assert summary["bars"] == [["background", 8], ["square", 8]]
-    assert summary["suggestion"]["fields"]["label_folder"] == str(folder / "result.json")
-
-    dataset = create(site, folder)
-    assert site.wait_for_end(dataset) == "Done"
-    body = site.json(f"/datasets/{dataset}.json")
-    assert body["labels"] == ["background", "square"]
-    assert body["pixel_shares"] == pytest.approx([0.75, 0.25])
-    assert f'value="{folder / "result.json"}"' in site.get(f"/clone/{dataset}", follow_redirects=True).text
-    version = site.post(
-        f"/datasets/{dataset}/versions.json", dataset_name="small", resize_width=10
-    ).get_json()
-    assert site.wait_for_end(version["id"]) == "Done"
-    assert site.json(f"/datasets/{version['id']}.json")["labels"] == ["background", "square"]
-
-    refused = site.post(
-        "/datasets/images/segmentation.json",
-        dataset_name="x",
-        feature_folder=str(folder),
-        label_folder=str(folder / "images" / "0.png"),
-    )
-    assert "COCO file (.json)" in refused.get_json()["errors"]["label_folder"][0]
+    found = forms.summary(feature_folder=folder)
+    assert "COCO annotations: 8 images with 8 objects." in found.facts and not found.problems
+    assert found.bars == [("background", 8), ("square", 8)]
+    assert found.suggestion and found.suggestion.fields["label_folder"] == str(folder / "result.json")
+    made = forms.create(feature_folder=folder, **SIZE)
+    assert made.recipe.train.targets == str(folder / "result.json")
+    assert made.manifest.target.names == ["background", "square"]
+    assert made.manifest.target.mean == pytest.approx([0.75, 0.25])

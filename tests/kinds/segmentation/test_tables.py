@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from digits.data.sources import Plan, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_tables import TargetImageTable
+from tests.kinds.forms import Forms
 from tests.kinds.segmentation.test_records import mask
 from tests.kinds.tables import Silent, write
-from tests.site import Site
 from tests.tfrecord_files import picture
 
-ROUTE = "/datasets/images/segmentation"
 GEOMETRY = Geometry((8, 6), 8, 6, "squash")
 
 
@@ -143,44 +141,32 @@ def test_faults_of_tables_are_named(tmp_path: Path, text: str, columns: dict[str
         plan(write(tmp_path, text), tmp_path, **columns)
 
 
-@pytest.mark.integration
-def test_a_dataset_of_the_hub_becomes_a_dataset(site: Site) -> None:
-    folder = write_dataset(site.data / "hub")
-    fields = {"method": "csv", "table_train": str(folder)}
-    found = json.loads(site.post(f"{ROUTE}/scan", **fields).text.splitlines()[-1])
-    assert found["table_head"] == ["label (label image)", "number", "pixel_values (image)"]
-    assert found["facts"][:3] == [
+def test_a_dataset_of_the_hub_becomes_a_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-segmentation", tmp_path / "data")
+    fields = {"method": "csv", "table_train": write_dataset(forms.data / "hub")}
+    found = forms.summary(**fields)
+    assert found.table_head == ["label (label image)", "number", "pixel_values (image)"]
+    assert found.facts[:3] == [
         "2 files for train, 1 file for test.",
         "12 rows with an image and a label image each.",
         "2 classes: background, class 1.",
     ]
-    assert found["bars"] == [["background", 12], ["class 1", 12]] and not found["problems"]
-    fields |= {"dataset_name": "a", "resize_width": 8, "resize_height": 6, "folder_pct_val": 25, "seed": 1}
-    refused = site.post(f"{ROUTE}.json", **fields, target_column="tilt").get_json()
-    assert "no column “tilt”" in refused["errors"]["table_train"][0]
-    refused = site.post(f"{ROUTE}.json", **{**fields, "table_train": ""}).get_json()
-    assert refused["errors"] == {"table_train": ["Enter a CSV, JSON Lines or Parquet file."]}
-
-    dataset = site.post(f"{ROUTE}.json", **fields).get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done", site.json(f"/datasets/{dataset}.json")["error"]
-    counts = [task["entries"] for task in site.json(f"/datasets/{dataset}.json")["CreateDbTasks"]]
-    assert counts == [9, 3, 2]
-    assert site.get(f"/datasets/{dataset}/records/test/0/target").status_code == 200
-    assert str(folder) in site.get(f"/clone/{dataset}", follow_redirects=True).text
+    assert found.bars == [("background", 12), ("class 1", 12)] and not found.problems
+    assert "no column “tilt”" in forms.errors(**fields, target_column="tilt")["table_train"][0]
+    errors = forms.errors(method="csv", table_train="")
+    assert errors == {"table_train": ["Enter a CSV, JSON Lines or Parquet file."]}
+    made = forms.create(**fields, resize_width=8, resize_height=6, folder_pct_val=25)
+    assert made.counts == {"train": 9, "val": 3, "test": 2}
 
 
-@pytest.mark.integration
-def test_images_of_tables_can_be_their_own_targets(site: Site) -> None:
-    folder = write_dataset(site.data / "hub")
-    route = "/datasets/images/processing"
-    fields = {"method": "csv", "table_train": str(folder), "image_column": "pixel_values"}
+def test_images_of_tables_can_be_their_own_targets(tmp_path: Path) -> None:
+    forms = Forms("image-processing", tmp_path / "data")
+    folder = write_dataset(forms.data / "hub")
+    fields = {"method": "csv", "table_train": folder, "image_column": "pixel_values"}
     for target in ("", "-"):
-        scanned = site.post(f"{route}/scan", **fields, target_column=target).text.splitlines()[-1]
-        facts = json.loads(scanned)["facts"]
+        facts = forms.summary(**fields, target_column=target).facts
         assert ("Without target images, each image is its own target." in facts) == bool(target)
-    fields |= {"dataset_name": "a", "resize_width": 8, "resize_height": 6, "target_column": "-"}
-    dataset = site.post(f"{route}.json", **fields).get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done"
-    url = f"/datasets/{dataset}/records/train/0"
-    own = Image.open(io.BytesIO(site.get(f"{url}/target").data))
-    assert own.tobytes() == Image.open(io.BytesIO(site.get(url).data)).tobytes()
+    size = {"resize_width": 8, "resize_height": 6, "resize_channels": 3}
+    made = forms.create(**fields, **size, target_column="-")
+    for record in made.records():
+        assert np.array_equal(record.target(made.manifest.target), record.as_pixels())
