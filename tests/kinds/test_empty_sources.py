@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.kinds.forms import Forms
 from tests.site import Site, bars
 
 NO_IMAGES, NO_ROWS = "No images found in", "has no rows"
@@ -33,104 +34,75 @@ def write_sources(folder: Path) -> None:
         pq.write_table(table.append_column("label", [pa.array([], pa.string())]), folder / name)
 
 
-@pytest.mark.parametrize(
-    ("route", "fields", "field", "words"),
-    [
-        ("images/classification", {"folder_train": "DATA/classes"}, "folder_train", NO_IMAGES),
-        (
-            "images/classification",
-            {"method": "huggingface", "dataset_folder": "DATA/empty"},
-            "dataset_folder",
-            NO_IMAGES,
-        ),
-        (
-            "images/classification",
-            {"method": "huggingface", "dataset_folder": "DATA/hub"},
-            "dataset_folder",
-            NO_IMAGES,
-        ),
-        (
-            "images/classification",
-            {"method": "huggingface", "dataset_folder": "DATA/table"},
-            "dataset_folder",
-            NO_ROWS,
-        ),
-        (
-            "images/classification",
-            {"method": "huggingface", "dataset_folder": "DATA/hub.parquet"},
-            "dataset_folder",
-            NO_ROWS,
-        ),
-        (
-            "images/classification",
-            {"method": "csv", "table_train": "DATA/header.csv"},
-            "table_train_file",
-            NO_ROWS,
-        ),
-        (
-            "images/classification",
-            {
-                "method": "textfile",
-                "textfile_use_local_files": "y",
-                "textfile_use_val": "",
-                "textfile_local_train_images": "DATA/blank.csv",
-                "textfile_local_labels_file": "DATA/labels.txt",
-            },
-            "textfile_local_train_images",
-            "is empty",
-        ),
-        ("images/detection", {"train_image_folder": "DATA/empty"}, "train_label_folder", "No annotations"),
-        (
-            "images/detection",
-            {"train_image_folder": "DATA/empty", "train_label_folder": "DATA/box.csv"},
-            "train_image_folder",
-            NO_IMAGES,
-        ),
-        (
-            "images/detection",
-            {"train_image_folder": "DATA/bars", "train_label_folder": "DATA/boxes.csv"},
-            "train_label_folder",
-            NO_ROWS,
-        ),
-        ("images/segmentation", {"feature_folder": "DATA/both"}, "feature_folder", NO_IMAGES),
-        (
-            "images/segmentation",
-            {"feature_folder": "DATA/bars", "label_folder": "DATA/empty"},
-            "label_folder",
-            NO_IMAGES,
-        ),
-        ("images/segmentation", {"method": "csv", "table_train": "DATA/masks.csv"}, "table_train", "no"),
-        ("images/processing", {"feature_folder": "DATA/empty"}, "feature_folder", NO_IMAGES),
-        (
-            "images/processing",
-            {
-                "feature_folder": "DATA/bars",
-                "has_val_folder": "y",
-                "validation_feature_folder": "DATA/empty",
-            },
-            "validation_feature_folder",
-            NO_IMAGES,
-        ),
-        ("images/gan", {"image_folder": "DATA/empty"}, "image_folder", NO_IMAGES),
-        ("images/pairs", {"pair_source": "DATA/empty"}, "pair_source", NO_IMAGES),
-        ("images/pairs", {"pair_source": "DATA/header.csv"}, "pair_source", NO_ROWS),
-        ("images/pairs", {"pair_source": "DATA/bars", "val_source": "DATA/empty"}, "val_source", NO_IMAGES),
-        ("images/regression", {"table_train": "DATA/header.csv"}, "table_train", NO_ROWS),
-        ("images/multilabel", {"table_train": "DATA/labels.csv"}, "table_train", NO_ROWS),
-        ("text/classification", {"train_data_file": "DATA/texts.csv"}, "train_data_file", NO_ROWS),
-        ("text/classification", {"train_data_file": "DATA/blank.csv"}, "train_data_file", NO_ROWS),
-    ],
-)
+HUB: dict[str, str] = {"method": "huggingface"}
+TEXT_FILES = {
+    "method": "textfile",
+    "textfile_use_local_files": "y",
+    "textfile_use_val": "",
+    "textfile_local_labels_file": "DATA/labels.txt",
+}
+BARS = "DATA/bars"
+VALIDATION = {"has_val_folder": "y", "validation_feature_folder": "DATA/empty"}
+# The kind, the fields besides the one with the error, that field, its value and words of the error.
+CASES: list[tuple[str, dict[str, str], str, str, str]] = [
+    ("image-classification", {}, "folder_train", "DATA/classes", NO_IMAGES),
+    ("image-classification", HUB, "dataset_folder", "DATA/empty", NO_IMAGES),
+    ("image-classification", HUB, "dataset_folder", "DATA/hub", NO_IMAGES),
+    ("image-classification", HUB, "dataset_folder", "DATA/table", NO_ROWS),
+    ("image-classification", HUB, "dataset_folder", "DATA/hub.parquet", NO_ROWS),
+    (
+        "image-classification",
+        {"method": "csv", "table_train": "DATA/header.csv"},
+        "table_train_file",
+        "",
+        NO_ROWS,
+    ),
+    ("image-classification", TEXT_FILES, "textfile_local_train_images", "DATA/blank.csv", "is empty"),
+    (
+        "image-object-detection",
+        {"train_image_folder": "DATA/empty"},
+        "train_label_folder",
+        "",
+        "No annotations",
+    ),
+    (
+        "image-object-detection",
+        {"train_label_folder": "DATA/box.csv"},
+        "train_image_folder",
+        "DATA/empty",
+        NO_IMAGES,
+    ),
+    ("image-object-detection", {"train_image_folder": BARS}, "train_label_folder", "DATA/boxes.csv", NO_ROWS),
+    ("image-segmentation", {}, "feature_folder", "DATA/both", NO_IMAGES),
+    ("image-segmentation", {"feature_folder": BARS}, "label_folder", "DATA/empty", NO_IMAGES),
+    ("image-segmentation", {"method": "csv"}, "table_train", "DATA/masks.csv", "no"),
+    ("image-processing", {}, "feature_folder", "DATA/empty", NO_IMAGES),
+    (
+        "image-processing",
+        {"feature_folder": BARS, **VALIDATION},
+        "validation_feature_folder",
+        "DATA/empty",
+        NO_IMAGES,
+    ),
+    ("image-gan", {}, "image_folder", "DATA/empty", NO_IMAGES),
+    ("image-pairs", {}, "pair_source", "DATA/empty", NO_IMAGES),
+    ("image-pairs", {}, "pair_source", "DATA/header.csv", NO_ROWS),
+    ("image-pairs", {"pair_source": BARS}, "val_source", "DATA/empty", NO_IMAGES),
+    ("image-regression", {}, "table_train", "DATA/header.csv", NO_ROWS),
+    ("image-multilabel", {}, "table_train", "DATA/labels.csv", NO_ROWS),
+    ("text-classification", {}, "train_data_file", "DATA/texts.csv", NO_ROWS),
+    ("text-classification", {}, "train_data_file", "DATA/blank.csv", NO_ROWS),
+]
+
+
+@pytest.mark.parametrize(("kind", "others", "field", "value", "words"), CASES)
 def test_an_empty_source_is_an_error_of_its_field(
-    site: Site, route: str, fields: dict[str, str], field: str, words: str
+    tmp_path: Path, kind: str, others: dict[str, str], field: str, value: str, words: str
 ) -> None:
-    write_sources(site.data)
-    filled = {name: value.replace("DATA", str(site.data)) for name, value in fields.items()}
-    answer = site.post(
-        f"/datasets/{route}.json", dataset_name="a", resize_width=16, resize_height=16, **filled
-    )
-    assert answer.status_code == 400, answer.get_json()
-    assert words in " ".join(answer.get_json()["errors"][field])
+    write_sources(tmp_path)
+    fields = {field: value, **others}
+    sent = {name: text.replace("DATA", str(tmp_path)) for name, text in fields.items()}
+    assert words in " ".join(Forms(kind, tmp_path).errors(**sent)[field])
 
 
 @pytest.mark.integration

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from PIL import Image
 
 from digits.kinds.gradients.ramps import draw_ramp
 from digits.kinds.gradients.reader import draw_slopes
+from tests.kinds.forms import Forms
 from tests.old_databases import datum, write_lmdb
 from tests.site import Site
 
@@ -152,7 +152,8 @@ def test_datasets_and_models_are_created_by_the_routes_of_digits_6(site: Site) -
     wrong = site.post("/datasets/generic/create/image-gradients.json", **fields | {"train_image_count": 0})
     assert wrong.status_code == 400 and list(wrong.get_json()["errors"]) == ["train_image_count"]
     assert site.post("/datasets/generic/create/sounds.json", **fields).status_code == 404
-    assert 'name="train_image_count"' in site.get("/datasets/generic/new/image-gradients").text
+    page = site.get("/datasets/generic/new/image-gradients").text
+    assert 'name="train_image_count"' in page and "resize_width" not in page
     assert site.wait_for_end(dataset) == "Done"
     assert (
         "8 training images"
@@ -166,17 +167,9 @@ def test_datasets_and_models_are_created_by_the_routes_of_digits_6(site: Site) -
     assert site.get("/models/images/generic/new/image-gradients").status_code == 200
 
 
-def test_the_form_checks_its_numbers_and_a_clone_is_filled_from_the_recipe(site: Site) -> None:
-    refused = site.post(
-        "/datasets/images/gradients.json", dataset_name="no", train_image_count=0, image_width=0
-    )
-    assert set(refused.get_json()["errors"]) == {"train_image_count", "image_width"}
-    dataset = create(site, train_image_count=20, val_image_count=0, test_image_count=7)
-    assert site.wait_for_end(dataset) == "Done"
-    page = site.get(f"/datasets/images/gradients/new?clone={dataset}").text
-    for name, value in (("train_image_count", 20), ("val_image_count", 0), ("test_image_count", 7)):
-        tag = next(tag for tag in re.findall("<input[^>]*>", page) if f'name="{name}"' in tag)
-        assert f'value="{value}"' in tag
-    assert "resize_width" not in page
-    splits = site.json(f"/datasets/{dataset}.json")["CreateDbTasks"]
-    assert [task["entries"] for task in splits] == [20, 7]
+def test_the_form_checks_its_numbers(tmp_path: Path) -> None:
+    forms = Forms("image-gradients", tmp_path / "data")
+    errors = forms.errors(train_image_count=0, image_width=0)
+    assert set(errors) == {"train_image_count", "image_width"}
+    made = forms.create(train_image_count=20, val_image_count=0, test_image_count=7, **SIZE)
+    assert made.counts == {"train": 20, "test": 7}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from pathlib import Path
 
@@ -12,16 +11,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.kinds.forms import Forms
 from tests.site import Site
 
 SIZE = {"resize_width": 24, "resize_height": 24, "resize_channels": 1}
 
 
-@pytest.fixture
-def root(site: Site) -> Path:
-    """Images of 24×24 pixels with a bright square and strong noise, and targets without noise."""
+def write_squares(folder: Path) -> Path:
+    """Write images of 24×24 pixels with a bright square and strong noise, and targets without noise."""
     chance = np.random.default_rng(0)
-    folder = site.data / "squares"
     for name in ("images", "targets"):
         (folder / name).mkdir(parents=True)
     for number in range(40):
@@ -32,6 +30,16 @@ def root(site: Site) -> Path:
         Image.fromarray(clean).save(folder / "targets" / f"{number}.png")
         Image.fromarray(noisy).save(folder / "images" / f"{number}.png")
     return folder
+
+
+@pytest.fixture
+def root(site: Site) -> Path:
+    return write_squares(site.data / "squares")
+
+
+@pytest.fixture
+def forms(tmp_path: Path) -> Forms:
+    return Forms("image-processing", tmp_path / "own")
 
 
 def create(site: Site, root: Path, **fields: object) -> str:
@@ -145,34 +153,21 @@ def test_images_without_targets_are_their_own_targets(site: Site, root: Path) ->
     assert "psnr" in site.json(f"/models/{model}/metrics.json")["val"]["values"]
 
 
-def test_the_source_is_summarized(site: Site, root: Path) -> None:
-    def scan(folder: Path) -> dict[str, object]:
-        answer = site.post("/datasets/images/processing/scan", feature_folder=str(folder))
-        return dict(json.loads(answer.text.splitlines()[-1]))
-
-    found = scan(root)
-    assert "40 images with target images." in str(found["facts"])
-    assert found["suggestion"]["fields"]["label_folder"] == str(root / "targets")  # type: ignore[index]
-    assert "each image is its own target" in str(scan(root / "images")["facts"])
+def test_the_source_is_summarized(forms: Forms) -> None:
+    root = write_squares(forms.data / "squares")
+    found = forms.summary(feature_folder=root)
+    assert "40 images with target images." in found.facts
+    assert found.suggestion and found.suggestion.fields["label_folder"] == str(root / "targets")
+    assert "each image is its own target" in str(forms.summary(feature_folder=root / "images").facts)
 
 
-def test_the_same_folder_means_images_that_are_their_own_targets(site: Site, root: Path) -> None:
+def test_the_same_folder_means_images_that_are_their_own_targets(forms: Forms) -> None:
     """Scripts written for DIGITS send it for auto-encoders. Folders in it are images too, not targets."""
-    folder = str(root)
-    answer = site.post("/datasets/images/processing/scan", feature_folder=folder, label_folder=folder)
-    found = json.loads(answer.text.splitlines()[-1])
-    assert "each image is its own target" in str(found["facts"]) and not found["problems"]
-    dataset = create(site, root, label_folder=folder, folder_pct_val=20)
-    assert site.wait_for_end(dataset) == "Done"
-    images = len(list(root.rglob("*.png")))
-    body = site.json(f"/datasets/{dataset}.json")
-    assert body["CreateDbTasks"][0]["entries"] == images - round(images / 5)
-    for number in range(2):
-        image, target = (
-            np.asarray(
-                Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/{number}{part}").data))
-            )
-            for part in ("", "/target")
-        )
-        assert np.array_equal(image, target)
-    assert str(root) in site.get(f"/datasets/images/processing/new?clone={dataset}").text
+    root = write_squares(forms.data / "squares")
+    fields = {"feature_folder": root, "label_folder": root}
+    found = forms.summary(**fields)
+    assert "each image is its own target" in str(found.facts) and not found.problems
+    made = forms.create(**fields, folder_pct_val=20, **SIZE)
+    assert made.counts == {"train": 64, "val": 16}
+    for record in made.records():
+        assert np.array_equal(record.target(made.manifest.target), record.as_pixels())

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest as manifests
+from tests.kinds.forms import Forms
 from tests.old_databases import write_lmdb
 from tests.site import Site, bars
 
@@ -144,10 +145,6 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
     picture = np.asarray(Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data)))
     assert picture.shape == (16, 32, 3)
     assert Image.open(io.BytesIO(site.get(f"/files/{dataset}/mean.png").data)).size == (32, 16)
-    page = site.get(f"/datasets/images/pairs/new?clone={dataset}").text
-    assert str(table) in page and str(folder) in page and str(separate) in page
-    refused = site.post("/datasets/images/pairs.json", pair_source=str(table), pct_val=50, pct_test=50)
-    assert "nothing is left" in refused.get_json()["errors"]["pct_test"][0]
 
     fields = {
         "dataset_name": "fewer",
@@ -163,15 +160,18 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
     assert (small.size, small.mode) == ((16, 8), "RGB")
 
 
-def test_the_source_is_summarized_and_a_wrong_one_is_refused(site: Site) -> None:
-    folder = bars(site.data / "bars")
-    summary = site.post("/datasets/images/pairs/scan", pair_source=str(folder)).text.splitlines()[-1]
-    assert "images in 3 classes" in summary and "Images per class" in summary
+def test_the_source_is_summarized_and_a_wrong_one_is_refused(tmp_path: Path) -> None:
+    forms = Forms("image-pairs", tmp_path)
+    folder = bars(tmp_path / "bars")
+    found = forms.summary(pair_source=folder)
+    assert found.facts[0] == "24 images in 3 classes." and found.bars_title == "Images per class"
     table = folder / "pairs.csv"
     table.write_text("left/00.png,left/01.png,1\nleft/00.png,missing.png,0\n")
-    summary = site.post("/datasets/images/pairs/scan", pair_source=str(table)).text.splitlines()[-1]
-    assert "2 rows with two images and a label each." in summary and "1 second image not found." in summary
+    found = forms.summary(pair_source=table)
+    assert found.facts[0] == "2 rows with two images and a label each."
+    assert found.problems == ["1 second image not found."]
+    errors = forms.errors(pair_source=table, pct_val=50, pct_test=50)
+    assert "nothing is left" in errors["pct_test"][0]
     table.write_text("left/00.png,left/01.png\n")
-    for source, words in ((table, "has 2 columns"), (site.data / "nothing", "nothing")):
-        answer = site.post("/datasets/images/pairs.json", dataset_name="no", pair_source=str(source))
-        assert answer.status_code == 400 and words in answer.get_json()["errors"]["pair_source"][0]
+    for source, words in ((table, "has 2 columns"), (tmp_path / "nothing", "nothing")):
+        assert words in forms.errors(pair_source=source)["pair_source"][0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from PIL import Image
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
+from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import datum, numbers, picture, write_arrays, write_lmdb
-from tests.site import Site
 
 
 def write_generic(folder: Path, *, train: int = 8) -> Path:
@@ -93,21 +92,18 @@ def test_faults_are_named(tmp_path: Path, change: Callable[[Path], object], mess
         plan(job)
 
 
-@pytest.mark.integration
-def test_the_form_describes_a_generic_dataset(site: Site) -> None:
-    job = write_generic(site.data / "job")
-    answer = site.post("/datasets/images/regression/scan", table_train=str(job))
-    found = json.loads(answer.text.splitlines()[-1])
-    assert found["facts"] == [
+def test_the_form_describes_a_generic_dataset(tmp_path: Path) -> None:
+    forms = Forms("image-regression", tmp_path)
+    found = forms.summary(table_train=write_generic(tmp_path / "job"))
+    assert found.facts == [
         "A generic DIGITS dataset with 12 images: train 8, val 4.",
         "Ranges: label 1 0 to 1.75, label 2 0.5 to 4.",
     ]
-    assert sum(count for _, count in found["bars"]) == 8
-    assert found["bars_title"] == "Images by label 1"
-    empty = site.data / "empty"
-    empty.mkdir()
-    answer = site.post("/datasets/images/regression.json", dataset_name="x", table_train=str(empty))
-    assert "contains no Parquet files" in answer.get_json()["errors"]["table_train"][0]
+    assert sum(count for _, count in found.bars) == 8
+    assert found.bars_title == "Images by label 1"
+    (tmp_path / "empty").mkdir()
+    errors = forms.errors(table_train=tmp_path / "empty")
+    assert "contains no Parquet files" in errors["table_train"][0]
 
 
 def write_hdf5_job(folder: Path, vectors: Iterable[object] | None = None) -> Path:

@@ -94,21 +94,15 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     assert '<th scope="row"' in part and "brightness" in part and "<html" not in part
 
 
-def test_networks_of_other_kinds_are_refused(site: Site, table: Path) -> None:
-    dataset = create(site, table)
-    answer = site.post(
-        "/models/images/regression.json", model_name="no", dataset=dataset, standard_networks="unet"
-    )
-    assert answer.status_code == 400
-    assert (
-        "U-Net is not a network for image regression" in answer.get_json()["errors"]["standard_networks"][0]
-    )
-    site.wait_for_end(dataset)
-
-
-def test_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(site: Site, table: Path) -> None:
+def test_networks_and_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(
+    site: Site, table: Path
+) -> None:
     dataset = create(site, table)
     fields = {"model_name": "no", "dataset": dataset}
+    answer = site.post("/models/images/regression.json", standard_networks="unet", **fields)
+    assert answer.status_code == 400
+    (refused,) = answer.get_json()["errors"]["standard_networks"]
+    assert "U-Net is not a network for image regression" in refused
     answer = site.post("/models/images/regression.json", balance="class_weights", **fields)
     assert answer.get_json()["errors"] == {
         "balance": ["Not available for image regression. Choose None or Oversample rare classes."]

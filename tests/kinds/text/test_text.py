@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import random
 from html import escape
 from pathlib import Path
 
 import pytest
 
+from digits.data.manifest import SKIPPED_FILE
+from tests.kinds.forms import Forms
 from tests.site import Site
 
 WORDS = {
@@ -19,9 +20,8 @@ WORDS = {
 }
 
 
-@pytest.fixture
-def table(site: Site) -> Path:
-    """Texts of three classes, whose words differ."""
+def write_table(folder: Path) -> Path:
+    """Write texts of three classes, whose words differ."""
     chance = random.Random(0)
     names = list(WORDS)
     rows = ["class,title,text"]
@@ -29,7 +29,7 @@ def table(site: Site) -> Path:
         label = names[number % 3]
         words = chance.choices(WORDS[label], k=5)
         rows.append(f'{label},{words[0].title()},"{", ".join(words[1:])}"')
-    path = site.data / "topics.csv"
+    path = folder / "topics.csv"
     path.write_text("\n".join(rows))
     return path
 
@@ -42,7 +42,8 @@ def create(site: Site, table: Path, **fields: object) -> str:
 
 
 @pytest.mark.tensorflow
-def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) -> None:
+def test_a_table_becomes_a_model_that_classifies_texts(site: Site) -> None:
+    table = write_table(site.data)
     dataset = create(site, table)
     assert site.wait_for_end(dataset) == "Done"
     body = site.json(f"/datasets/{dataset}.json")
@@ -123,51 +124,35 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site, table: Path) 
     assert refused.status_code == 400 and "Enter a text." in refused.get_json()["error"]["message"]
 
 
-def test_invalid_fields_are_refused_with_reasons(site: Site, table: Path) -> None:
-    one = site.data / "one.txt"
+@pytest.fixture
+def forms(tmp_path: Path) -> Forms:
+    return Forms("text-classification", tmp_path / "data")
+
+
+def test_invalid_fields_are_refused_with_reasons(forms: Forms) -> None:
+    one = forms.data / "one.txt"
     one.write_text("only\n")
-    answer = site.post(
-        "/datasets/text/classification.json",
-        dataset_name="no",
-        train_data_file=str(site.data / "nothing.csv"),
-        class_labels_file=str(one),
-        alphabet="abca",
-        max_chars_per_sample=0,
-        encoding="jpg",
-        pct_val=60,
-        pct_test=40,
-    )
-    errors = answer.get_json()["errors"]
-    assert set(errors) == {
-        *("train_data_file", "class_labels_file", "alphabet", "max_chars_per_sample", "encoding", "pct_test")
-    }
+    invalid = {"train_data_file": forms.data / "nothing.csv", "class_labels_file": one, "alphabet": "abca"}
+    invalid |= {"max_chars_per_sample": 0, "encoding": "jpg", "pct_test": 40}
+    errors = forms.errors(**invalid, pct_val=60)
+    assert set(errors) == set(invalid)
     assert errors["alphabet"] == ["The alphabet contains “a” more than once."]
     assert "fewer than two classes" in errors["class_labels_file"][0]
 
 
-def test_the_source_is_summarized_with_its_classes_and_invalid_lines(site: Site, table: Path) -> None:
-    folder = site.data / "news"
-    folder.mkdir()
-    (folder / "train.csv").write_text(table.read_text() + "\nanimal\n")
-    (folder / "test.csv").write_text(table.read_text())
-    answer = site.post(
-        "/datasets/text/classification/scan",
-        train_data_file=str(folder / "train.csv"),
-        max_chars_per_sample=20,
-    )
-    last = json.loads(answer.text.splitlines()[-1])
-    assert last["finished"] and last["facts"][0] == "240 texts in 3 classes."
-    assert last["problems"] == ["1 line cannot be used: line 242: the text is missing."]
-    assert last["table_head"] == ["class (class)", "title (text)", "text (text)"]
-    assert len(last["table"]) == 5 and last["table"][0][0] == "animal"
-    assert last["bars"] == [["<i>place</i>", 80], ["animal", 80], ["number", 80]]
-    assert last["suggestion"]["fields"] == {"test_data_file": str(folder / "test.csv")}
-
-
-def test_an_invalid_line_is_skipped_and_listed(site: Site, table: Path) -> None:
+def test_the_source_is_summarized_with_its_classes_and_invalid_lines(forms: Forms) -> None:
+    table = write_table(forms.data).rename(forms.data / "train.csv")
+    (forms.data / "test.csv").write_text(table.read_text())
     table.write_text(table.read_text() + "\nanimal\n")
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Done"
-    assert site.json(f"/datasets/{dataset}.json")["skipped"] == 1
-    skipped = site.get(f"/files/{dataset}/skipped.csv").text.splitlines()
-    assert skipped[1:] == ['"topics.csv, line 242",the text is missing,train,']
+    found = forms.summary(train_data_file=table, max_chars_per_sample=20)
+    assert found.facts[0] == "240 texts in 3 classes."
+    assert found.problems == ["1 line cannot be used: line 242: the text is missing."]
+    assert found.table_head == ["class (class)", "title (text)", "text (text)"]
+    assert len(found.table) == 5 and found.table[0][0] == "animal"
+    assert found.bars == [("<i>place</i>", 80), ("animal", 80), ("number", 80)]
+    assert found.suggestion and found.suggestion.fields == {"test_data_file": str(forms.data / "test.csv")}
+
+    made = forms.create(train_data_file=table, max_chars_per_sample=48)
+    assert made.manifest.skipped == 1
+    skipped = (made.folder / SKIPPED_FILE).read_text().splitlines()
+    assert skipped[1:] == ['"train.csv, line 242",the text is missing,train,']
