@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -88,3 +89,27 @@ def test_every_recipe_has_a_task(in_child: Callable[..., Any]) -> None:
         if recipe_class.__module__ == recipes.__name__
     }
     assert in_child(_recipes_with_a_task) == own
+
+
+def test_no_view_module_imports_another() -> None:
+    """Functions that several views use belong to a module without routes. DIGITS 6 is an adapter above the views."""
+    trees = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
+        for path in (ROOT / "digits" / "web").rglob("*.py")
+    }
+    views = {name for name, tree in trees.items() if "Blueprint" in imported(tree)}
+    assert len(views) > 20
+    for name in views:
+        if not name.startswith(("digits.web.digits6.", "digits.web.security.")):
+            assert imported(trees[name]) & (views - {"digits.web.security.auth"}) == set(), name
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Return the modules and the names that a module imports."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module} | {
+                part for each in node.names for part in (each.name, f"{node.module}.{each.name}")
+            }
+    return names

@@ -55,6 +55,19 @@ TRANSFORMATIONS: tuple[Transformation, ...] = get_args(Transformation)
 SolverType = Literal[
     "SGD", "MOMENTUM", "NESTEROV", "ADAM", "ADAMW", "LION", "ADAGRAD", "ADAGRADDA", "ADADELTA", "RMSPROP", "FTRL"
 ]  # fmt: skip
+SOLVER_TITLES: dict[SolverType, str] = {
+    "SGD": "SGD",
+    "MOMENTUM": "SGD with momentum",
+    "NESTEROV": "SGD with Nesterov momentum",
+    "ADAM": "Adam",
+    "ADAMW": "AdamW",
+    "LION": "Lion",
+    "ADAGRAD": "AdaGrad",
+    "ADAGRADDA": "AdaGrad dual averaging",
+    "ADADELTA": "AdaDelta",
+    "RMSPROP": "RMSProp",
+    "FTRL": "FTRL",
+}
 
 
 class Recipe(Struct, kw_only=True, tag_field="task"):

@@ -30,6 +30,7 @@ from digits.web.digits6 import lists as job_lists
 from digits.web.digits6 import views as generic_views
 from digits.web.evaluations import comparison as comparison_views
 from digits.web.evaluations import embeddings as embedding_views
+from digits.web.evaluations import label_check as label_check_views
 from digits.web.evaluations import results as results_views
 from digits.web.evaluations import views as evaluation_views
 from digits.web.jobs import views as job_views
@@ -122,6 +123,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         report_views.blueprint,
         model_export_views.blueprint,
         health_views.blueprint,
+        label_check_views.blueprint,
         export_views.blueprint,
         model_page.blueprint,
         model_views.blueprint,

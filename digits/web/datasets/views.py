@@ -26,6 +26,7 @@ from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of
+from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.submit import new_dataset
 from digits.web.jobs import serializers
@@ -118,14 +119,14 @@ def back_to_form(kind: Kind) -> AnyResponse:
 
 @blueprint.get("/datasets/<job_id>.json")
 def show_json(job_id: str) -> Response:
-    return jsonify(serializers.dataset_json(find_dataset(job_id)))
+    return jsonify(dataset_serializers.dataset_json(find_dataset(job_id)))
 
 
 @blueprint.get("/datasets/summary")
 def summary() -> Response:
     """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
     job = requested_job(DatasetJob)
-    found = DatasetSummary(serializers.row(job), serializers.dataset(job))
+    found = DatasetSummary(serializers.row(job), dataset_serializers.dataset_contents(job))
     if prefers_json(request.headers.get("Accept", "")):
         response = jsonify(found)
     else:

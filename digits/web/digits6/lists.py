@@ -16,6 +16,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.web.digits6.rows import digits6_row, output_fields, pretrained_row
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, page_of, per_page_of
+from digits.web.models import serializers as model_serializers
 from digits.web.offload import in_turns
 from digits.web.services import services
 
@@ -36,7 +37,7 @@ def index() -> Response:
         server_name=services().settings.server_name,
         datasets=[serializers.brief(job) for job in lists["datasets"]],
         models=[
-            serializers.brief_model(job)
+            model_serializers.brief_model(job)
             for job in in_turns(iter(lists["models"]))
             if isinstance(job, ModelJob)
         ],

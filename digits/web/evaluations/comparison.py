@@ -22,9 +22,10 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
 from digits.web.evaluations.panel import title_of
-from digits.web.evaluations.parts import describe_prediction, draw_prediction
+from digits.web.evaluations.parts import describe_prediction
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
+from digits.web.predictions.drawing import draw_prediction
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns

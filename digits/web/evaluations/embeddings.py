@@ -28,6 +28,7 @@ from digits.web.evaluations.choices import chosen_records
 from digits.web.evaluations.panel import other_datasets, title_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
+from digits.web.models import serializers as model_serializers
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import GalleryItem, gallery_items
@@ -125,7 +126,7 @@ def show(job_id: str) -> str:
     return render_in_turns(
         "embeddings.html",
         job=serializers.row(job),
-        model=serializers.model(job),
+        model=model_serializers.model_page(job),
         views=views,
         state=_state(job),
         results=[(item.name, _title(item, job)) for item in results],

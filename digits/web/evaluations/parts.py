@@ -18,13 +18,12 @@ from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.offload import in_thread
+from digits.web.predictions.drawing import draw_prediction
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages
 
 # More classes do not fit on a page: the most confused ones are shown.
 MAX_MATRIX = 40
-# Detections with lower scores are not drawn.
-MIN_SCORE = 0.3
 MAX_POINTS = 2000
 MAX_LACKING = 8
 
@@ -167,30 +166,6 @@ def _with_predictions(
         }
         for item, words in zip(items, described, strict=True)
     ]
-
-
-def draw_prediction(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any] | None:
-    """Return how to draw a prediction, for the macro ``drawn``; None for one that is not drawn."""
-    if predicted is None or not manifest.target.spatial:
-        return None
-    if manifest.target.spatial == "image":
-        return {"url": predicted["image"]}
-    if manifest.target.spatial == "mask":
-        return {"url": item.thumbnail, "mask": predicted["mask"]}
-    colors = {each["label"]: each["color"] for each in predicted}
-    rows = [(*each["box"], each["label"], each["score"]) for each in predicted if each["score"] >= MIN_SCORE]
-    boxes = [
-        {
-            "left": 100 * left / manifest.width,
-            "top": 100 * top / manifest.height,
-            "width": 100 * (right - left) / manifest.width,
-            "height": 100 * (bottom - top) / manifest.height,
-            "name": f"{label} {100 * score:.0f}%",
-            "color": colors[label],
-        }
-        for left, top, right, bottom, label, score in rows
-    ]
-    return {"url": item.thumbnail, "boxes": boxes}
 
 
 def _describe_predictions(

@@ -6,46 +6,17 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import humanize
 import msgspec
 from flask import request, url_for
 
-from digits.core import events, preflight_result
-from digits.core.events import for_browser
-from digits.core.files import UnreadableFile
 from digits.core.job import DamagedJob, Job
-from digits.core.model_job import ModelJob, epoch_label
-from digits.core.snapshot_list import newest_name
-from digits.core.splits import SPLITS
+from digits.core.model_job import ModelJob
+from digits.core.recipe import SOLVER_TITLES
 from digits.core.status import Status
-from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE, Manifest
 from digits.kinds import Kind, default_kind
-from digits.kinds.dataset_form import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
-from digits.kinds.versions import CreateVersion, read_changes
 from digits.kinds.views import describe_images, views_of
-from digits.web.models.form import SOLVER_TITLES
-from digits.web.models.settings_description import (
-    Settings,
-    describe_devices,
-    describe_preprocessing,
-    describe_settings,
-    device_names,
-    known,
-)
 from digits.web.offload import in_turns
-from digits.web.resources.datasets import (
-    ChangedRecord,
-    CreateDbTask,
-    Dataset,
-    DatasetContents,
-    GenericDbTask,
-    Shard,
-    SkippedImages,
-    SplitCounts,
-    VersionOf,
-)
-from digits.web.resources.encoding import as_json
 from digits.web.resources.jobs import (
     BriefJob,
     Device,
@@ -56,23 +27,11 @@ from digits.web.resources.jobs import (
     StatusChange,
     TaskRow,
 )
-from digits.web.resources.models import (
-    BriefModel,
-    CurveMark,
-    Model,
-    ModelData,
-    ModelPage,
-    Preflight,
-    Snapshot,
-    SnapshotMetrics,
-)
 from digits.web.services import services
 
 log = logging.getLogger(__name__)
 
 SUGGESTED_GROUPS = 20
-# On the page of a version.
-MAX_CHANGES = 100
 _PLACES = {"model": "models", "dataset": "datasets"}
 
 
@@ -101,11 +60,11 @@ def row(job: Job) -> JobRow:
         eta_seconds=job.seconds_left,
         submitted=job.submitted,
         elapsed=job.elapsed,
-        url=_url(job),
+        url=job_url(job),
         dataset_id=parent.id if parent else getattr(job, "dataset_id", None),
         dataset_name=parent.name if parent else None,
         refs=services().store.count_children(job),
-        error=_failure(job),
+        error=failure_message(job),
         detail=_detail(job),
         bytes=job.summary.record_bytes,
         sparkline=job.summary.sparkline,
@@ -116,7 +75,9 @@ def row(job: Job) -> JobRow:
 
 def status(job: Job) -> JobStatus:
     """Return the state of a job."""
-    return JobStatus(_failure(job), job.status.title, job.name, type_title(job), round(100 * job.progress, 1))
+    return JobStatus(
+        failure_message(job), job.status.title, job.name, type_title(job), round(100 * job.progress, 1)
+    )
 
 
 def type_title(job: Job) -> str:
@@ -178,295 +139,19 @@ def page(job: Job) -> JobPage:
             )
             for task in job.tasks
         ],
-        warnings=_warnings(job),
+        warnings=warnings_of(job),
         urls=JobUrls(
-            json=f"{_url(job)}.json",
-            abort=f"{_url(job)}/abort",
-            delete=_url(job),
+            json=f"{job_url(job)}.json",
+            abort=f"{job_url(job)}/abort",
+            delete=job_url(job),
             clone=url_for("jobs.clone", job_id=job.id),
             output=url_for("jobs.output", job_id=job.id),
         ),
     )
 
 
-def _warnings(job: Job) -> list[str]:
+def warnings_of(job: Job) -> list[str]:
     return [warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings]
-
-
-def dataset(job: DatasetJob) -> DatasetContents | None:
-    """Return the contents of a finished dataset; None until it is finished."""
-    manifest = job.manifest() if job.status is Status.DONE else None
-    if manifest is None:
-        return None
-    views = views_of(job.data_kind)
-    return DatasetContents(
-        width=manifest.width,
-        height=manifest.height,
-        channels=manifest.channels,
-        dtype=manifest.dtype,
-        encoding=manifest.encoding,
-        padding=manifest.padding,
-        resize_mode=manifest.resize_mode,
-        resize_title=RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
-        kind=job.data_kind.name,
-        labels=manifest.target.labels,
-        groups=manifest.groups,
-        target_names=manifest.target.names,
-        input=views.describe_input(manifest),
-        about=views.describe_dataset(manifest),
-        tiles=views.tiles(manifest),
-        splits={
-            name: SplitCounts(split.count, split.bytes, split.counts)
-            for name, split in manifest.splits.items()
-        },
-        mean_url=url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
-        mean_pixel=manifest.mean_pixel,
-        skipped=skipped(job),
-        source=manifest.source,
-        content_hash=manifest.content_hash,
-        version_of=_version_of(job),
-        new_version_url=url_for("versions.new", job_id=job.id),
-        explore_url=url_for("explore.show", kind=job.data_kind, job_id=job.id),
-    )
-
-
-def _version_of(job: DatasetJob) -> VersionOf | None:
-    """Return the parent of a version, and how it differs; None for other datasets."""
-    recipe = job.recipe
-    if not isinstance(recipe, CreateVersion):
-        return None
-    parent = services().store.find(recipe.parent_id)
-    changes = [recipe.changes] if recipe.changes else []
-    if recipe.keep < 100:
-        changes.append(f"{recipe.keep:g}% of the images kept")
-    if recipe.pct_val is not None or recipe.pct_test is not None:
-        changes.append("divided into new splits")
-    return VersionOf(
-        id=recipe.parent_id,
-        name=parent.name if parent else recipe.parent_name,
-        url=_url(parent) if parent else None,
-        changes=", ".join(changes) or "other image size or format",
-        changes_url=url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if _has_changes(job) else None,
-    )
-
-
-def _has_changes(job: DatasetJob) -> bool:
-    return job.status is Status.DONE and (job.folder / CHANGES_FILE).is_file()
-
-
-def changes(job: DatasetJob) -> list[ChangedRecord]:
-    """Return the first changed records of a version."""
-    recipe = job.recipe
-    if not isinstance(recipe, CreateVersion) or not _has_changes(job):
-        return []
-    try:
-        found = [ChangedRecord(*change) for change in read_changes(job.folder, MAX_CHANGES)]
-    except UnreadableFile:
-        return []
-    if services().store.find(recipe.parent_id) is not None:
-        for change in found:
-            place: dict[str, Any] = {
-                "job_id": recipe.parent_id,
-                "split": change.split,
-                "number": change.number,
-            }
-            change.url = url_for("records.image", **place)
-            change.thumbnail = url_for("records.thumbnail", **place)
-    return found
-
-
-def skipped(job: DatasetJob) -> SkippedImages:
-    """Return the skipped images of a dataset: their number, the first ones, and the URL of the full list."""
-    state = services().scheduler.task_state(job, job.tasks[0])
-    manifest = job.manifest() if job.status is Status.DONE else None
-    count = manifest.skipped if manifest else state.skipped
-    listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
-    return SkippedImages(
-        count=count,
-        first=[events.facts(skip) for skip in state.first_skips],
-        url=url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
-    )
-
-
-def dataset_json(job: DatasetJob) -> dict[str, Any]:
-    """Return the JSON of a dataset: a `Dataset`, and the keys of its kind."""
-    manifest = job.manifest()
-    body = Dataset(
-        job.id, job.name, job.status.title, str(job.folder), error=_failure(job), warnings=_warnings(job)
-    )
-    if manifest is None:
-        return as_json(body)
-    views = views_of(job.data_kind)
-    separate = {} if isinstance(job.recipe, CreateVersion) else views.separate_sources(job.recipe, manifest)
-    body.ParseFolderTasks = [
-        {
-            "name": f"Parse Folder ({'/'.join(read)})",
-            **fields,
-            **{f"{name}_count": manifest.splits[name].count if name in read else 0 for name in SPLITS},
-        }
-        for read, fields in (
-            ([name for name in manifest.splits if name not in separate], views.parse_task(manifest)),
-            *(([name], fields) for name, fields in separate.items()),
-        )
-    ]
-    for name, split in manifest.splits.items():
-        title = f"Create DB ({name})"
-        body.CreateDbTasks.append(
-            CreateDbTask(
-                title, split.count, manifest.width, manifest.height, manifest.channels, manifest.encoding
-            )
-        )
-        body.create_db_tasks.append(
-            GenericDbTask(title, f"{name}_db", split.count, next(iter(split.shards), None))
-        )
-    body.feature_dims, body.mean_pixel = list(manifest.shape), manifest.mean_pixel
-    body.skipped, body.version_of = manifest.skipped, _version_of(job)
-    body.content_hash = manifest.content_hash
-    body.shards = [
-        Shard(shard, digest)
-        for split in manifest.splits.values()
-        for shard, digest in zip(split.shards, split.hashes, strict=False)
-    ]
-    return {**as_json(body), **views.dataset_json(manifest)}
-
-
-def brief_model(job: ModelJob) -> BriefModel:
-    """Return a model for lists and archives."""
-    parent = data_of(job)
-    manifest = parent.manifest() if parent else None
-    return BriefModel(
-        id=job.id,
-        name=job.name,
-        status=job.status.title,
-        dataset_id=job.dataset_id,
-        job_id=job.id,
-        submitted=job.submitted,
-        username=job.owner,
-        shape=list(manifest.shape) if manifest else None,
-        resize_mode=manifest.resize_mode if manifest else None,
-        mean=job.recipe.mean,
-        crop_size=job.recipe.crop_size,
-        whitening=job.recipe.augment.whitening,
-        snapshot_file=newest_name(job.folder) or "no snapshots",
-    )
-
-
-def model_json(job: ModelJob) -> Model:
-    """Return a model with its snapshots."""
-    saved = job.snapshots()
-    newest_first = list(reversed(saved.snapshots))
-    return Model(
-        **msgspec.structs.asdict(brief_model(job)),
-        directory=str(job.folder),
-        snapshots=[_epoch(snapshot.epoch) for snapshot in newest_first],
-        best_epoch=_epoch(saved.best.epoch) if saved.best else None,
-        snapshot_metrics=[
-            SnapshotMetrics(_epoch(snapshot.epoch), snapshot.name, for_browser(snapshot.metrics))
-            for snapshot in newest_first
-        ],
-        error=_failure(job),
-        progress=round(100 * job.progress, 1),
-    )
-
-
-def model(job: ModelJob) -> ModelPage:
-    """Return the additional data for a model's page."""
-    task = job.tasks[0]
-    state = services().scheduler.task_state(job, task)
-    parent = data_of(job)
-    trained_on = parent if isinstance(parent, DatasetJob) else None
-    manifest = parent.manifest() if parent else None
-    network, network_problem = _network(job)
-    return ModelPage(
-        dataset=ModelData(
-            id=job.dataset_id,
-            name=trained_on.name if trained_on else None,
-            url=_url(trained_on) if trained_on else None,
-            width=manifest.width if manifest else None,
-            height=manifest.height if manifest else None,
-            channels=manifest.channels if manifest else None,
-            dtype=manifest.dtype if manifest else None,
-            labels=manifest.target.labels if manifest else [],
-        ),
-        network=network,
-        network_problem=network_problem,
-        parameters=state.parameters,
-        layers=state.layers,
-        latent=state.latent,
-        loaded_weights=events.facts(state.loaded_weights),
-        snapshots=snapshots(job),
-        marks=marks(job),
-        preflight=_preflight(job),
-        epochs=None if job.is_imported else job.recipe.epochs,
-        settings=_settings(job, manifest),
-        devices=device_names(task.devices),
-        tensorboard_url=services().tensorboards.url_for(job.id),
-        traces_url=url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
-        metrics_url=url_for("models.metrics", job_id=job.id),
-        csv_url=url_for("models.metrics_table", job_id=job.id),
-    )
-
-
-def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
-    """Return titles and descriptions of a model's settings, which its page and its report show."""
-    task, views = job.tasks[0], views_of(data_kind(job) or default_kind())
-    words = (
-        (views.describe_input(manifest), views.describe_dataset(manifest))
-        if manifest and manifest.width
-        else ()
-    )
-    prepared = services().scheduler.task_state(job, task).inputs.get("train")
-    return [
-        *known({"Input": ", ".join(filter(None, words)), "Data loading": _data_loading(prepared)}),
-        *(describe_preprocessing if job.is_imported else describe_settings)(job.recipe),
-        *describe_devices(job.recipe, task.devices),
-    ]
-
-
-def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
-    """Return the snapshots of a model, newest first, for lists and choices.
-
-    The default one is that with the path ``weights``, the best one, or the newest one if none has been validated.
-    """
-    saved, kind = job.snapshots(), data_kind(job) or default_kind()
-    best = saved.best
-    default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
-    rows = []
-    for snapshot in saved:
-        title, metrics = (
-            f"Epoch {epoch_label(snapshot.epoch)}"
-            if snapshot.epoch or not job.is_imported
-            else "Imported weights",
-            views_of(kind).describe_metrics(snapshot.metrics),
-        )
-        marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
-        rows.append(
-            Snapshot(
-                epoch=_epoch(snapshot.epoch),
-                title=title,
-                metrics=metrics,
-                words=" · ".join(filter(None, (title + marks, metrics))),
-                best=snapshot is best,
-                default=snapshot is default,
-                intact=snapshot.is_intact,
-            )
-        )
-    return rows
-
-
-def marks(job: ModelJob) -> list[CurveMark]:
-    """Return what to mark on the curves of a model, by epoch: snapshots, phases of the training and warnings.
-
-    Changes of the learning rate are in the curves.
-    """
-    state = services().scheduler.task_state(job, job.tasks[0])
-    found = [
-        CurveMark("best" if row.best else "snapshot", row.epoch, row.metrics or "saved")
-        for row in snapshots(job)
-        if not job.is_imported
-    ]
-    found += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
-    return sorted(found, key=lambda mark: mark.epoch)
 
 
 def device_rows() -> list[Device]:
@@ -508,7 +193,7 @@ def _detail(job: Job) -> str:
 
 
 def _optimizer(job: ModelJob) -> str:
-    return str(SOLVER_TITLES[job.recipe.solver.type])
+    return SOLVER_TITLES[job.recipe.solver.type]
 
 
 def metric_words(job: Job) -> str:
@@ -523,38 +208,10 @@ def metric_words(job: Job) -> str:
     return views_of(kind).describe_metric(*metric) if metric else ""
 
 
-def _failure(job: Job) -> str | None:
+def failure_message(job: Job) -> str | None:
     return job.failure.message if job.failure else None
 
 
-def _epoch(epoch: float) -> float:
-    return int(epoch) if epoch == int(epoch) else epoch
-
-
-def _network(job: ModelJob) -> tuple[str, str]:
-    """Return the source code of the network, and the reason why it cannot be shown."""
-    try:
-        return job.network_text(), ""
-    except UnreadableFile as error:
-        return "", f"The network cannot be shown: {error}."
-
-
-def _preflight(job: ModelJob) -> Preflight | None:
-    """Return the result of the preflight before the training, with the URL of its picture."""
-    found = preflight_result.load(job.folder)
-    return Preflight(**found, batch_url=url_for("models.first_batch", job_id=job.id)) if found else None
-
-
-def _data_loading(prepared: events.InputPrepared | None) -> str:
-    """Describe how the images reach the network, and why; empty before the input is prepared."""
-    if prepared is None:
-        return ""
-    need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
-    if prepared.how == "resident":
-        return f"Cached in {prepared.place} ({need} of {room} available)"
-    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available)"
-
-
-def _url(job: Job) -> str:
+def job_url(job: Job) -> str:
     # Not url_for, which would take longer than the rest of a row.
     return f"{request.script_root}/{_PLACES.get(job.type, 'jobs')}/{job.id}"

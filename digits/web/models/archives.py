@@ -9,7 +9,7 @@ from digits.core.model_job import NETWORK_FILE, ModelJob
 from digits.core.snapshot_list import Snapshot
 from digits.data import manifest as manifests
 from digits.data.archive import Source
-from digits.web.jobs import serializers
+from digits.web.models import serializers as model_serializers
 from digits.web.resources.encoding import as_json
 from digits.web.services import services
 
@@ -18,7 +18,7 @@ def archive_of(job: ModelJob, snapshot: Snapshot) -> tuple[dict[str, Any], dict[
     """Return the contents of `INFO_FILE`, and the other files of an archive by their names, which may be missing."""
     pretrained = pretrained_files.names_in(job.folder)
     described = {
-        **as_json(serializers.brief_model(job)),
+        **as_json(model_serializers.brief_model(job)),
         "snapshot file": snapshot.name,
         "pretrained files": pretrained,
     }

@@ -18,7 +18,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 
 from digits.core import schedules, schema
 from digits.core.model_job import ModelJob
-from digits.core.recipe import MAX_EPOCHS, TRANSFORMATIONS, Solver, Train, Transformation
+from digits.core.recipe import MAX_EPOCHS, SOLVER_TITLES, TRANSFORMATIONS, Solver, Train, Transformation
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
 from digits.kinds.form_fields import (
@@ -49,20 +49,7 @@ from digits.web.models.form_fields import (
     RunFields,
 )
 
-SOLVERS = choices(
-    ("SGD", "SGD"),
-    ("MOMENTUM", "SGD with momentum"),
-    ("NESTEROV", "SGD with Nesterov momentum"),
-    ("ADAM", "Adam"),
-    ("ADAMW", "AdamW"),
-    ("LION", "Lion"),
-    ("ADAGRAD", "AdaGrad"),
-    ("ADAGRADDA", "AdaGrad dual averaging"),
-    ("ADADELTA", "AdaDelta"),
-    ("RMSPROP", "RMSProp"),
-    ("FTRL", "FTRL"),
-)
-SOLVER_TITLES = {choice.value: choice.label for choice in SOLVERS}
+SOLVERS = choices(*SOLVER_TITLES.items())
 # Usual initial settings of each solver. The other solvers use the rate of plain gradient descent.
 USUAL = {
     solver: {name: schema.limits(Solver, name).default for name in ("learning_rate", "beta_2")}

@@ -17,6 +17,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.models import network_settings
+from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
 from digits.web.models.standard_networks import Network, networks
 from digits.web.offload import in_turns
@@ -66,7 +67,7 @@ def previous_networks(
             {
                 "id": job.id,
                 "name": job.name,
-                "snapshots": serializers.snapshots(job, weights),
+                "snapshots": model_serializers.snapshots(job, weights),
             }
             for job in in_turns(iter(shown))
         ],

@@ -13,6 +13,7 @@ from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.web.jobs import serializers
 from digits.web.models import fine_tune_settings, network_settings
+from digits.web.models import serializers as model_serializers
 from digits.web.models.form import POLICY_TITLES, SOLVER_FIELDS, USUAL, ModelForm
 from digits.web.models.form_choices import (
     dataset_choice,
@@ -94,10 +95,10 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
             preflights.copy_to_job(checked, jobs[0].folder)
         services().scheduler.submit(*jobs)
     if len(jobs) > 1:
-        bodies = [serializers.model_json(job) for job in jobs]
+        bodies = [model_serializers.model_json(job) for job in jobs]
         return jsonify(CreatedModels(bodies)) if as_json else redirect(url_for("home.index"))
     return (
-        jsonify(serializers.model_json(jobs[0]))
+        jsonify(model_serializers.model_json(jobs[0]))
         if as_json
         else redirect(url_for("model_page.show", job_id=jobs[0].id))
     )

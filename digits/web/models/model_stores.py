@@ -11,8 +11,8 @@ from digits.core.model_job import ModelJob
 from digits.data import model_store
 from digits.data.model_store import StoredModel
 from digits.kinds.request_fields import flag
-from digits.web.jobs import serializers
 from digits.web.live.messages import EVERYONE, JOB
+from digits.web.models import serializers as model_serializers
 from digits.web.models.imports import import_from, scratch
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
@@ -48,7 +48,7 @@ def import_model() -> AnyResponse:
     """Import the model ``id``."""
     job = _import(request.form.get("id", ""))
     if request.path.endswith(".json"):
-        return jsonify(serializers.model_json(job))
+        return jsonify(model_serializers.model_json(job))
     return redirect(url_for("model_page.show", job_id=job.id))
 
 

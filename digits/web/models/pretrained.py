@@ -29,8 +29,8 @@ from digits.kinds.form_fields import (
     errors_of,
     select,
 )
-from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner, find_job
+from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
 from digits.web.models.snapshots import snapshot_of
@@ -107,7 +107,7 @@ def create() -> AnyResponse | tuple[str | Response, int]:
             form.source.errors = [error.sentences]
             return _page(form), 400
     if as_json:
-        return jsonify(serializers.model_json(job))
+        return jsonify(model_serializers.model_json(job))
     return redirect(url_for("model_page.show", job_id=job.id))
 
 
@@ -154,7 +154,7 @@ def keep(job_id: str) -> AnyResponse:
                 target.hardlink_to(path)
         kept = import_from(folder, name, job.group)
     if request.path.endswith(".json"):
-        return jsonify(serializers.model_json(kept))
+        return jsonify(model_serializers.model_json(kept))
     return redirect(url_for("model_page.show", job_id=kept.id))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from digits.core.recipe import DEFAULT_BATCH_SIZE, Augment, Solver, Train
+from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Augment, Solver, Train
 from digits.core.schedules import TITLES
-from digits.web.models.form import SOLVER_FIELDS, SOLVER_TITLES
+from digits.web.models.form import SOLVER_FIELDS
 from digits.web.models.form_fields import AUGMENTATIONS
 
 # Titles with descriptions.

@@ -29,6 +29,7 @@ from digits.data.model_archive import INFO_FILE
 from digits.kinds.request_fields import whole
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
+from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import each_in_thread, in_turns
@@ -42,7 +43,7 @@ blueprint = Blueprint("models", __name__)
 
 @blueprint.get("/models/<job_id>.json")
 def show_json(job_id: str) -> Response:
-    return jsonify(serializers.model_json(_model(job_id)))
+    return jsonify(model_serializers.model_json(_model(job_id)))
 
 
 @blueprint.post("/models/<job_id>/resume")
@@ -73,7 +74,7 @@ def metrics(job_id: str) -> Response:
     if after is None:
         state = services().scheduler.task_state(job, task)
         # For many numbers, much faster than Flask's JSON provider.
-        found = {"cursor": state.cursor, **state.metrics.as_json(), "marks": serializers.marks(job)}
+        found = {"cursor": state.cursor, **state.metrics.as_json(), "marks": model_serializers.marks(job)}
         body = msgspec.json.encode(found)
         return Response(body, mimetype="application/json")
     rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)

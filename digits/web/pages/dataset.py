@@ -15,6 +15,7 @@ from digits.data.records import SplitReader
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.datasets import health_panel
+from digits.web.datasets import serializers as dataset_serializers
 from digits.web.jobs import serializers
 from digits.web.jobs.query import Page, page_of
 from digits.web.offload import in_thread
@@ -34,7 +35,7 @@ SHOWN_MODELS = 25
 def show(job_id: str) -> str:
     job = find_dataset(job_id)
     state = services().scheduler.task_state(job, job.tasks[0])
-    page, body = serializers.page(job), serializers.dataset(job)
+    page, body = serializers.page(job), dataset_serializers.dataset_contents(job)
     manifest, samples = job.manifest(), None
     models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
     if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
@@ -53,8 +54,8 @@ def show(job_id: str) -> str:
         dataset=body,
         samples=samples,
         counts=state.counts,
-        skipped=serializers.skipped(job),
-        changes=serializers.changes(job),
+        skipped=dataset_serializers.skipped(job),
+        changes=dataset_serializers.changes(job),
         downloads=download_formats.offered(job) if body is not None else [],
         health=health_panel.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),

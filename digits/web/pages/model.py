@@ -13,6 +13,7 @@ from digits.kinds.views import views_of
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
 from digits.web.models import export_panel as model_export_panel
+from digits.web.models import serializers as model_serializers
 from digits.web.predictions import runs as prediction_runs
 from digits.web.predictions.view_choice import rendering, views_for
 from digits.web.responses.pages import render_in_turns
@@ -35,7 +36,7 @@ def show(job_id: str) -> str:
         charts=[asdict(chart) for chart in views.charts],
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
-        model=serializers.model(job),
+        model=model_serializers.model_page(job),
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
         batches=prediction_runs.recent(job),

@@ -17,9 +17,9 @@ from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
-from digits.web.evaluations.parts import draw_prediction
 from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
 from digits.web.offload import in_thread
+from digits.web.predictions.drawing import draw_prediction
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns

@@ -13,6 +13,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
+from digits.web.models import serializers as model_serializers
 from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
 from digits.web.predictions.inputs import input_of
 from digits.web.responses.pages import render_in_turns
@@ -40,7 +41,7 @@ def show(job_id: str) -> Response:
         job=serializers.row(job),
         kind=kind,
         views=views_of(kind),
-        snapshots=serializers.snapshots(job),
+        snapshots=model_serializers.snapshots(job),
         record=_first_record(job),
         methods=METHODS,
         **found,

@@ -36,6 +36,7 @@ from digits.web.evaluations.parts import (
     worst_records,
 )
 from digits.web.jobs import serializers
+from digits.web.models import serializers as model_serializers
 from digits.web.offload import in_thread
 from digits.web.records.gallery import GalleryItem
 from digits.web.reports.plots import Plot, curves, of_evaluation
@@ -144,7 +145,7 @@ def build(job: ModelJob, name: str = "") -> Report:
     state = services().scheduler.task_state(job, job.tasks[0])
     kind = serializers.data_kind(job) or default_kind()
     views = views_of(kind)
-    model, row = serializers.model(job), serializers.row(job)
+    model, row = model_serializers.model_page(job), serializers.row(job)
     result = _choose(job, in_thread(evaluations.load_all, job.folder), name)
     snapshots = [(each.title, each.metrics, "best" if each.best else "") for each in model.snapshots]
     return Report(

@@ -1,0 +1,176 @@
+"""Datasets as resources, for pages and for JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import url_for
+
+from digits.core import events
+from digits.core.files import UnreadableFile
+from digits.core.splits import SPLITS
+from digits.core.status import Status
+from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
+from digits.kinds.dataset_form import RESIZE_TITLES
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions import CreateVersion, read_changes
+from digits.kinds.views import views_of
+from digits.web.jobs.serializers import failure_message, job_url, warnings_of
+from digits.web.resources.datasets import (
+    ChangedRecord,
+    CreateDbTask,
+    Dataset,
+    DatasetContents,
+    GenericDbTask,
+    Shard,
+    SkippedImages,
+    SplitCounts,
+    VersionOf,
+)
+from digits.web.resources.encoding import as_json
+from digits.web.services import services
+
+# On the page of a version.
+MAX_CHANGES = 100
+
+
+def dataset_contents(job: DatasetJob) -> DatasetContents | None:
+    """Return the contents of a finished dataset; None until it is finished."""
+    manifest = job.manifest() if job.status is Status.DONE else None
+    if manifest is None:
+        return None
+    views = views_of(job.data_kind)
+    return DatasetContents(
+        width=manifest.width,
+        height=manifest.height,
+        channels=manifest.channels,
+        dtype=manifest.dtype,
+        encoding=manifest.encoding,
+        padding=manifest.padding,
+        resize_mode=manifest.resize_mode,
+        resize_title=RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
+        kind=job.data_kind.name,
+        labels=manifest.target.labels,
+        groups=manifest.groups,
+        target_names=manifest.target.names,
+        input=views.describe_input(manifest),
+        about=views.describe_dataset(manifest),
+        tiles=views.tiles(manifest),
+        splits={
+            name: SplitCounts(split.count, split.bytes, split.counts)
+            for name, split in manifest.splits.items()
+        },
+        mean_url=url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
+        mean_pixel=manifest.mean_pixel,
+        skipped=skipped(job),
+        source=manifest.source,
+        content_hash=manifest.content_hash,
+        version_of=_version_of(job),
+        new_version_url=url_for("versions.new", job_id=job.id),
+        explore_url=url_for("explore.show", kind=job.data_kind, job_id=job.id),
+    )
+
+
+def _version_of(job: DatasetJob) -> VersionOf | None:
+    """Return the parent of a version, and how it differs; None for other datasets."""
+    recipe = job.recipe
+    if not isinstance(recipe, CreateVersion):
+        return None
+    parent = services().store.find(recipe.parent_id)
+    changes = [recipe.changes] if recipe.changes else []
+    if recipe.keep < 100:
+        changes.append(f"{recipe.keep:g}% of the images kept")
+    if recipe.pct_val is not None or recipe.pct_test is not None:
+        changes.append("divided into new splits")
+    return VersionOf(
+        id=recipe.parent_id,
+        name=parent.name if parent else recipe.parent_name,
+        url=job_url(parent) if parent else None,
+        changes=", ".join(changes) or "other image size or format",
+        changes_url=url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if _has_changes(job) else None,
+    )
+
+
+def _has_changes(job: DatasetJob) -> bool:
+    return job.status is Status.DONE and (job.folder / CHANGES_FILE).is_file()
+
+
+def changes(job: DatasetJob) -> list[ChangedRecord]:
+    """Return the first changed records of a version."""
+    recipe = job.recipe
+    if not isinstance(recipe, CreateVersion) or not _has_changes(job):
+        return []
+    try:
+        found = [ChangedRecord(*change) for change in read_changes(job.folder, MAX_CHANGES)]
+    except UnreadableFile:
+        return []
+    if services().store.find(recipe.parent_id) is not None:
+        for change in found:
+            place: dict[str, Any] = {
+                "job_id": recipe.parent_id,
+                "split": change.split,
+                "number": change.number,
+            }
+            change.url = url_for("records.image", **place)
+            change.thumbnail = url_for("records.thumbnail", **place)
+    return found
+
+
+def skipped(job: DatasetJob) -> SkippedImages:
+    """Return the skipped images of a dataset: their number, the first ones, and the URL of the full list."""
+    state = services().scheduler.task_state(job, job.tasks[0])
+    manifest = job.manifest() if job.status is Status.DONE else None
+    count = manifest.skipped if manifest else state.skipped
+    listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
+    return SkippedImages(
+        count=count,
+        first=[events.facts(skip) for skip in state.first_skips],
+        url=url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
+    )
+
+
+def dataset_json(job: DatasetJob) -> dict[str, Any]:
+    """Return the JSON of a dataset: a `Dataset`, and the keys of its kind."""
+    manifest = job.manifest()
+    body = Dataset(
+        job.id,
+        job.name,
+        job.status.title,
+        str(job.folder),
+        error=failure_message(job),
+        warnings=warnings_of(job),
+    )
+    if manifest is None:
+        return as_json(body)
+    views = views_of(job.data_kind)
+    separate = {} if isinstance(job.recipe, CreateVersion) else views.separate_sources(job.recipe, manifest)
+    body.ParseFolderTasks = [
+        {
+            "name": f"Parse Folder ({'/'.join(read)})",
+            **fields,
+            **{f"{name}_count": manifest.splits[name].count if name in read else 0 for name in SPLITS},
+        }
+        for read, fields in (
+            ([name for name in manifest.splits if name not in separate], views.parse_task(manifest)),
+            *(([name], fields) for name, fields in separate.items()),
+        )
+    ]
+    for name, split in manifest.splits.items():
+        title = f"Create DB ({name})"
+        body.CreateDbTasks.append(
+            CreateDbTask(
+                title, split.count, manifest.width, manifest.height, manifest.channels, manifest.encoding
+            )
+        )
+        body.create_db_tasks.append(
+            GenericDbTask(title, f"{name}_db", split.count, next(iter(split.shards), None))
+        )
+    body.feature_dims, body.mean_pixel = list(manifest.shape), manifest.mean_pixel
+    body.skipped, body.version_of = manifest.skipped, _version_of(job)
+    body.content_hash = manifest.content_hash
+    body.shards = [
+        Shard(shard, digest)
+        for split in manifest.splits.values()
+        for shard, digest in zip(split.shards, split.hashes, strict=False)
+    ]
+    return {**as_json(body), **views.dataset_json(manifest)}

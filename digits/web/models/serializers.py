@@ -1,0 +1,204 @@
+"""Models as resources, for pages and for JSON."""
+
+from __future__ import annotations
+
+import humanize
+import msgspec
+from flask import url_for
+
+from digits.core import events, preflight_result
+from digits.core.events import for_browser
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.snapshot_list import newest_name
+from digits.data.manifest import Manifest
+from digits.kinds import default_kind
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import views_of
+from digits.web.jobs.serializers import data_kind, data_of, failure_message, job_url
+from digits.web.models.settings_description import (
+    Settings,
+    describe_devices,
+    describe_preprocessing,
+    describe_settings,
+    device_names,
+    known,
+)
+from digits.web.resources.models import (
+    BriefModel,
+    CurveMark,
+    Model,
+    ModelData,
+    ModelPage,
+    Preflight,
+    Snapshot,
+    SnapshotMetrics,
+)
+from digits.web.services import services
+
+
+def brief_model(job: ModelJob) -> BriefModel:
+    """Return a model for lists and archives."""
+    parent = data_of(job)
+    manifest = parent.manifest() if parent else None
+    return BriefModel(
+        id=job.id,
+        name=job.name,
+        status=job.status.title,
+        dataset_id=job.dataset_id,
+        job_id=job.id,
+        submitted=job.submitted,
+        username=job.owner,
+        shape=list(manifest.shape) if manifest else None,
+        resize_mode=manifest.resize_mode if manifest else None,
+        mean=job.recipe.mean,
+        crop_size=job.recipe.crop_size,
+        whitening=job.recipe.augment.whitening,
+        snapshot_file=newest_name(job.folder) or "no snapshots",
+    )
+
+
+def model_json(job: ModelJob) -> Model:
+    """Return a model with its snapshots."""
+    saved = job.snapshots()
+    newest_first = list(reversed(saved.snapshots))
+    return Model(
+        **msgspec.structs.asdict(brief_model(job)),
+        directory=str(job.folder),
+        snapshots=[_epoch(snapshot.epoch) for snapshot in newest_first],
+        best_epoch=_epoch(saved.best.epoch) if saved.best else None,
+        snapshot_metrics=[
+            SnapshotMetrics(_epoch(snapshot.epoch), snapshot.name, for_browser(snapshot.metrics))
+            for snapshot in newest_first
+        ],
+        error=failure_message(job),
+        progress=round(100 * job.progress, 1),
+    )
+
+
+def model_page(job: ModelJob) -> ModelPage:
+    """Return the additional data for a model's page."""
+    task = job.tasks[0]
+    state = services().scheduler.task_state(job, task)
+    parent = data_of(job)
+    trained_on = parent if isinstance(parent, DatasetJob) else None
+    manifest = parent.manifest() if parent else None
+    network, network_problem = _network(job)
+    return ModelPage(
+        dataset=ModelData(
+            id=job.dataset_id,
+            name=trained_on.name if trained_on else None,
+            url=job_url(trained_on) if trained_on else None,
+            width=manifest.width if manifest else None,
+            height=manifest.height if manifest else None,
+            channels=manifest.channels if manifest else None,
+            dtype=manifest.dtype if manifest else None,
+            labels=manifest.target.labels if manifest else [],
+        ),
+        network=network,
+        network_problem=network_problem,
+        parameters=state.parameters,
+        layers=state.layers,
+        latent=state.latent,
+        loaded_weights=events.facts(state.loaded_weights),
+        snapshots=snapshots(job),
+        marks=marks(job),
+        preflight=_preflight(job),
+        epochs=None if job.is_imported else job.recipe.epochs,
+        settings=_settings(job, manifest),
+        devices=device_names(task.devices),
+        tensorboard_url=services().tensorboards.url_for(job.id),
+        traces_url=url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
+        metrics_url=url_for("models.metrics", job_id=job.id),
+        csv_url=url_for("models.metrics_table", job_id=job.id),
+    )
+
+
+def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
+    """Return titles and descriptions of a model's settings, which its page and its report show."""
+    task, views = job.tasks[0], views_of(data_kind(job) or default_kind())
+    words = (
+        (views.describe_input(manifest), views.describe_dataset(manifest))
+        if manifest and manifest.width
+        else ()
+    )
+    prepared = services().scheduler.task_state(job, task).inputs.get("train")
+    return [
+        *known({"Input": ", ".join(filter(None, words)), "Data loading": _data_loading(prepared)}),
+        *(describe_preprocessing if job.is_imported else describe_settings)(job.recipe),
+        *describe_devices(job.recipe, task.devices),
+    ]
+
+
+def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
+    """Return the snapshots of a model, newest first, for lists and choices.
+
+    The default one is that with the path ``weights``, the best one, or the newest one if none has been validated.
+    """
+    saved, kind = job.snapshots(), data_kind(job) or default_kind()
+    best = saved.best
+    default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
+    rows = []
+    for snapshot in saved:
+        title, metrics = (
+            f"Epoch {epoch_label(snapshot.epoch)}"
+            if snapshot.epoch or not job.is_imported
+            else "Imported weights",
+            views_of(kind).describe_metrics(snapshot.metrics),
+        )
+        marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
+        rows.append(
+            Snapshot(
+                epoch=_epoch(snapshot.epoch),
+                title=title,
+                metrics=metrics,
+                words=" · ".join(filter(None, (title + marks, metrics))),
+                best=snapshot is best,
+                default=snapshot is default,
+                intact=snapshot.is_intact,
+            )
+        )
+    return rows
+
+
+def marks(job: ModelJob) -> list[CurveMark]:
+    """Return what to mark on the curves of a model, by epoch: snapshots, phases of the training and warnings.
+
+    Changes of the learning rate are in the curves.
+    """
+    state = services().scheduler.task_state(job, job.tasks[0])
+    found = [
+        CurveMark("best" if row.best else "snapshot", row.epoch, row.metrics or "saved")
+        for row in snapshots(job)
+        if not job.is_imported
+    ]
+    found += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
+    return sorted(found, key=lambda mark: mark.epoch)
+
+
+def _epoch(epoch: float) -> float:
+    return int(epoch) if epoch == int(epoch) else epoch
+
+
+def _network(job: ModelJob) -> tuple[str, str]:
+    """Return the source code of the network, and the reason why it cannot be shown."""
+    try:
+        return job.network_text(), ""
+    except UnreadableFile as error:
+        return "", f"The network cannot be shown: {error}."
+
+
+def _preflight(job: ModelJob) -> Preflight | None:
+    """Return the result of the preflight before the training, with the URL of its picture."""
+    found = preflight_result.load(job.folder)
+    return Preflight(**found, batch_url=url_for("models.first_batch", job_id=job.id)) if found else None
+
+
+def _data_loading(prepared: events.InputPrepared | None) -> str:
+    """Describe how the images reach the network, and why; empty before the input is prepared."""
+    if prepared is None:
+        return ""
+    need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
+    if prepared.how == "resident":
+        return f"Cached in {prepared.place} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available)"
