@@ -1,0 +1,125 @@
+"""Which faults are sown, which tests run for them, and what they say."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.sow_faults import ROOT, Fault, Field, TestMap, faults_in, sow
+
+
+def changed(source: str) -> set[tuple[str, str]]:
+    """Return the operators of the possible faults in ``source``, and the changed line of each."""
+    return {
+        (fault.operator, fault.apply(source.encode()).decode().splitlines()[fault.line - 1].strip())
+        for fault in faults_in("a.py", source.encode())
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "faults"),
+    [
+        ("x = a <= b", [("comparison", "x = a < b")]),
+        ("x = a not  in (b)", [("comparison", "x = a in (b)")]),
+        ("x = a and b", [("logic", "x = a or b")]),
+        ("x = not (a)", [("dropped not", "x = (a)")]),
+        ("x = 'ä' + (a - b)", [("arithmetic", "x = 'ä' + (a + b)")]),
+        ("x = b if a else c", [("inverted condition", "x = b if (not (a)) else c")]),
+        ("x[1] = True", [("constant", "x[2] = True"), ("flag", "x[1] = False")]),
+        ("x = f(a, b, *c)", [("swapped arguments", "x = f(b, a, *c)")]),
+        ("f(a)", [("dropped statement", "pass")]),
+        ("raise ValueError(a)", [("dropped statement", "pass")]),
+    ],
+)
+def test_faults_of_a_line(line: str, faults: list[tuple[str, str]]) -> None:
+    assert changed(f"def function(a, b, c, x):\n    {line}\n") == set(faults)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Docstring."""',
+        "LIMIT = 2",
+        "if TYPE_CHECKING:\n    import a",
+        "if __name__ == '__main__':\n    main()",
+        "def f(a: Literal[1]) -> Literal[2]:\n    log.warning('%s', a - 1)\n    assert a == 1",
+        "@dataclass(frozen=True)\nclass A(Struct, kw_only=True):\n    a: Annotated[int, Meta(ge=0)]",
+        "def f(a):\n    return f'{a + 1}', max(a, b), round(a, 2), g(exist_ok=True)",
+        "def f(self):\n    super().__init__()\n    raise NotImplementedError",
+    ],
+)
+def test_lines_without_visible_behavior_are_left_alone(source: str) -> None:
+    assert changed(source) == set()
+
+
+def test_a_seed_selects_the_same_faults_in_turns_of_zones_and_operators() -> None:
+    zones = ["core", "runtime"]
+    faults = sow(ROOT, zones, 12, 5)
+    assert faults[:8] == sow(ROOT, zones, 8, 5) != sow(ROOT, zones, 8, 6)
+    assert Counter(fault.path.split("/")[1] for fault in faults) == dict.fromkeys(zones, 6)
+    assert len({fault.operator for fault in faults if "/core/" in fault.path}) == 6
+
+
+def test_the_tests_of_a_module_come_before_those_of_its_users() -> None:
+    tests = TestMap(ROOT)
+    first, second, *_ = tests.groups("digits/runtime/executors/device_ledger.py")
+    assert first == ["tests/runtime/executors/test_device_ledger.py"]
+    assert "tests/runtime/test_scheduler.py" in second
+    everything = [test for group in tests.groups("digits/core/splits.py", zone_tests=True) for test in group]
+    assert len(everything) == len(set(everything)) > 10
+    assert "tests/core/test_errors.py" in everything or "tests/core/test_files.py" in everything
+
+
+MODULE = "def double(number):\n    return number * 2\n\n\ndef unused():\n    return 1 - 1\n"
+TESTS = "from digits.core.numbers import double\n\n\ndef test_double():\n    assert double(3) == 6\n"
+
+
+@pytest.fixture
+def field(tmp_path: Path) -> Iterator[Field]:
+    """A copy of a small checkout with one module and its test."""
+    files = {"digits/__init__.py": "", "digits/core/__init__.py": "", "digits/core/numbers.py": MODULE}
+    for name, text in {**files, "tests/core/test_numbers.py": TESTS}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    field = Field(tmp_path, 60, 1)
+    yield field
+    field.close()
+    assert not field.root.exists()
+
+
+@pytest.mark.integration
+def test_a_fault_is_found_or_survives(field: Field) -> None:
+    tests = TestMap(field.root)
+    by_line: dict[int, Fault] = {
+        fault.line: fault for fault in sow(field.root, ["core"], 10, 1) if fault.operator == "arithmetic"
+    }
+    results = {line: field.test(fault, tests.groups(fault.path)) for line, fault in sorted(by_line.items())}
+    assert (results[2].outcome, results[2].test) == ("found", "tests/core/test_numbers.py::test_double")
+    assert (results[6].outcome, results[6].test) == ("survived", "")
+    assert "-    return 1 - 1\n+    return 1 + 1" in results[6].diff
+    assert field.test(by_line[6], []).outcome == "untested"
+    assert (field.root / "digits/core/numbers.py").read_text() == MODULE
+
+
+@pytest.mark.integration
+def test_a_test_that_fails_anyway_finds_no_fault(field: Field) -> None:
+    (field.root / "tests/core/test_numbers.py").write_text("def test_nothing():\n    assert 1 == 2\n")
+    (fault,) = sow(field.root, ["core"], 1, 1)
+    assert field.test(fault, [["tests/core/test_numbers.py"]]).outcome == "survived"
+
+
+@pytest.mark.integration
+def test_tests_that_hang_find_the_fault(field: Field, tmp_path: Path) -> None:
+    (tmp_path / "tests/core/test_numbers.py").write_text("import time\ntime.sleep(60)\n")
+    (fault,) = sow(field.root, ["core"], 1, 1)
+    impatient = Field(tmp_path, 0.5, 1)
+    try:
+        assert impatient.test(fault, [["tests/core/test_numbers.py"]]).test == "timeout"
+    finally:
+        impatient.close()

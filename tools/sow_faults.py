@@ -1,0 +1,450 @@
+"""Measure the power of the tests: sow single faults into the program, and see whether its tests find them.
+
+    .venv/bin/python tools/sow_faults.py --list                     show the faults that a seed selects
+    .venv/bin/python tools/sow_faults.py --count 40 --seed 1        run the tests of each fault
+    .venv/bin/python tools/sow_faults.py --only runtime --count 5   in one zone
+
+A fault is a wrong comparison, an inverted condition, a dropped statement, a changed constant, swapped arguments and so
+on, in one place of `digits/`. The zones take turns, so that the small ones get as many faults as the large ones.
+Docstrings, log messages, type hints and settings without visible effect are left alone; whether a surviving fault
+changes the behavior at all is for a person to judge.
+
+Each fault is made in a temporary copy of the checkout. Its tests run in the order in which they are likely to find it,
+until one fails: those of the module (at the same path below `tests/`), those that import the module, those of the
+modules that import it, those in the folder at its path, and with ``--zone-tests`` all others of the zone. A test that
+fails is repeated without the fault; if it fails then, too, it does not count.
+
+Results are appended to ``test-results/faults-SEED.jsonl``. The same command continues where it was interrupted; remove
+the file after changing the program.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import difflib
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from digits.core.files import remove_tree
+
+ROOT = Path(__file__).resolve().parent.parent
+ZONES = ("core", "data", "kinds", "runtime", "web", "worker")
+MARKERS = "not nightly and not browser and not network"
+MAX_FILES = 12  # of each group of tests
+GENERATED = "_pb2.py"
+
+COMPARISONS = {
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: (r"not\s+in", "in"), ast.Is: ("is", "is not"),
+    ast.IsNot: (r"is\s+not", "is"),
+}  # fmt: skip
+# Not division, which joins paths.
+ARITHMETIC = {ast.Add: (r"\+", "-"), ast.Sub: ("-", "+"), ast.Mult: (r"\*", "+")}
+# Calls without an effect on the behavior, and functions whose arguments can be swapped.
+LOGS = {"log", "logger", "logging", "warnings"}
+SYMMETRIC = {
+    "max",
+    "min",
+    "maximum",
+    "minimum",
+    "isinstance",
+    "issubclass",
+    "add",
+    "multiply",
+    "gcd",
+    "samefile",
+}
+UNSEEN_CALLS = {"TypeVar", "cast", "round"}
+# Arguments that tests cannot notice or that only save time.
+UNSEEN_ARGUMENTS = {
+    "allow_pickle", "capture_output", "check", "compare", "daemon", "ensure_ascii", "eq", "exist_ok", "frozen",
+    "indent", "init", "kw_only", "maxsize", "missing_ok", "mode", "optimize", "parents", "repr", "slots", "stacklevel",
+    "strict", "text", "timeout",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Replace the bytes from ``start`` to ``end`` of the file ``path`` by ``text``."""
+
+    path: str
+    line: int
+    operator: str
+    start: int
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def diff(self, source: bytes) -> str:
+        """Return the changed lines as a unified diff without its header."""
+        before, after = (text.decode().splitlines() for text in (source, self.apply(source)))
+        return "\n".join(list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:])
+
+    @property
+    def key(self) -> str:
+        return f"{self.path}:{self.line}:{self.start}:{self.operator}"
+
+
+class _Sower:
+    """Collects the faults that are possible in one file."""
+
+    def __init__(self, path: str, source: bytes) -> None:
+        self.faults: list[Fault] = []
+        self._path, self._source = path, source
+        lines = source.splitlines(keepends=True)
+        self._line_starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
+
+    def visit(self, node: ast.AST, inside: bool = False) -> None:
+        """Visit ``node``; ``inside`` a function, constants are changed, too."""
+        if _is_left_alone(node):
+            return
+        match node:
+            case ast.Compare(ops=[operator], left=left, comparators=[right]):
+                self._replace_between("comparison", left, right, *COMPARISONS[type(operator)])
+            case ast.BoolOp(values=[first, second, *_]):
+                words = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+                self._replace_between("logic", first, second, *words)
+            case ast.UnaryOp(op=ast.Not()):
+                start = self._start(node)
+                self._add("dropped not", node, start, start + len("not "), "")
+            case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare | ast.UnaryOp):
+                start, end = self._start(test), self._end(test)
+                self._add("inverted condition", test, start, end, f"(not ({self._text(test)}))")
+            case ast.BinOp(op=operator, left=left, right=right) if inside and type(operator) in ARITHMETIC:
+                if not any(_is_text(side) for side in (left, right)):
+                    self._replace_between("arithmetic", left, right, *ARITHMETIC[type(operator)])
+            case ast.Constant(value=bool() as value) if inside:
+                self._add("flag", node, self._start(node), self._end(node), str(not value))
+            case ast.Constant(value=0 | 1 | 2 as value) if inside:
+                self._add("constant", node, self._start(node), self._end(node), str(value + 1))
+            case ast.Call(args=[first, second, *_]) if _can_swap(node):
+                text = self._source[self._end(first) : self._start(second)].decode()
+                swapped = f"{self._text(second)}{text}{self._text(first)}"
+                if self._text(first) != self._text(second) and "#" not in text:
+                    self._add("swapped arguments", node, self._start(first), self._end(second), swapped)
+            case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Continue() | ast.Raise(exc=ast.expr()):
+                self._add("dropped statement", node, self._start(node), self._end(node), "pass")
+        inside = inside or isinstance(node, ast.FunctionDef)
+        for child in _children(node):
+            self.visit(child, inside)
+
+    def _replace_between(self, operator: str, left: ast.expr, right: ast.expr, old: str, new: str) -> None:
+        start, end = self._end(left), self._start(right)
+        between = self._source[start:end].decode()
+        word = rf"\b{old}\b" if old[0].isalpha() else old
+        if "#" not in between and len(re.findall(word, between)) == 1:
+            self._add(operator, left, start, end, re.sub(word, new, between))
+
+    def _add(self, operator: str, node: ast.AST, start: int, end: int, text: str) -> None:
+        self.faults.append(Fault(self._path, getattr(node, "lineno", 1), operator, start, end, text))
+
+    def _text(self, node: ast.expr) -> str:
+        return self._source[self._start(node) : self._end(node)].decode()
+
+    def _start(self, node: ast.expr | ast.stmt) -> int:
+        return self._line_starts[node.lineno - 1] + node.col_offset
+
+    def _end(self, node: ast.expr | ast.stmt) -> int:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self._line_starts[node.end_lineno - 1] + node.end_col_offset
+
+
+def _is_left_alone(node: ast.AST) -> bool:
+    """Return whether faults in ``node`` would have no effect on the behavior."""
+    match node:
+        case ast.Assert() | ast.JoinedStr():
+            return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Compare(left=ast.Name(id="__name__"))):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner))) if owner in LOGS:
+            return True
+        case ast.Call(func=ast.Name(id=name)) if name in UNSEEN_CALLS:
+            return True
+        case ast.Expr(value=ast.Call() as call) if _is_left_alone(call):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super"))))):
+            return True
+        case ast.Raise(exc=ast.Name(id="NotImplementedError")):
+            return True
+        case ast.keyword(arg=str() as name) if name in UNSEEN_ARGUMENTS:
+            return True
+        case ast.FunctionDef(name="__repr__" | "__str__"):
+            return True
+    return False
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of ``node`` that run: no type hints, decorators or options of classes."""
+    skipped = {
+        ast.FunctionDef: ("decorator_list", "returns"),
+        ast.ClassDef: ("decorator_list", "keywords", "bases"),
+        ast.AnnAssign: ("annotation",),
+        ast.arg: ("annotation",),
+    }.get(type(node), ())
+    for name, value in ast.iter_fields(node):
+        if name not in skipped:
+            yield from (
+                item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST)
+            )
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _can_swap(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name not in SYMMETRIC and not any(isinstance(item, ast.Starred) for item in call.args[:2])
+
+
+def faults_in(path: str, source: bytes) -> list[Fault]:
+    """Return the possible faults in the ``source`` of the file ``path``, in their order."""
+    sower = _Sower(path, source)
+    sower.visit(ast.parse(source))
+    return sorted(set(sower.faults), key=lambda fault: (fault.start, fault.end, fault.text))
+
+
+def sow(root: Path, zones: Sequence[str], count: int, seed: int) -> list[Fault]:
+    """Return ``count`` faults in ``zones``, which take turns, as do the operators in each zone."""
+    generator = random.Random(seed)
+    queues = []
+    for zone in zones:
+        by_operator: dict[str, list[Fault]] = {}
+        for path in sorted((root / "digits" / zone).rglob("*.py")):
+            if not path.name.endswith(GENERATED):
+                for fault in faults_in(str(path.relative_to(root)), path.read_bytes()):
+                    by_operator.setdefault(fault.operator, []).append(fault)
+        operators = [by_operator[name] for name in sorted(by_operator)]
+        generator.shuffle(operators)
+        for faults in operators:
+            generator.shuffle(faults)
+        queues.append(_in_turn(operators))
+    valid = (
+        fault for fault in _in_turn(queues) if _is_program(fault.apply((root / fault.path).read_bytes()))
+    )
+    return list(itertools.islice(valid, count))
+
+
+def _in_turn(queues: Iterable[Iterable[Fault]]) -> Iterator[Fault]:
+    """Yield the first fault of each queue, then the second ones, and so on."""
+    for turn in itertools.zip_longest(*queues):
+        yield from (fault for fault in turn if fault is not None)
+
+
+def _is_program(source: bytes) -> bool:
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return False
+    return True
+
+
+class TestMap:
+    """Finds the tests of modules in the checkout ``root``."""
+
+    __test__ = False
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._tests = {
+            str(path.relative_to(root)): path.read_text()
+            for path in sorted(root.glob("tests/**/test_*.py"))
+            if path.relative_to(root).parts[1] != "browser"
+        }
+        self._modules = {
+            str(path.relative_to(root)): path.read_text() for path in sorted(root.glob("digits/**/*.py"))
+        }
+
+    def groups(self, path: str, *, zone_tests: bool = False) -> list[list[str]]:
+        """Return the tests for a fault in ``path``, those that are likely to find it first; none occurs twice."""
+        users = [user for user in self._modules if user != path and imports(self._modules[user], path)]
+        zone = f"tests/{path.split('/')[1]}/"
+        importers = [test for test, text in self._tests.items() if imports(text, path)]
+        groups = [
+            self._mirror(path),
+            sorted(importers, key=lambda test: not test.startswith(zone))[:MAX_FILES],
+            [test for user in users for test in self._mirror(user)][:MAX_FILES],
+            self._in_folder(path),
+        ]
+        if zone_tests:
+            groups.append([test for test in self._tests if test.startswith(zone)])
+        known: set[str] = set()
+        rest = []
+        for group in groups:
+            rest.append([test for test in dict.fromkeys(group) if test not in known])
+            known.update(group)
+        return [group for group in rest if group]
+
+    def _mirror(self, path: str) -> list[str]:
+        """Return the tests at the same path; those of a package are in its folder."""
+        name = Path(path).name
+        if name == "__init__.py":
+            return self._in_folder(path)
+        known = str(self._folder(path) / f"test_{name}")
+        return [known] if known in self._tests else []
+
+    def _in_folder(self, path: str) -> list[str]:
+        return [test for test in self._tests if Path(test).parent == self._folder(path)]
+
+    def _folder(self, path: str) -> Path:
+        return Path("tests") / Path(path).relative_to("digits").parent
+
+
+def imports(text: str, path: str) -> bool:
+    """Return whether the program ``text`` imports the module in the file ``path``, at its top or elsewhere."""
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    package, _, name = module.rpartition(".")
+    return bool(
+        re.search(rf"^\s*(from|import) {re.escape(module)}\b", text, re.M)
+        or re.search(rf"^\s*from {re.escape(package)} import (\([^)]*|[^\n(]*)\b{name}\b", text, re.M)
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the tests say about a fault: ``found`` by a test, ``survived``, or ``untested`` without any tests."""
+
+    key: str
+    outcome: str
+    test: str
+    diff: str
+
+
+class Field:
+    """A temporary copy of a checkout, in which one fault after the other is made."""
+
+    def __init__(self, root: Path, seconds: float, processes: int) -> None:
+        self._seconds, self._processes = seconds, processes
+        self._temporary = Path(tempfile.mkdtemp(prefix="sow-"))
+        self.root = self._temporary / "checkout"
+        names = subprocess.run(
+            ["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True
+        ).stdout
+        for name in filter(None, names.split("\0")):
+            if (root / name).is_file():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / name, self.root / name)
+        for name in ("node_modules", "static/vendor"):
+            if (root / name).exists():
+                (self.root / name).symlink_to(root / name)
+
+    def close(self) -> None:
+        remove_tree(self._temporary, ignore_errors=True)
+
+    def test(self, fault: Fault, groups: list[list[str]]) -> Result:
+        file = self.root / fault.path
+        source = file.read_bytes()
+        outcome, test = ("survived" if groups else "untested"), ""
+        for group in groups:
+            file.write_bytes(fault.apply(source))
+            try:
+                test = self._failing(group)
+            finally:
+                file.write_bytes(source)
+            if test and (test == "timeout" or not self._failing([test])):
+                outcome = "found"
+                break
+        return Result(fault.key, outcome, test, fault.diff(source))
+
+    def _failing(self, tests: list[str]) -> str:
+        """Run ``tests``; return the first one that fails, ``timeout``, or empty if all pass."""
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", MARKERS]
+        if self._processes > 1 and not any("::" in test for test in tests):
+            options += ["-n", str(self._processes)]
+        temporary = tempfile.mkdtemp(prefix="t", dir=self._temporary)
+        command = ["nice", "-n", "10", sys.executable, "-m", "pytest", *options, *tests]
+        variables = {"PYTHONPATH": str(self.root), "TMPDIR": temporary, "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            with subprocess.Popen(
+                command,
+                cwd=self.root,
+                env={**os.environ, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            ) as process:
+                try:
+                    output, _ = process.communicate(timeout=self._seconds)
+                finally:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        finally:
+            remove_tree(Path(temporary), ignore_errors=True)
+        if process.returncode in (0, 5):  # 5: no test is selected
+            return ""
+        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.M)
+        return failed[1] if failed else tests[0]
+
+
+def main() -> int:
+    options = _parse()
+    zones = options.only or list(ZONES)
+    faults = sow(ROOT, zones, options.count, options.seed)
+    if options.list:
+        for number, fault in enumerate(faults, 1):
+            print(f"{number}. {fault.path}:{fault.line} {fault.operator}")
+            print(fault.diff((ROOT / fault.path).read_bytes()), end="\n\n")
+        return 0
+    results_file = ROOT / "test-results" / f"faults-{options.seed}.jsonl"
+    results_file.parent.mkdir(exist_ok=True)
+    lines = results_file.read_text().splitlines() if results_file.exists() else []
+    known = {body["key"]: Result(**body) for body in map(json.loads, lines)}
+    tests, field = TestMap(ROOT), Field(ROOT, options.seconds, options.processes)
+    try:
+        for number, fault in enumerate(faults, 1):
+            if fault.key not in known:
+                result = known[fault.key] = field.test(
+                    fault, tests.groups(fault.path, zone_tests=options.zone_tests)
+                )
+                with results_file.open("a") as file:
+                    file.write(json.dumps(asdict(result)) + "\n")
+            result = known[fault.key]
+            print(
+                f"{number}. {result.outcome} {fault.path}:{fault.line} {fault.operator} {result.test}",
+                flush=True,
+            )
+            if result.outcome != "found":
+                print(f"{result.diff}\n", flush=True)
+    finally:
+        field.close()
+    found = sum(known[fault.key].outcome == "found" for fault in faults)
+    print(f"{found} of {len(faults)} faults were found")
+    return 0 if found == len(faults) else 1
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--count", type=int, default=40, help="the number of faults")
+    parser.add_argument("--seed", type=int, default=1, help="selects the faults")
+    parser.add_argument(
+        "--only", action="append", choices=ZONES, help="sow only in this zone; may be repeated"
+    )
+    parser.add_argument("--list", action="store_true", help="show the faults without testing them")
+    parser.add_argument(
+        "--zone-tests", action="store_true", help="run all tests of the zone before a fault survives"
+    )
+    parser.add_argument("--processes", type=int, default=2, help="test processes at the same time")
+    parser.add_argument("--seconds", type=float, default=900.0, help="limit for a group of tests")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
