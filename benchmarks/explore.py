@@ -26,6 +26,8 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from digits.data.target import class_index  # noqa: E402
+
 from digits.core.settings import Settings  # noqa: E402
 from digits.core.status import Status  # noqa: E402
 from digits.core.task import Task  # noqa: E402
@@ -33,7 +35,6 @@ from digits.data import health, images, records  # noqa: E402
 from digits.data.image_statistics import STATISTICS_DTYPE  # noqa: E402
 from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
 from digits.data.record_index import INDEX_DTYPE  # noqa: E402
-from digits.data.target import class_index  # noqa: E402
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
 from digits.kinds.jobs import DatasetJob  # noqa: E402
 from digits.web.app import create_app  # noqa: E402

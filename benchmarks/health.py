@@ -23,11 +23,12 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from digits.data.target import class_index  # noqa: E402
+
 from digits.core.events import EventLog  # noqa: E402
 from digits.core.recipe import CheckDataset  # noqa: E402
 from digits.data import health, images, parallel, records  # noqa: E402
 from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
-from digits.data.target import class_index  # noqa: E402
 from digits.worker.tasks import check_dataset  # noqa: E402
 
 TARGET_SECONDS = 60

@@ -40,13 +40,14 @@ from scheduler import RUNNING, SETTLE_SECONDS, TRAINING, cpu_seconds, start_trai
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from digits.data.target import class_index  # noqa: E402
+
 from digits.core.job import Job, Summary  # noqa: E402
 from digits.core.model_job import ModelJob  # noqa: E402
 from digits.core.recipe import Train  # noqa: E402
 from digits.core.status import Status  # noqa: E402
 from digits.core.task import Task  # noqa: E402
 from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
-from digits.data.target import class_index  # noqa: E402
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
 from digits.kinds.jobs import DatasetJob  # noqa: E402
 from digits.runtime.executors.local import LocalExecutor  # noqa: E402

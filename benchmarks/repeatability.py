@@ -27,11 +27,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import numpy as np
+from digits.data.target import class_index
 
 from digits.core import events
 from digits.core.recipe import Train
 from digits.data import images, manifest, records
-from digits.data.target import class_index
 from digits.worker import run
 
 NETWORKS = Path(__file__).resolve().parent.parent / "digits" / "networks"

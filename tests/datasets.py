@@ -7,11 +7,11 @@ from pathlib import Path
 
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.records import Record, ShardWriter, encode_example, shard_name
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 
 def write_dataset(
-    folder: Path, kind: str, target: TargetSpec, splits: Mapping[str, Sequence[Record]], channels: int = 1
+    folder: Path, kind: str, target: Target, splits: Mapping[str, Sequence[Record]], channels: int = 1
 ) -> Manifest:
     """Write a dataset with one shard for each split into ``folder``, and return its manifest."""
     folder.mkdir(parents=True, exist_ok=True)

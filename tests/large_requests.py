@@ -382,13 +382,13 @@ def _finished_dataset(site: Any, recipe: Any) -> str:
     """Add a finished dataset with three records, and return its id."""
     from digits.core.status import Status
     from digits.data.records import Record
-    from digits.data.target import TargetSpec
+    from digits.data.targets.target import Target
     from digits.kinds.jobs import DatasetJob
     from tests.datasets import write_dataset
 
     folder = site.services.store.new_folder()
     size = (1, recipe.width, 3) if recipe.kind == "text" else (16, 16, 3)
-    target = TargetSpec(feature="image/class/label", dtype="int64", names=["left", "right"], classes=True)
+    target = Target(feature="image/class/label", dtype="int64", names=["left", "right"], classes=True)
     records = [
         Record(bytes(math.prod(size)), "raw", *size, {"image/class/label": [number % 2]})
         for number in range(3)

@@ -13,6 +13,8 @@ import pytest
 from digits.cli.commands import MODULES
 from digits.core import recipe as recipes
 from digits.core import schedules
+from digits.data.targets.forms import FORMS
+from digits.data.targets.picture import PictureTarget
 from digits.web.models.form import POLICY_CHOICES, SOLVERS, ModelForm
 from digits.worker.run import PROGRAMS
 
@@ -46,6 +48,22 @@ def test_every_row_of_the_map_has_a_test() -> None:
 
 def test_the_form_offers_all_optimizers_in_the_order_of_the_recipe() -> None:
     assert [choice.value for choice in SOLVERS] == list(get_args(recipes.SolverType))
+
+
+def test_targets_decide_themselves() -> None:
+    """Behavior that depends on the form of a target is a method of its class, not a test of its attributes."""
+    forms = "|".join(form.__name__ for form in (*FORMS, PictureTarget))
+    is_test = re.compile(
+        rf"\.(?:in_image|spatial|multi_hot)\b|\btarget\.classes\b|isinstance\([^()]*\b(?:{forms})\b"
+    )
+    own = [ROOT / "digits" / name for name in ("data/targets", "networks", "worker/input/target_tensors.py")]
+    found = [
+        f"{path}: {match.group()}"
+        for path in sorted((ROOT / "digits").rglob("*.py"))
+        if not any(path.is_relative_to(folder) for folder in own)
+        for match in is_test.finditer(path.read_text())
+    ]
+    assert len(found) <= 15, found
 
 
 @pytest.mark.tensorflow

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from digits.data.records import Record, all_features
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 _BYTES, _INTEGERS, _FLOATS = "string", "int64", "float32"
 
@@ -43,7 +43,7 @@ class FeatureShapes:
         if self.lengths.setdefault(name, length) != length:
             self.lengths[name] = None
 
-    def as_json(self, target: TargetSpec) -> dict[str, Any]:
+    def as_json(self, target: Target) -> dict[str, Any]:
         """Return the dtype and shape of each feature as TensorFlow names them.
 
         The shape of a single value is ``[]``. A length that differs between records is ``null``:
@@ -54,11 +54,11 @@ class FeatureShapes:
             for name in sorted(self.lengths)
         }
 
-    def _shape(self, name: str, target: TargetSpec) -> list[int | None]:
+    def _shape(self, name: str, target: Target) -> list[int | None]:
         length = self.lengths[name]
-        is_array = name == target.feature and not target.is_picture
-        if is_array and target.shape and math.prod(target.shape) == length:
-            return list(target.shape)
+        shape = target.stored_shape if name == target.feature else []
+        if shape and math.prod(shape) == length:
+            return list(shape)
         return [] if length == 1 else [length]
 
 

@@ -159,7 +159,7 @@ def _find_exact_duplicates(collected: _Collected, manifest: Manifest) -> None:
         "the copy in the last of these splits, such as the one for validation.",
         "error",
     )
-    if not manifest.target.spatial:
+    if not manifest.target.in_image:
         places, sets = _runs_with_several(exact, rows["target_hash"])
         _add(
             collected,

@@ -20,7 +20,7 @@ from PIL import Image
 
 from digits.data.images import as_image, side_by_side
 from digits.data.records import Record
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 # The modes of source images; a record contains the index. Others are stored as the last one.
 MODES = (
@@ -57,7 +57,7 @@ _COSINES = np.cos(
 _TOLERANCE = 0.5
 
 
-def describe(records: Iterable[Record], count: int, target: TargetSpec) -> NDArray[Any]:
+def describe(records: Iterable[Record], count: int, target: Target) -> NDArray[Any]:
     """Return the statistics of ``count`` records, an array of `STATISTICS_DTYPE`; raises DamagedRecords."""
     found = np.zeros(count, STATISTICS_DTYPE)
     histograms = np.zeros((count, 256), np.float64)
@@ -102,6 +102,6 @@ def _hash(data: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def _target_bytes(record: Record, target: TargetSpec) -> bytes:
+def _target_bytes(record: Record, target: Target) -> bytes:
     values = record.features.get(target.feature, ())
     return b"".join(value if isinstance(value, bytes) else repr(value).encode() + b"," for value in values)

@@ -17,7 +17,8 @@ from msgspec import Meta, Struct, field
 from digits.core.files import read_json, remove_partial_writes, remove_tree, sync_folder, write_json
 from digits.core.schema import Count, Integer
 from digits.core.splits import SPLITS
-from digits.data.target import TargetSpec
+from digits.data.targets.forms import form_of
+from digits.data.targets.target import Target
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -77,7 +78,7 @@ class Manifest(Struct, kw_only=True):
     encoding: str
     resize_mode: str
     padding: tuple[Pixels, Pixels] | None = None
-    target: TargetSpec
+    target: Target
     groups: list[str] = field(default_factory=list)
     splits: dict[str, SplitRecords]
     mean_pixel: list[float]
@@ -87,14 +88,13 @@ class Manifest(Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError if the manifest is inconsistent."""
+        self.target = form_of(self.target)
         for name, split in self.splits.items():
             if name not in SPLITS:
                 raise ValueError(f"unknown split {name!r}")
             if len(split.counts) != len(self.groups) or (split.counts and sum(split.counts) != split.count):
                 raise ValueError(f"the counts of the split {name} do not match its groups and records")
-            if split.class_counts and (
-                not self.target.lists_classes or len(split.class_counts) != len(self.target.names) + 1
-            ):
+            if split.class_counts and len(split.class_counts) != len(self.target.contained_names) + 1:
                 raise ValueError(f"the counts of the split {name} do not match the classes")
         if len(self.mean_pixel) != self.channels:
             raise ValueError("mean_pixel does not have a value for each channel")

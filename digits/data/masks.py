@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.data import images
-from digits.data.drawing import Color, css_color
 from digits.data.images import UnusableImage
-from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
+from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
+from digits.data.targets.palette import Color, css_color
 
 VOC_BORDER = (224, 224, 192)
 _GRAYS = bytes(value for value in range(256) for _ in range(3))

@@ -382,7 +382,7 @@ def _select_evaluated(
     likely = confidences = None
     if query.predicted is not None and result.classes:
         raise NotFound("The classes of this model differ from those of the dataset.", "Remove the filter.")
-    if manifest.target.classes and evaluation.has_predictions(folder.parent / model, name):
+    if manifest.target.labels and evaluation.has_predictions(folder.parent / model, name):
         predictions = evaluation.load_array(folder.parent / model, name, evaluation.PREDICTIONS_FILE)
         targets = evaluation.load_array(folder.parent / model, name, evaluation.TARGETS_FILE)
         likely, confidences = predictions.argmax(axis=1), predictions.max(axis=1)

@@ -53,9 +53,8 @@ from digits.data.record_index import (
     open_shard,
 )
 from digits.data.record_names import join_names, names_path
-from digits.data.target import TargetSpec
-
-Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
+from digits.data.targets.target import Features as Features
+from digits.data.targets.target import Target
 
 _Value = TypeVar("_Value", bytes, int)
 _IMAGE_FEATURES = frozenset(
@@ -136,25 +135,16 @@ class Record:
         # A vector is one pixel high.
         return np.repeat(pixels, max(1, pixels.shape[1] // 8), axis=0) if len(pixels) == 1 else pixels
 
-    def target(self, spec: TargetSpec) -> Any:
+    def target(self, spec: Target) -> Any:
         """Return the target that ``spec`` describes: a number, or an array as it is decoded for training.
 
         Raises DamagedRecords if the record has no such target.
         """
         values = self.features.get(spec.feature, [])
         try:
-            if spec.is_picture:
-                return self._decode_target(values[0]).reshape(spec.shape)
-            return np.array(values, spec.dtype).reshape(spec.shape)[()]
+            return spec.decode(values)
         except (ValueError, TypeError, IndexError, OSError, SyntaxError) as error:
             raise DamagedRecords(f"record of {self.filename!r} has no target: {error}") from error
-
-    @staticmethod
-    def _decode_target(data: Any) -> NDArray[np.uint8]:
-        from PIL import Image  # see as_browser_image
-
-        with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
-            return np.asarray(picture, np.uint8)
 
     def as_pixels(self) -> NDArray[np.uint8]:
         """Return the pixels, uint8 [height, width, channels]; an array is scaled. Raises DamagedRecords."""

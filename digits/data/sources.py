@@ -22,7 +22,8 @@ from digits.core.errors import DigitsError
 from digits.data import images
 from digits.data.images import Geometry
 from digits.data.records import Features
-from digits.data.target import TargetSpec
+from digits.data.targets.forms import form_of
+from digits.data.targets.target import Target
 
 MAX_NAMES_IN_A_MESSAGE = 5
 MAX_LINES_SHOWN = 20
@@ -143,7 +144,7 @@ class Plan:
     to it before they are resized; see `images.pad`.
     """
 
-    target: TargetSpec
+    target: Target
     splits: dict[str, SplitPlan]
     groups: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -155,18 +156,21 @@ class Plan:
     known_mean: NDArray[np.float32] | None = None
     padding: tuple[int, int] | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for an invalid target."""
+        self.target = form_of(self.target)
+
     @property
     def counted(self) -> list[str]:
-        """What the page of the dataset counts records by: labels if a record can have several, else the groups."""
-        has_several = self.target.multi_hot or self.target.spatial == "mask"
-        return self.target.names if has_several else self.groups
+        """What the page of the dataset counts records by: classes if a record can have several, else the groups."""
+        return self.target.contained_names or self.groups
 
     def counts(self, split: SplitPlan, places: Iterable[int]) -> NDArray[np.int64]:
         """Count the records at ``places`` by `counted`."""
         total = np.zeros(len(self.counted), np.int64)
-        if self.target.multi_hot:
+        if self.target.contained_names:
             for place in places:
-                total += np.asarray(split.targets[place]) != 0
+                total += self.target.count(split.targets[place])
         elif split.groups:
             np.add.at(total, [split.groups[place] for place in places], 1)
         return total
@@ -213,13 +217,8 @@ class Plan:
         Kinds whose targets are files override this. Raises UnusableImage or OSError if a target cannot be used; the
         record is then skipped.
         """
-        value = split.targets[place]
-        if self.target.classes:
-            return {
-                self.target.feature: [value],
-                "image/class/text": [self.target.names[value].encode()],
-            }
-        return {self.target.feature: value if self.target.shape else [value]}
+        value = self.target.resize(split.targets[place], geometry)
+        return self.target.encode(value, geometry.width, geometry.height)
 
 
 def choose(items: Iterable[Item], seed: int, *names: str, maximum: int | None = None) -> list[Item]:

@@ -28,11 +28,14 @@ from digits.core.recipe import CreateDataset
 from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.arrays import load_array
-from digits.data.drawing import Outline, class_colors, draw_mask, draw_over
+from digits.data.drawing import draw_over
 from digits.data.images import UnusableImage
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
-from digits.data.target import TargetSpec
+from digits.data.targets.boxes import Outline
+from digits.data.targets.forms import form_of
+from digits.data.targets.picture import PictureTarget
+from digits.data.targets.target import Target
 from digits.kinds.views import InputRequest
 
 # The maximum width and height of pictures of users' files.
@@ -147,22 +150,19 @@ class RecordTarget(Struct, tag=True, frozen=True):
     """The target of a record, a mask or an image, as a PNG file; an image with ``side`` as a JPEG file of this size."""
 
     image: StoredImage
-    spec: TargetSpec
+    spec: Target
     target: bytes
     side: int = 0
 
     @classmethod
-    def of(cls, record: Record, spec: TargetSpec, side: int = 0) -> RecordTarget:
+    def of(cls, record: Record, spec: Target, side: int = 0) -> RecordTarget:
         values = cast(Sequence[bytes], record.features.get(spec.feature, [b""]))
         return cls(StoredImage.of(record), spec, values[0], side)
 
     def run(self) -> Decoded:
-        value = self.image.as_record({self.spec.feature: [self.target]}).target(self.spec)
-        if self.spec.spatial == "mask":
-            return Decoded(draw_mask(value, class_colors(self.spec)))
-        if not self.side:
-            return Decoded(images.encode(value, "png"))
-        return Decoded(images.thumbnail(images.as_image(value), self.side))
+        spec = cast(PictureTarget, form_of(self.spec))
+        value = self.image.as_record({spec.feature: [self.target]}).target(spec)
+        return Decoded(spec.draw(value, self.side))
 
 
 class RecordLabels(Struct, tag=True, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Evaluation:
 
     keeps_predictions = False
 
-    def __init__(self, target: TargetSpec) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
 
     def errors(self, found: Found) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 
 class Metrics:
@@ -23,7 +23,7 @@ class Metrics:
     the values of all records; such metrics exist for the validation only.
     """
 
-    def __init__(self, target: TargetSpec) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
 
     def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:

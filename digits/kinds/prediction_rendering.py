@@ -12,7 +12,7 @@ from wtforms import Form
 
 from digits.core.errors import BadRequest
 from digits.data.images import Geometry
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Prediction:
     geometry: Geometry | None = None
     pixels: NDArray[Any] | None = None
     recipe: Any = None
-    target: TargetSpec | None = None
+    target: Target | None = None
 
     @property
     def nbytes(self) -> int:

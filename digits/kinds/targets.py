@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data.images import Geometry
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 
 # Networks with several outputs use these names for their prediction.
 _PREDICTION_NAMES = ("logits", "predictions", "probabilities", "output", "outputs")
@@ -46,7 +46,7 @@ class Targets:
     # Whether the input of the network is one image, rather than two, a text, or an array.
     takes_image = True
 
-    def __init__(self, target: TargetSpec) -> None:
+    def __init__(self, target: Target) -> None:
         self.target = target
 
     @property

@@ -19,7 +19,6 @@ import numpy as np
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 from numpy.typing import NDArray
-from PIL import Image
 
 from digits.core.files import UnreadableFile, open_plain, read_json
 from digits.core.recipe import CreateDataset
@@ -27,7 +26,6 @@ from digits.core.schema import Count, JsonObject, Percent
 from digits.core.splits import SPLITS, Split
 from digits.data import images
 from digits.data import manifest as manifests
-from digits.data.boxes import box_features, objects_in, resize_boxes
 from digits.data.images import Geometry, Picture, UnusableImage
 from digits.data.manifest import CHANGES_FILE, Manifest
 from digits.data.record_index import DamagedRecords
@@ -42,7 +40,7 @@ from digits.data.sources import (
     count_of,
     shuffle,
 )
-from digits.data.target import IGNORED, NO_BOX, TargetSpec, TargetStatistics
+from digits.data.targets.target import Target, TargetStatistics
 from digits.kinds import kind_named
 
 EDITS_FILE = "edits.json"
@@ -135,7 +133,7 @@ class RecordImages:
                 raise UnusableImage(str(error)) from error
         return self._last[1]
 
-    def target(self, name: str, spec: TargetSpec, geometry: Geometry, changed: Any = None) -> Any:
+    def target(self, name: str, spec: Target, geometry: Geometry, changed: Any = None) -> Any:
         """Return the target of a record after its image is resized as in ``geometry``, or the ``changed`` one.
 
         Raises UnusableImage if the record is damaged.
@@ -163,10 +161,6 @@ class VersionPlan(Plan):
     _: KW_ONLY
     geometry: Geometry
 
-    @property
-    def counted(self) -> list[str]:
-        return self.target.names if self.target.lists_classes else self.groups
-
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
             return super().read(split, place)
@@ -184,8 +178,9 @@ class VersionPlan(Plan):
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
         if split.targets[place] is not None:
             features |= super().features(split, place, geometry)
-        if self.target.spatial and is_changed(geometry):
-            features |= _encoded(target_of(record, self.target, geometry), self.target, geometry)
+        if self.target.in_image and is_changed(geometry):
+            value = target_of(record, self.target, geometry)
+            features |= self.target.encode(value, geometry.width, geometry.height)
         return features
 
     def source(self, split: SplitPlan, place: int, picture: Picture) -> tuple[tuple[int, int], str]:
@@ -197,7 +192,7 @@ class VersionPlan(Plan):
 
         Damaged records do not count: they are skipped.
         """
-        if not self.target.lists_classes:
+        if not self.target.contained_names:
             return super().counts(split, places)
         total = np.zeros(len(self.counted), np.int64)
         source = cast(RecordImages, split.images)
@@ -206,10 +201,7 @@ class VersionPlan(Plan):
                 value = source.target(split.files[place], self.target, self.geometry, split.targets[place])
             except UnusableImage:
                 continue
-            if self.target.spatial == "boxes":
-                np.add.at(total, objects_in(value)[:, 4].astype(int), 1)
-            else:
-                total[self.target.contained(value)] += 1
+            total += self.target.count(value)
         source.close()
         return total
 
@@ -223,13 +215,12 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         edits = read_json(Path(recipe.edits), Edits) if recipe.edits else Edits()
         changes = Changes()
         records = list(_edited(folder, manifest, edits, changes))
-        target = _resized(manifest.target, recipe.width, recipe.height)
+        target = manifest.target.sized(recipe.width, recipe.height)
         geometry = Geometry(
             (manifest.width, manifest.height), recipe.width, recipe.height, recipe.resize_mode
         )
-        # Classes can be cropped, or too small for the new size.
-        loses_classes = target.lists_classes and target.spatial and is_changed(geometry)
-        is_regrouped = bool(edits.new_targets or loses_classes)
+        # Classes in the image can be cropped, or too small for the new size.
+        is_regrouped = bool(edits.new_targets or (target.in_image and is_changed(geometry)))
         with closing(RecordImages(folder, manifest)) as source:
             values = functools.partial(_value, source, target, geometry)
             groups = _regroup(manifest, records, values) if is_regrouped else manifest.groups
@@ -276,12 +267,12 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     )
 
 
-def _value(source: RecordImages, target: TargetSpec, geometry: Geometry, record: _Planned) -> Any:
+def _value(source: RecordImages, target: Target, geometry: Geometry, record: _Planned) -> Any:
     """Return the target of a record of the version; raises UnusableImage."""
     return source.target(record.name, target, geometry, record.target)
 
 
-def _described(target: TargetSpec, records: list[_Planned], value: Callable[[_Planned], Any]) -> TargetSpec:
+def _described(target: Target, records: list[_Planned], value: Callable[[_Planned], Any]) -> Target:
     """Return ``target`` with the mean and the standard deviation of the train split."""
     statistics = TargetStatistics(target)
     for record in records:
@@ -348,6 +339,14 @@ class _Planned:
     target: Any = None
 
 
+_REFUSALS = {
+    "relabel": "Only images with one class each can be relabeled.",
+    "add_labels": "Labels can be added and removed only in datasets with any number of labels per image.",
+    "remove_labels": "Labels can be added and removed only in datasets with any number of labels per image.",
+    "set_numbers": "Numbers can be set only in datasets with numbers as targets.",
+}
+
+
 def check_edits(edits: Edits, manifest: Manifest) -> None:
     """Raise UnusableSource if an edit does not fit the dataset of ``manifest``."""
     target = manifest.target
@@ -355,19 +354,15 @@ def check_edits(edits: Edits, manifest: Manifest) -> None:
     for split, number, *_ in changed:
         if split not in manifest.splits or number >= manifest.splits[split].count:
             raise UnusableSource(f"There is no record {number} in the split “{split}”.")
-    if edits.relabel and not _has_classes(manifest):
-        raise UnusableSource("Only images with one class each can be relabeled.")
-    if (edits.add_labels or edits.remove_labels) and not target.multi_hot:
-        raise UnusableSource(
-            "Labels can be added and removed only in datasets with any number of labels per image."
-        )
-    if edits.set_numbers and not target.is_numbers:
-        raise UnusableSource("Numbers can be set only in datasets with numbers as targets.")
-    what = "class" if target.classes else "number" if target.is_numbers else "label"
+    for name, refusal in _REFUSALS.items():
+        if getattr(edits, name) and name not in target.edited_by:
+            raise UnusableSource(refusal)
+    if edits.relabel and manifest.groups != target.names:
+        raise UnusableSource(_REFUSALS["relabel"])
     for split, number, index, *_ in edits.new_targets:
         if index >= len(target.names):
             raise UnusableSource(
-                f"Image {number} of the split “{split}” has no {what} {index}.",
+                f"Image {number} of the split “{split}” has no {target.noun} {index}.",
                 f"Use an index from 0 to {len(target.names) - 1}.",
             )
     for split, number, _, value in edits.set_numbers:
@@ -377,18 +372,13 @@ def check_edits(edits: Edits, manifest: Manifest) -> None:
             )
 
 
-def _has_classes(manifest: Manifest) -> bool:
-    return manifest.target.classes and manifest.groups == manifest.target.names
-
-
 def _edited(folder: Path, manifest: Manifest, edits: Edits, made: Changes) -> Iterator[_Planned]:
     """Yield the records that are not excluded; the changes are added to ``made``."""
     check_edits(edits, manifest)
     excluded = set(edits.exclude)
     splits = {(split, number): new for split, number, new in edits.move}
-    targets = {(split, number): label for split, number, label in edits.relabel}
     changes = _changed_values(edits)
-    edited = excluded | splits.keys() | targets.keys() | changes.keys()
+    edited = excluded | splits.keys() | changes.keys()
     for name, content in manifest.splits.items():
         with SplitReader(folder, content) as reader:
             for number, group in enumerate(reader.groups.tolist()):
@@ -401,18 +391,17 @@ def _edited(folder: Path, manifest: Manifest, edits: Edits, made: Changes) -> It
                 if place in excluded:
                     add("excluded", before, "")
                     continue
-                target: Any = targets.get(place)
+                target = None
                 if place in changes:
-                    values = reader.read(number).target(manifest.target).tolist()
-                    target = [changes[place].get(index, value) for index, value in enumerate(values)]
-                if target is not None:
+                    stored = functools.partial(_stored_target, reader, number, manifest.target)
+                    target = manifest.target.edit(stored, changes[place])
                     add("relabeled", before, manifest.target.describe(target))
                 if place in splits:
                     add("moved", name, splits[place])
                 yield _Planned(f"{name}/{number}", splits.get(place, name), group, target)
 
 
-def _describe(reader: SplitReader, number: int, spec: TargetSpec) -> tuple[str, str]:
+def _describe(reader: SplitReader, number: int, spec: Target) -> tuple[str, str]:
     """Return the path of a record and its target in words; empty if the record is damaged, since it can be excluded."""
     try:
         record = reader.read(number)
@@ -421,10 +410,15 @@ def _describe(reader: SplitReader, number: int, spec: TargetSpec) -> tuple[str, 
         return "", ""
 
 
+def _stored_target(reader: SplitReader, number: int, target: Target) -> Any:
+    return reader.read(number).target(target)
+
+
 def _changed_values(edits: Edits) -> dict[RecordId, dict[int, float]]:
-    """Return the new values of each record with labels or numbers, by their index."""
+    """Return the new values of each edited record, by the index of their class, label or number."""
     changes: dict[RecordId, dict[int, float]] = {}
-    flags = [(*edit, 1.0) for edit in edits.add_labels] + [(*edit, 0.0) for edit in edits.remove_labels]
+    flags = [(*edit, 1.0) for edit in (*edits.relabel, *edits.add_labels)]
+    flags += [(*edit, 0.0) for edit in edits.remove_labels]
     for split, number, index, value in (*flags, *edits.set_numbers):
         changes.setdefault((split, number), {})[index] = value
     return changes
@@ -435,7 +429,7 @@ def _regroup(manifest: Manifest, records: list[_Planned], value: Callable[[_Plan
 
     ``value`` returns the target of a record.
     """
-    if manifest.target.classes:
+    if manifest.target.labels:
         for record in records:
             record.group = record.group if record.target is None else record.target
         return manifest.groups
@@ -446,22 +440,13 @@ def _regroup(manifest: Manifest, records: list[_Planned], value: Callable[[_Plan
     values: dict[str, list[Any]] = {}
     for record in records:
         members.setdefault(record.split, []).append(record)
-        values.setdefault(record.split, []).append(_numbers(manifest.target, value(record)))
+        values.setdefault(record.split, []).append(manifest.target.grouping(value(record)))
     arrays = {split: np.array(found, np.float32) for split, found in values.items()}
     groups, places = group_records(manifest.target.names, arrays)
     for split, found in members.items():
         for record, place in zip(found, places[split], strict=True):
             record.group = place
     return cast(list[str], groups)
-
-
-def _numbers(target: TargetSpec, value: Any) -> Any:
-    """Return the numbers by which a record is grouped: for a mask or boxes, 1 for each class that it contains."""
-    if not (target.spatial and target.lists_classes):
-        return value
-    present = np.zeros(len(target.names), np.float32)
-    present[target.contained(value)] = 1
-    return present
 
 
 def _by_group(records: list[_Planned]) -> Iterator[list[_Planned]]:
@@ -500,33 +485,13 @@ def _remarks(manifest: Manifest, splits: dict[str, SplitPlan]) -> list[str]:
     return [f"No training image is left in: {', '.join(lost)}."] if lost else []
 
 
-def _resized(target: TargetSpec, width: int, height: int) -> TargetSpec:
-    if not target.is_picture:
-        return target
-    return replace(target, shape=[height, width, *target.shape[2:]])
-
-
 def is_changed(geometry: Geometry) -> bool:
     """Return whether images are resized."""
     return geometry.size != (geometry.width, geometry.height)
 
 
-def target_of(record: Record, target: TargetSpec, geometry: Geometry) -> Any:
+def target_of(record: Record, target: Target, geometry: Geometry) -> Any:
     """Return the ``target`` of a record of the parent, after its image is resized as in ``geometry``."""
-    if not (target.spatial and is_changed(geometry)):
-        return record.target(target)
-    # The target has the size of the parent's images.
-    value = record.target(_resized(target, *geometry.size))
-    if target.spatial == "boxes":
-        return resize_boxes(value[value[:, 4] != NO_BOX], geometry)
-    if target.spatial == "mask":
-        return images.as_pixels(geometry.resize_mask(Image.fromarray(value), IGNORED))[:, :, 0]
-    picture = images.resize_image(images.as_image(value), geometry.width, geometry.height, geometry.mode)
-    return images.as_pixels(picture)
-
-
-def _encoded(value: NDArray[Any], target: TargetSpec, geometry: Geometry) -> Features:
-    """Return the features of a record with a spatial target."""
-    if target.spatial == "boxes":
-        return box_features(value, target, geometry.width, geometry.height)
-    return {target.feature: [images.encode(value if value.ndim == 3 else value[:, :, np.newaxis], "png")]}
+    # The stored target has the size of the parent's images.
+    value = record.target(target.sized(*geometry.size))
+    return target.resize(value, geometry) if is_changed(geometry) else value

@@ -255,10 +255,8 @@ class Views(Generic[AnyRecipe]):
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         """Return the target of a record as text, shown with its image."""
-        if manifest.target.spatial == "image":
-            return ""  # without decoding it
         try:
-            return manifest.target.describe(record.target(manifest.target))
+            return manifest.target.describe_stored(lambda: record.target(manifest.target))
         except DamagedRecords:
             return "no target"
 

@@ -16,7 +16,7 @@ from digits.core.files import UnreadableFile, read_bytes
 from digits.core.model_job import MAX_NETWORK_BYTES
 from digits.core.network_text import Fault
 from digits.data.manifest import Manifest
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 from digits.kinds import kind_named
 from digits.kinds.metrics import Metrics
 from digits.worker import build_context, packages, user_text
@@ -49,7 +49,7 @@ def load_for(manifest: Manifest, dataset: Path, path: Path, shape: tuple[int, in
 def load(
     path: Path,
     shape: tuple[int, int, int],
-    target: TargetSpec,
+    target: Target,
     metrics: Metrics | None = None,
     dataset: Path | None = None,
 ) -> Network:

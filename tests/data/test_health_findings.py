@@ -13,7 +13,7 @@ from digits.data import health, health_findings
 from digits.data.health_findings import Result
 from digits.data.image_statistics import MODES, STATISTICS_DTYPE
 from digits.data.manifest import Manifest, SplitRecords
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 
 
 def rows(*changes: dict[str, Any]) -> Any:
@@ -40,7 +40,7 @@ def manifest_of(counts: dict[str, list[int]], names: list[str], skipped: int = 0
         channels=3,
         encoding="png",
         resize_mode="squash",
-        target=class_index(names),
+        target=ClassIndex.of(names),
         groups=names,
         splits=splits,
         mean_pixel=[0.0, 0.0, 0.0],

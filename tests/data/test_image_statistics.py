@@ -9,9 +9,9 @@ from PIL import Image, ImageOps
 from digits.data import images
 from digits.data.image_statistics import MODES, describe, perceptual_hashes
 from digits.data.records import Record
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 
-TARGET = class_index(["a", "b"])
+TARGET = ClassIndex.of(["a", "b"])
 
 
 def picture(seed: int, side: int = 64) -> Image.Image:

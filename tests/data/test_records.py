@@ -17,7 +17,7 @@ from digits.data import manifest, record_index, records
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record, ShardWriter, SplitReader
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from tests import power_loss
 from tests.power_loss import Recording
 
@@ -80,7 +80,7 @@ def test_a_manifest_is_never_on_disk_without_its_records(
             encoding="none",
             resize_mode="squash",
             kind="image-classification",
-            target=class_index(["a"]),
+            target=ClassIndex.of(["a"]),
             groups=["a"],
             splits={"train": split},
             mean_pixel=[0.0],

@@ -19,7 +19,8 @@ from werkzeug.datastructures import MultiDict
 from digits.core.errors import BadRequest
 from digits.data.data_roots import Roots
 from digits.data.images import Geometry
-from digits.data.target import TargetSpec
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
 from digits.kinds import BUILT_IN_VIEWS, PredictionView
 from digits.kinds.builtin_views.gan.view import animation
 from digits.kinds.generic.recipe import CreateGeneric
@@ -28,13 +29,7 @@ from digits.kinds.text.characters import Encoding
 from digits.kinds.text.recipe import CreateText
 
 PICTURE = {"url": "data:image/png;base64,AA==", "width": 40, "height": 20}
-MASKS = TargetSpec(
-    feature="mask",
-    dtype="int64",
-    shape=[4, 4],
-    names=["background", "cat", "dog"],
-    spatial="mask",
-)
+MASKS = Mask.of(["background", "cat", "dog"], 4, 4)
 
 
 def named(name: str) -> PredictionView:
@@ -128,7 +123,7 @@ def test_boxes_are_counted_by_class() -> None:
 
 
 def test_boxes_of_other_networks_are_rows_of_numbers() -> None:
-    target = TargetSpec(feature="y", dtype="float32", shape=[2], names=["cat", "dog"])
+    target = Numbers.of(["cat", "dog"], [], [])
     geometry = Geometry((40, 20), 20, 20, "squash")  # half as wide for the network
     rows = np.array([[0, 5, 10, 10, 0.5], [0, 0, 5, 5, 0.0], [5, 5, 10, 10, 0.75]], np.float32)
     numbered = np.column_stack([rows, [1, 0, 7]]).astype(np.float32)

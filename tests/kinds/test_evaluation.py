@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data import target as targets
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
 
 pytestmark = pytest.mark.tensorflow
 
 
-def evaluate(kind: str, target: targets.TargetSpec, **found: Any) -> tuple[Any, dict, dict]:
+def evaluate(kind: str, target: Target, **found: Any) -> tuple[Any, dict, dict]:
     """Return the errors, metrics and details of an evaluation. Runs where TensorFlow may be used."""
     import importlib
 
@@ -31,7 +36,7 @@ def test_classes(in_child: Any) -> None:
     errors, metrics, details = in_child(
         lambda: evaluate(
             "classification",
-            targets.class_index(names),
+            ClassIndex.of(names),
             records=300,
             predicted=predicted,
             targets=true,
@@ -67,7 +72,7 @@ def test_pairs(in_child: Any) -> None:
     errors, _, details = in_child(
         lambda: evaluate(
             "pairs",
-            targets.class_index(["different", "same"]),
+            ClassIndex.of(["different", "same"]),
             records=6,
             values=np.stack([distances, matches], 1),
         )
@@ -90,7 +95,7 @@ def test_images_numbers_and_masks(in_child: Any) -> None:
     errors, _, details = in_child(
         lambda: evaluate(
             "image_to_image",
-            targets.target_image(4, 4, 1),
+            TargetImage.of(4, 4, 1),
             records=3,
             statistics={"psnr": psnr},
             values=ssim,
@@ -106,7 +111,7 @@ def test_images_numbers_and_masks(in_child: Any) -> None:
     )
     errors, _, details = in_child(
         lambda: evaluate(
-            "regression", targets.numbers(["age"], [0], [2]), records=3, predicted=predicted, targets=true
+            "regression", Numbers.of(["age"], [0], [2]), records=3, predicted=predicted, targets=true
         )
     )
     assert errors == pytest.approx([0, 0.5, 1])
@@ -118,7 +123,7 @@ def test_images_numbers_and_masks(in_child: Any) -> None:
     # Pixels of the intersections of two classes, of the unions, and of the masks; the second mask has one class only.
     values = np.array([[4, 2, 8, 6, 5, 3], [10, 0, 10, 2, 10, 0]], np.float32)
     errors, _, details = in_child(
-        lambda: evaluate("segmentation", targets.mask(["a", "b"], 4, 4), records=2, values=values)
+        lambda: evaluate("segmentation", Mask.of(["a", "b"], 4, 4), records=2, values=values)
     )
     assert errors == pytest.approx([1 - (4 / 8 + 2 / 6) / 2, 1 - (1 + 0) / 2])
     assert [item["iou"] for item in details["classes"]] == pytest.approx([14 / 18, 2 / 8])
@@ -131,7 +136,7 @@ def test_labels(in_child: Any) -> None:
     errors, metrics, details = in_child(
         lambda: evaluate(
             "multilabel",
-            targets.label_set(["x", "y"], [0, 0], [1, 1]),
+            LabelSet.of(["x", "y"], [0, 0], [1, 1]),
             records=3,
             predicted=predicted,
             targets=true,

@@ -17,16 +17,13 @@ from digits.data import images
 from digits.data.archive import stream
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
-from digits.data.target import (
-    IGNORED_BOX,
-    TargetSpec,
-    boxes,
-    class_index,
-    label_set,
-    mask,
-    numbers,
-    target_image,
-)
+from digits.data.targets.boxes import IGNORED_BOX, Boxes
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
 from digits.kinds import BUILT_IN, kind_named
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.export import formats_of
@@ -45,7 +42,7 @@ WIDTH, HEIGHT = 30, 20
 SIZE = {"width": WIDTH, "height": HEIGHT}
 
 
-def record(target: TargetSpec, value: Any, source: str = "a/b.jpg", channels: int = 1) -> Record:
+def record(target: Target, value: Any, source: str = "a/b.jpg", channels: int = 1) -> Record:
     pixels = np.random.default_rng(len(source)).integers(0, 255, (HEIGHT, WIDTH, channels), np.uint8)
     data, format_name = (images.encode(pixels, "png"), "png") if channels == 1 else (pixels.tobytes(), "raw")
     return Record(data, format_name, HEIGHT, WIDTH, channels, {target.feature: value}, source=source.encode())
@@ -59,7 +56,7 @@ def export(
     tmp_path: Path,
     kind: str,
     format_name: str,
-    target: TargetSpec,
+    target: Target,
     records: list[Record],
     ending: str = "zip",
 ) -> Path:
@@ -108,7 +105,7 @@ OBJECTS = [
 def test_boxes_are_equal_after_a_download(
     tmp_path: Path, format_name: str, images_at: str, labels_at: str
 ) -> None:
-    target = boxes(NAMES, len(OBJECTS))
+    target = Boxes.of(NAMES, len(OBJECTS))
     rows = np.array(OBJECTS, np.float32)
     records = [
         record(target, rows.ravel().tolist(), "x/one.png"),
@@ -135,7 +132,7 @@ def test_boxes_are_equal_after_a_download(
 
 def test_classes_become_folders_with_valid_names(tmp_path: Path) -> None:
     labels = ["cat/dog", "cat\\dog", "\u202egpj.exe", "CON", "Con_", "é" * 200, ".."]
-    target = class_index(labels)
+    target = ClassIndex.of(labels)
     sources = ["../../etc/passwd", "n" * 300 + ".png", "a\nb.jpg", "", "é.png", "日本.png", "c"]
     records = [record(target, [place], source) for place, source in enumerate(sources)]
     found = export(tmp_path, "image-classification", "folders", target, records)
@@ -151,7 +148,7 @@ def test_classes_become_folders_with_valid_names(tmp_path: Path) -> None:
 
 
 def test_masks_are_equal_after_a_download(tmp_path: Path) -> None:
-    target = mask(["background", "road", "car"], HEIGHT, WIDTH)
+    target = Mask.of(["background", "road", "car"], HEIGHT, WIDTH)
     pixels = np.zeros((HEIGHT, WIDTH), np.uint8)
     pixels[5:9, 2:20], pixels[:3, :4], pixels[-2:, -2:] = 1, 2, 255
     records = [record(target, [png(pixels[..., None])])]
@@ -174,33 +171,33 @@ def test_masks_are_equal_after_a_download(tmp_path: Path) -> None:
 
 def test_tables_are_equal_after_a_download(tmp_path: Path) -> None:
     values = np.array([0.1, -3.7e-12], np.float32).tolist()
-    target = numbers(["x", "y"], [0, 0], [1, 1])
+    target = Numbers.of(["x", "y"], [0, 0], [1, 1])
     found = export(tmp_path / "a", "image-regression", "csv", target, [record(target, values)] * 2)
     recipe = CreateRegression(table=str(found / "train.csv"), folder=str(found), pct_val=0, **SIZE)
     train = read(recipe).splits["train"]
     assert np.float32(train.targets).tolist() == [values, values]
     assert all((found / file).is_file() for file in train.files)
 
-    target = label_set(["sun", "sea, sand"], [0.5, 0.5], [0.5, 0.5])
+    target = LabelSet.of(["sun", "sea, sand"], [0.5, 0.5], [0.5, 0.5])
     found = export(tmp_path / "b", "image-multilabel", "csv", target, [record(target, [1.0, 0.0])] * 2)
     plan = read(CreateMultilabel(table=str(found / "train.csv"), folder=str(found), pct_val=0, **SIZE))
     assert [plan.target.describe(value) for value in plan.splits["train"].targets] == ["sun"] * 2
 
 
 def test_attributes_are_equal_after_a_download(tmp_path: Path) -> None:
-    target = label_set(["Dark", "Young"], [0.5, 0.5], [0.5, 0.5])
+    target = LabelSet.of(["Dark", "Young"], [0.5, 0.5], [0.5, 0.5])
     records = [record(target, [1.0, 0.0], "a face.jpg"), record(target, [0.0, 1.0])]
     found = export(tmp_path / "a", "image-gan", "celeba", target, records)
     train = read(CreateGan(folder=str(found), file_list=str(found / "train.txt"))).splits["train"]
     assert sorted(map(list, train.targets)) == [[0, 1], [1, 0]]
     assert all((found / file).is_file() for file in train.files)
-    nothing = TargetSpec(feature="target/numbers", dtype="float32")
+    nothing = Target(feature="target/numbers", dtype="float32")
     found = export(tmp_path / "b", "image-gan", "celeba", nothing, [record(nothing, [0.0])])
     assert (found / "train/000000_b.png").is_file() and not (found / "train.txt").exists()
 
 
 def test_pairs_and_texts_are_equal_after_a_download(tmp_path: Path) -> None:
-    target = class_index(["different", "same"])
+    target = ClassIndex.of(["different", "same"])
     pairs = [record(target, [label], f"{label} | x", channels=6) for label in (0, 1)]
     found = export(tmp_path / "a", "image-pairs", "csv", target, pairs)
     train = read(CreatePairs(source=str(found / "train.csv"), folder=str(found), pct_val=0, **SIZE)).splits[
@@ -210,7 +207,7 @@ def test_pairs_and_texts_are_equal_after_a_download(tmp_path: Path) -> None:
     pixels = [np.asarray(Image.open(found / name)) for name in both]
     assert np.array_equal(np.concatenate(pixels, axis=2), pairs[1].as_array())
 
-    target = class_index(["news", "spam"])
+    target = ClassIndex.of(["news", "spam"])
     texts = [
         replace(item, features={**item.features, "text/snippet": [text.encode()]})
         for item, text in (
@@ -228,7 +225,7 @@ def test_pairs_and_texts_are_equal_after_a_download(tmp_path: Path) -> None:
 
 
 def test_target_images_are_paired_by_name(tmp_path: Path) -> None:
-    target = target_image(HEIGHT, WIDTH, 3)
+    target = TargetImage.of(HEIGHT, WIDTH, 3)
     pixels = np.random.default_rng(0).integers(0, 255, (HEIGHT, WIDTH, 3), np.uint8)
     found = export(tmp_path, "image-processing", "pairs", target, [record(target, [png(pixels)])], "tar.gz")
     assert (found / "train/images/000000_b.png").is_file()
@@ -237,7 +234,7 @@ def test_target_images_are_paired_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_name", ["folders", "tfrecords"])
 def test_a_damaged_record_is_left_out_and_listed(tmp_path: Path, format_name: str) -> None:
-    target = class_index(["cat", "dog"])
+    target = ClassIndex.of(["cat", "dog"])
     records = [record(target, [number % 2], f"{number}.png") for number in range(4)]
     folder = tmp_path / "dataset"
     manifest = write_dataset(folder, "image-classification", target, {"train": records})
@@ -262,7 +259,7 @@ def test_a_damaged_record_is_left_out_and_listed(tmp_path: Path, format_name: st
 
 
 def test_a_dataset_deleted_during_the_download_ends_the_archive(tmp_path: Path) -> None:
-    target = class_index(["cat", "dog"])
+    target = ClassIndex.of(["cat", "dog"])
     folder = tmp_path / "dataset"
     splits = {"train": [record(target, [0])], "val": [record(target, [1])]}
     manifest = write_dataset(folder, "image-classification", target, splits)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data.target import mask, target_image
+from digits.data.targets.mask import Mask
+from digits.data.targets.target_image import TargetImage
 
 pytestmark = pytest.mark.tensorflow
 
@@ -31,7 +32,7 @@ def results(channels_first: bool) -> list[Any]:
     for channels in (1, 3):
         images = random.uniform(0, 255, (2, 12, 14, channels)).astype(np.float32)
         output = {"image": ordered(images), "code": tf.zeros([2, 5])}
-        target = target_image(12, 14, channels)
+        target = TargetImage.of(12, 14, channels)
         found += [
             ImageTargets(target).predict(output).numpy(),
             ImageMetrics(target).statistics(output, tf.constant(images))["psnr"].numpy(),
@@ -40,7 +41,7 @@ def results(channels_first: bool) -> list[Any]:
         assert np.array_equal(found[-3], images) and (found[-2] == 100).all()
     scores = random.normal(size=(2, 12, 14, 4)).astype(np.float32)
     masks = random.integers(0, 4, (2, 12, 14))
-    target = mask(["a", "b", "c", "d"], 12, 14)
+    target = Mask.of(["a", "b", "c", "d"], 12, 14)
     statistics = MaskMetrics(target).statistics(ordered(scores), tf.constant(masks))
     found += [
         MaskTargets(target).predict(ordered(scores)).numpy(),

@@ -15,12 +15,16 @@ import pytest
 from PIL import Image
 
 from digits.core import events
-from digits.data import images, records, target
-from digits.data.boxes import box_features
+from digits.data import images, records
 from digits.data.manifest import Manifest, SplitRecords, load
 from digits.data.records import Record, SplitReader
 from digits.data.sources import UnusableSource
-from digits.data.target import IGNORED, TargetSpec
+from digits.data.targets.boxes import Boxes
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import IGNORED, Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
 from digits.kinds import versions
 from digits.kinds.recipes import build_recipe
 from digits.kinds.versions import CreateVersion, Edits
@@ -31,7 +35,7 @@ CLASSES = ["cat", "dog", "owl"]
 SIDE = 8
 
 
-def dataset(folder: Path, spec: TargetSpec, kind: str, features: Any, counts: dict[str, int]) -> Path:
+def dataset(folder: Path, spec: Target, kind: str, features: Any, counts: dict[str, int]) -> Path:
     """Write a dataset whose image ``number`` of each split is uniformly gray, and return its folder."""
     folder.mkdir()
     splits = {}
@@ -67,7 +71,7 @@ def animals(tmp_path: Path) -> Path:
     def features(number: int) -> dict[str, Any]:
         return {"image/class/label": [number % 3], "image/class/text": [CLASSES[number % 3].encode()]}
 
-    spec = target.class_index(CLASSES)
+    spec = ClassIndex.of(CLASSES)
     return dataset(tmp_path / "animals", spec, "image-classification", features, {"train": 30, "val": 9})
 
 
@@ -150,7 +154,7 @@ def test_edits_change_single_records(tmp_path: Path, animals: Path) -> None:
 
 def test_labels_are_added_and_removed(tmp_path: Path) -> None:
     """All records have the label a; those with an even number also have b."""
-    spec = target.label_set(["a", "b", "c"], [1, 0.5, 0], [0, 0.5, 0])
+    spec = LabelSet.of(["a", "b", "c"], [1, 0.5, 0], [0, 0.5, 0])
     parent = dataset(
         tmp_path / "labels",
         spec,
@@ -178,7 +182,7 @@ def test_labels_are_added_and_removed(tmp_path: Path) -> None:
 
 
 def test_numbers_are_set(tmp_path: Path) -> None:
-    spec = target.numbers(["x", "y"], [0, 0], [1, 1])
+    spec = Numbers.of(["x", "y"], [0, 0], [1, 1])
     parent = dataset(
         tmp_path / "numbers",
         spec,
@@ -229,7 +233,7 @@ def test_spatial_targets_are_resized_with_their_images(tmp_path: Path) -> None:
         Image.fromarray(pixels).save(file, "PNG")
         return {"image/segmentation/class/encoded": [file.getvalue()]}
 
-    spec = target.mask(["background", "thing"], SIDE, SIDE)
+    spec = Mask.of(["background", "thing"], SIDE, SIDE)
     parent = dataset(tmp_path / "masks", spec, "image-classification", mask, {"train": 2})
     folder = make(tmp_path, parent, width=16, height=32, resize_mode="fill")
     manifest = load(folder)
@@ -240,7 +244,7 @@ def test_spatial_targets_are_resized_with_their_images(tmp_path: Path) -> None:
 
 def test_boxes_are_resized_with_their_images(tmp_path: Path) -> None:
     rows = np.array([[2, 0, 6, 8, 1], [-1] * 5], np.float32)
-    spec = target.boxes(["car", "van"], 2)
+    spec = Boxes.of(["car", "van"], 2)
     parent = dataset(
         tmp_path / "boxes",
         spec,
@@ -260,11 +264,11 @@ def test_cropped_boxes_end_at_the_edges_of_the_image(tmp_path: Path) -> None:
         1: [[0, 0, 2, 8, 1], [0, 1, 8, 7, 0], [1, 0, 3, 1, -2]],  # the first one is outside
         2: [[6, 0, 8, 8, 1], [-1] * 5, [-1] * 5],
     }
-    spec = target.boxes(["car", "van"], 3)
+    spec = Boxes.of(["car", "van"], 3)
 
     def features(number: int) -> dict[str, Any]:
         boxes = np.array([row for row in rows[number] if row[4] != -1], np.float32)
-        return box_features(boxes, spec, SIDE, SIDE)
+        return spec.encode(boxes, SIDE, SIDE)
 
     parent = dataset(tmp_path / "boxes", spec, "image-object-detection", features, {"train": 3})
     folder = make(tmp_path, parent, width=8, height=16, resize_mode="crop")
@@ -285,7 +289,7 @@ def test_cropped_boxes_end_at_the_edges_of_the_image(tmp_path: Path) -> None:
 
 
 def test_the_statistics_of_numbers_are_those_of_the_version(tmp_path: Path) -> None:
-    spec = target.numbers(["x", "y"], [1.5, 7], [1.118, 0])
+    spec = Numbers.of(["x", "y"], [1.5, 7], [1.118, 0])
     numbers = {"target/numbers": [0.0, 7.0]}
     parent = dataset(
         tmp_path / "numbers",
@@ -300,7 +304,7 @@ def test_the_statistics_of_numbers_are_those_of_the_version(tmp_path: Path) -> N
 
 
 def test_the_frequencies_of_labels_are_those_of_the_version(tmp_path: Path) -> None:
-    spec = target.label_set(["a", "b"], [1, 0.5], [0, 0.5])
+    spec = LabelSet.of(["a", "b"], [1, 0.5], [0, 0.5])
     parent = dataset(
         tmp_path / "labels",
         spec,
@@ -321,7 +325,7 @@ def test_the_shares_of_classes_are_those_of_the_version(tmp_path: Path) -> None:
         pixels[:, 6:] = IGNORED if number == 1 else pixels[:, 6:]
         return {"image/segmentation/class/encoded": [images.encode(pixels, "png")]}
 
-    spec = target.mask(["sky", "thing"], SIDE, SIDE, mean=[0.75, 0.25], std=[0.25, 0.25])
+    spec = Mask.of(["sky", "thing"], SIDE, SIDE, mean=[0.75, 0.25], std=[0.25, 0.25])
     parent = dataset(tmp_path / "masks", spec, "image-segmentation", mask, {"train": 2})
     folder = make(tmp_path, parent, Edits(exclude=[("train", 1)]), width=4, height=8, resize_mode="crop")
     made = load(folder)
@@ -355,7 +359,7 @@ def test_impossible_edits_are_refused(tmp_path: Path, animals: Path, edits: Edit
     ],
 )
 def test_impossible_numbers_are_refused(tmp_path: Path, edits: Edits, message: str) -> None:
-    spec = target.numbers(["x", "y"], [0, 0], [1, 1])
+    spec = Numbers.of(["x", "y"], [0, 0], [1, 1])
     parent = dataset(tmp_path / "numbers", spec, "image-regression", lambda _: {}, {"train": 4})
     with pytest.raises(UnusableSource, match=message):
         versions.check_edits(edits, load(parent))

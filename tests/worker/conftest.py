@@ -24,7 +24,7 @@ import pytest
 
 from digits.core import events, recipe
 from digits.data import images, manifest, records
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.worker.input import memory_claims
 from tests import once
 
@@ -340,7 +340,7 @@ def write_dataset(
         encoding=encoding,
         resize_mode="squash",
         kind="image-classification",
-        target=class_index(labels),
+        target=ClassIndex.of(labels),
         groups=labels,
         splits=splits,
         mean_pixel=mean.mean((0, 1)).tolist(),

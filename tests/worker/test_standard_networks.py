@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
-from digits.data.target import TargetSpec, class_index, label_set, numbers
-from digits.data.target import mask as mask_target
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
 from digits.web.models import standard_networks
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
@@ -81,7 +84,7 @@ def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
 
     store = VariableStore(empty=True)
     inference.trace(
-        network_loader.load(FOLDER / f"{name}.py", shape, class_index([str(n) for n in range(classes)])),
+        network_loader.load(FOLDER / f"{name}.py", shape, ClassIndex.of([str(n) for n in range(classes)])),
         store,
     )
     return sum(count(variable) for variable in store.variables.values() if variable.trainable)
@@ -244,14 +247,14 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
     return pairs.astype(np.float32), (sides[:, 0] == sides[:, 1]).astype(np.int64)
 
 
-def target_for(name: str, y: np.ndarray) -> TargetSpec:
+def target_for(name: str, y: np.ndarray) -> Target:
     """Return the target of a dataset with the labels ``y`` that the network ``name`` is usually trained on."""
     if name in ("unet", "segmenter"):
-        return mask_target(["a", "b"], *y.shape[-2:])
+        return Mask.of(["a", "b"], *y.shape[-2:])
     if name not in ("regression", "multilabel"):
-        return class_index(["a", "b"])
-    target = label_set if name == "multilabel" else numbers
-    return target(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
+        return ClassIndex.of(["a", "b"])
+    form = LabelSet if name == "multilabel" else Numbers
+    return form.of(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 
 
 def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | None = None) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from digits.data.tables import (
     open_lines,
     open_table,
 )
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
@@ -246,7 +246,7 @@ def plan_listings(
         if absent:
             warnings.append(f"Classes without {name} images: {listed(absent)}.")
     unusable = [item for listing in listings.values() for item in listing.unusable]
-    return Plan(class_index(names), splits, names, warnings, unusable, required_groups=2)
+    return Plan(ClassIndex.of(names), splits, names, warnings, unusable, required_groups=2)
 
 
 def _need_two_classes(train: Listing, names: list[str]) -> None:

@@ -33,7 +33,7 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification import databases, dataset_folder, listing, record_files
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -269,7 +269,7 @@ def plan(
         splits[name] = _matched(name, found, own_bounds, classes, seed, warnings)
     for name, split in splits.items():
         shuffle(split, seed, name)
-    return Plan(class_index(labels), splits, labels, warnings, required_groups=1 if one_class else 2)
+    return Plan(ClassIndex.of(labels), splits, labels, warnings, required_groups=1 if one_class else 2)
 
 
 class _Walk:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pycocotools import mask
 
-from digits.data.target import IGNORED_BOX
+from digits.data.targets.boxes import IGNORED_BOX
 from digits.kinds import evaluation
 from digits.kinds.detection.metrics import Metrics, average_precisions
 from digits.kinds.evaluation import Found

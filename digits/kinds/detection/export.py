@@ -14,7 +14,7 @@ from digits.data.file_names import numbered_name
 from digits.data.manifest import Manifest
 from digits.data.record_index import DamagedRecords, IndexCache
 from digits.data.records import Record
-from digits.data.target import IGNORED_BOX, NO_BOX
+from digits.data.targets.boxes import IGNORED_BOX, NO_BOX
 from digits.kinds.coco import CocoWriter
 from digits.kinds.detection.annotations import DONT_CARE
 from digits.kinds.export import Export, File, image_file, number_text

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from digits.data.target import IGNORED_BOX
+from digits.data.targets.boxes import IGNORED_BOX
 from digits.kinds import metrics
 from digits.kinds.detection.targets import COLUMNS, select_boxes
 

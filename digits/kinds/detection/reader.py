@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from digits.data import images, target
-from digits.data.boxes import Boxes, box_features, objects_in, resize_boxes
-from digits.data.images import Geometry, Size
-from digits.data.records import Features
+from digits.data import images
+from digits.data.images import Size
 from digits.data.shares import permute
 from digits.data.sources import (
     ImageFolder,
@@ -30,7 +27,7 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.target import IGNORED_BOX
+from digits.data.targets.boxes import IGNORED_BOX, BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
@@ -45,31 +42,6 @@ _IMAGES_PER_REPORT = 1000
 
 
 @dataclass
-class DetectionPlan(Plan):
-    """The plan of a dataset whose targets are boxes.
-
-    The targets of its splits are float32 [objects, 5], in pixels of the images: left, top, right, bottom, class.
-    The class of regions to ignore is `IGNORED_BOX`.
-    """
-
-    @property
-    def counted(self) -> list[str]:
-        return self.target.names
-
-    def counts(self, split: SplitPlan, places: Iterable[int]) -> NDArray[np.int64]:
-        """Count the objects of each class."""
-        total = np.zeros(len(self.counted), np.int64)
-        for place in places:
-            np.add.at(total, objects_in(split.targets[place])[:, 4].astype(int), 1)
-        return total
-
-    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        """The boxes in pixels of the resized image, and the features of other programs: the objects, from 0 to 1."""
-        boxes = resize_boxes(split.targets[place], geometry)
-        return box_features(boxes, self.target, geometry.width, geometry.height)
-
-
-@dataclass
 class _Objects:
     """The images of a source with their checked boxes, and the classes that it declares.
 
@@ -81,7 +53,7 @@ class _Objects:
     images: ImageSource
     source: str
     files: list[str] = field(default_factory=list)
-    boxes: list[Boxes] = field(default_factory=list)
+    boxes: list[BoxArray] = field(default_factory=list)
     names: list[list[str]] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
     sizes: list[Size | None] = field(default_factory=list)
@@ -142,9 +114,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise UnusableSource(
             f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
         )
-    return DetectionPlan(
-        target.boxes(classes, most), splits, groups, warnings, unusable, padding=recipe.padding
-    )
+    return Plan(Boxes.of(classes, most), splits, groups, warnings, unusable, padding=recipe.padding)
 
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.drawing import class_colors, css_color
 from digits.data.images import Geometry
+from digits.data.targets.palette import css_color
 from digits.kinds import targets
 from digits.kinds.targets import LossLabels, UnsuitableOutput
 
@@ -95,7 +95,7 @@ class Targets(targets.Targets):
         rows = rows[np.argsort(-rows[:, 4], kind="stable")]
         limits = np.array(geometry.size * 2, np.float32)
         boxes = np.clip(geometry.restore_boxes(rows[:, :4]), 0, limits)
-        colors = [css_color(color) for color in class_colors(self.target)]
+        colors = [css_color(color) for color in self.target.palette]
         return [
             {
                 "label": self.target.names[place],

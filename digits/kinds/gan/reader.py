@@ -11,13 +11,14 @@ from digits.data import images
 from digits.data.image_lists import list_images
 from digits.data.sources import ImageFolder, Plan, Progress, SplitPlan, show, shuffle
 from digits.data.tables import Faults
-from digits.data.target import TargetSpec, label_set
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.target import Target
 from digits.kinds.gan.attributes import read_attributes
 from digits.kinds.gan.recipe import CreateGan
 from digits.kinds.multilabel.reader import group_records
 
 # Records without attributes have a single 0 as their target.
-NO_TARGET = TargetSpec(feature="target/numbers", dtype="float32")
+NO_TARGET = Target(feature="target/numbers", dtype="float32")
 
 
 @dataclass
@@ -46,7 +47,8 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
         mean, std = (
             getattr(table.values, name)(axis=0, dtype=np.float64).tolist() for name in ("mean", "std")
         )
-        target, warnings, unusable = label_set(table.names, mean, std), [], faults.unusable
+        target: Target = LabelSet.of(table.names, mean, std)
+        warnings, unusable = [], faults.unusable
     else:
         progress.reading(f"Reading {show(recipe.folder)}")
         found = list_images(root)

@@ -34,7 +34,7 @@ from digits.data.sources import (
     UnusableSource,
     show,
 )
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 from digits.data.tfrecords import RecordImages
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.record_source import (
@@ -247,18 +247,18 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
     )
 
 
-def _target_spec(target: NumberFeature | None, statistics: _Statistics) -> TargetSpec:
+def _target_spec(target: NumberFeature | None, statistics: _Statistics) -> Target:
     """Describe the target; integers from 0 count as classes for the number of outputs of a network."""
     if target is None:
-        return TargetSpec(feature=TARGET, dtype="float32")
+        return Target(feature=TARGET, dtype="float32")
     shape = list(target.shape)
     if target.dtype == INTEGERS:
         is_class = not shape and statistics.low >= 0 and statistics.high < MAX_NAMES
         names = [str(number) for number in range(int(statistics.high) + 1)] if is_class else []
-        return TargetSpec(feature=TARGET, dtype="int64", shape=shape, names=names)
+        return Target(feature=TARGET, dtype="int64", shape=shape, names=names)
     if len(shape) > 1 or (shape and shape[0] > MAX_NAMES):
-        return TargetSpec(feature=TARGET, dtype="float32", shape=shape)
+        return Target(feature=TARGET, dtype="float32", shape=shape)
     name = show(target.name)
     names = [f"{name} {number}" for number in range(shape[0])] if shape else [name]
     mean, std = statistics.mean.tolist(), statistics.std.tolist()
-    return TargetSpec(feature=TARGET, dtype="float32", shape=shape or [1], names=names, mean=mean, std=std)
+    return Target(feature=TARGET, dtype="float32", shape=shape or [1], names=names, mean=mean, std=std)

@@ -15,7 +15,7 @@ from digits.data.manifest import Manifest
 from digits.data.record_features import BYTES, Features, ImageFeature, NumberFeature, guess_input, values_of
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 from digits.kinds import views
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.views import InputRequest
@@ -92,6 +92,6 @@ class Views(views.Views[CreateGeneric]):
         return ImageFeature.of(name, features, tuple(recipe.input_shape)).encoded(features)
 
 
-def has_target(spec: TargetSpec) -> bool:
+def has_target(spec: Target) -> bool:
     """Return whether the records have targets: without, all are a single 0."""
     return bool(spec.names or spec.shape or spec.dtype == "int64")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.sources import Plan, Progress, SplitPlan
-from digits.data.target import numbers
+from digits.data.targets.numbers import Numbers
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, Ramps
 from digits.kinds.gradients.recipe import CreateGradients
 
@@ -31,7 +31,9 @@ def read(recipe: CreateGradients, progress: Progress) -> Plan:
         for name, found in slopes.items()
     }
     train = slopes["train"].astype(np.float64)
-    return Plan(numbers(NAMES, train.mean(axis=0).tolist(), train.std(axis=0).tolist()), splits, DIRECTIONS)
+    return Plan(
+        Numbers.of(NAMES, train.mean(axis=0).tolist(), train.std(axis=0).tolist()), splits, DIRECTIONS
+    )
 
 
 def draw_slopes(seed: int, split: str, count: int) -> NDArray[np.float32]:

@@ -11,8 +11,8 @@ from digits.data import images
 from digits.data.images import Geometry, UnusableImage
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, show
-from digits.data.target import target_image
 from digits.data.target_images import TargetImageSplit
+from digits.data.targets.target_image import TargetImage
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.target_image_source import plan_splits
 
@@ -44,7 +44,7 @@ def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
     splits, warnings = plan_splits(recipe, progress, TARGET, unusable)
-    target = target_image(recipe.height, recipe.width, recipe.channels)
+    target = TargetImage.of(recipe.height, recipe.width, recipe.channels)
     return ImagePlan(target, dict(splits), [], warnings, unusable)
 
 

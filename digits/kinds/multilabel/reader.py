@@ -40,7 +40,7 @@ from digits.data.tables import (
     open_tables,
     usable_rows,
 )
-from digits.data.target import label_set
+from digits.data.targets.label_set import LabelSet
 from digits.kinds.groups import group_flags
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
@@ -154,7 +154,7 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
         split.groups = places[name]
     # In float64: a mean of many float32 zeros and ones is not exact.
     mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
-    return Plan(label_set(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
+    return Plan(LabelSet.of(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
 def _read_records(

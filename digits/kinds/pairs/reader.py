@@ -33,7 +33,7 @@ from digits.data.tables import (
     open_table,
     usable_rows,
 )
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.kinds.pairs.recipe import CreatePairs
 
 # In the order of the labels 0 and 1.
@@ -84,7 +84,7 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
                 folder = folder or recipe.folder
                 pairs = read_pairs(Path(source), Path(folder), unusable, recipe.max_unusable_percent, name)
             splits[name] = _split(pairs, Path(folder), source)
-    return PairPlan(class_index(NAMES), splits, NAMES, warnings, unusable, required_groups=2, stacked=2)
+    return PairPlan(ClassIndex.of(NAMES), splits, NAMES, warnings, unusable, required_groups=2, stacked=2)
 
 
 def read_pairs(

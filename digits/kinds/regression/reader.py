@@ -37,7 +37,7 @@ from digits.data.tables import (
     open_tables,
     usable_rows,
 )
-from digits.data.target import numbers
+from digits.data.targets.numbers import Numbers
 from digits.kinds.record_source import divide_records
 from digits.kinds.regression import databases, records
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
@@ -93,7 +93,7 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         split.groups = places[name]
     constant = [name for name, deviation in zip(names, std, strict=True) if not deviation]
     warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
-    return Plan(numbers(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
+    return Plan(Numbers.of(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
 
 
 def _read_records(

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from pycocotools import mask as coco_masks
 
 from digits.data import images
-from digits.data.drawing import BACKGROUND
 from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
 from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, first_lines, listed, show
-from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.target_images import Matches
+from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
+from digits.data.targets.palette import BACKGROUND
 from digits.kinds import coco
 from digits.kinds.coco import CocoFile
 from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders

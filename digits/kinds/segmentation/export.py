@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.data.archive import Entry
-from digits.data.drawing import BACKGROUND, class_colors
 from digits.data.file_names import numbered_name
 from digits.data.manifest import Manifest
 from digits.data.masks import VOC_BORDER
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
-from digits.data.target import IGNORED
+from digits.data.targets.mask import IGNORED
+from digits.data.targets.palette import BACKGROUND
 from digits.kinds.coco import CocoWriter
 from digits.kinds.export import Export, File, image_file
 
@@ -33,7 +33,7 @@ class Masks(Export):
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
         palette = np.zeros((256, 3), np.uint8)
-        colors = class_colors(manifest.target)
+        colors = manifest.target.palette
         palette[: len(colors)] = colors
         palette[IGNORED] = VOC_BORDER
         self._palette = palette.tobytes()
@@ -50,7 +50,7 @@ class Masks(Export):
     def finish(self) -> Iterator[Entry]:
         target = self.manifest.target
         yield "labels.txt", "".join(f"{name}\n" for name in target.names).encode()
-        colors = class_colors(target)
+        colors = target.palette
         lines = [
             f"{_label(name)}:{','.join(map(str, color))}::\n"
             for name, color in zip(target.names, colors, strict=True)

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.data import images, parallel
-from digits.data.drawing import Color
 from digits.data.images import Geometry, UnusableImage
 from digits.data.masks import Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
-from digits.data.target import IGNORED, MAX_PIXEL_CLASSES, mask
 from digits.data.target_images import TargetImageSplit
+from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
+from digits.data.targets.palette import Color
 from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -123,7 +123,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     for name, split in splits.items():
         split.groups = of_images[name]
     warnings += _remarks(classes.names, shares.mean)
-    target = mask(
+    target = Mask.of(
         classes.names,
         recipe.height,
         recipe.width,

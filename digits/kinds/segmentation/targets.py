@@ -10,9 +10,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.drawing import class_colors, css_color, draw_mask
 from digits.data.images import Geometry, data_uri
-from digits.data.target import IGNORED
+from digits.data.targets.mask import IGNORED, draw_mask
+from digits.data.targets.palette import css_color
 from digits.kinds import targets
 from digits.kinds.targets import LossLabels, select_output
 
@@ -62,7 +62,7 @@ class Targets(targets.Targets):
         mask = np.asarray(geometry.restore_mask(Image.fromarray(found), IGNORED))
         counts = np.bincount(mask.ravel(), minlength=256)[: self.target.outputs]
         percents = 100 * counts / max(1, counts.sum())
-        colors = class_colors(self.target)
+        colors = self.target.palette
         return {
             "classes": [
                 {

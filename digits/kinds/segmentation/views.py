@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from digits.data.drawing import class_colors, css_color
 from digits.data.manifest import Manifest
 from digits.data.sources import count_of, show
+from digits.data.targets.palette import css_color
 from digits.kinds import views
 from digits.kinds.segmentation.recipe import CreateSegmentation
 
@@ -57,5 +57,5 @@ class Views(views.Views[CreateSegmentation]):
         return {
             "labels": target.names,
             "pixel_shares": target.mean,
-            "colors": [css_color(color) for color in class_colors(target)],
+            "colors": [css_color(color) for color in target.palette],
         }

@@ -24,7 +24,7 @@ from digits.data.sources import (
     show,
 )
 from digits.data.tables import Dialect, Faults
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
 from digits.kinds.text.recipe import CreateText
@@ -121,7 +121,7 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
             source = TextFile(tables[origin], found[origin], encoding)
             splits[name] = _split(source, orders[origin][parts.get(name, slice(None))], moved)
     unused = _unused(names, splits["train"])
-    return TextPlan(class_index(names), splits, names, unused, unusable, required_groups=2)
+    return TextPlan(ClassIndex.of(names), splits, names, unused, unusable, required_groups=2)
 
 
 def index_rows(

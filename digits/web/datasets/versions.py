@@ -236,7 +236,7 @@ def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:
         job=serializers.row(parent),
         form=form,
         counts={name: split.count for name, split in manifest.splits.items()},
-        has_classes=manifest.target.classes,
+        has_classes="relabel" in manifest.target.edited_by,
     )
 
 

@@ -8,8 +8,8 @@ from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
 from digits.core.splits import SPLITS, Split
 from digits.core.status import Status
-from digits.data.dataset_fit import UnfitDataset
 from digits.data.manifest import Manifest
+from digits.data.targets.target import UnfitDataset
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.evaluations.panel import fit_of
@@ -53,7 +53,7 @@ def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
             "Choose another dataset on the page of the model.",
         ) from error
     counts = manifest.splits[split].counts
-    if found.target.classes and found.lacking and len(counts) == len(found.places):
+    if found.has_unknown_records and len(counts) == len(found.places):
         shared = sum(count for count, place in zip(counts, found.places, strict=True) if place >= 0)
         if not shared:
             record = views_of(dataset.data_kind).record

@@ -22,10 +22,8 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
 from digits.web.evaluations.panel import title_of
-from digits.web.evaluations.parts import describe_prediction
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
-from digits.web.predictions.drawing import draw_prediction
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns
@@ -251,7 +249,7 @@ def _groups(
             {
                 "item": item,
                 "words": [_describe(records, views, manifest, item.number, model) for model in (0, 1)],
-                "drawn": [draw_prediction(each.get(str(item.number)), item, manifest) for each in worst],
+                "drawn": [item.draw_prediction(each.get(str(item.number)), manifest) for each in worst],
             }
             for item in items
         ]
@@ -273,4 +271,4 @@ def _describe(
     """Describe the prediction of the first (0) or the second (1) ``model`` for a record, or its error."""
     if records.predictions is None:
         return views.describe_error(float(records.errors[model][number]))
-    return describe_prediction(manifest.target, records.predictions[model][number])
+    return manifest.target.describe_outputs(records.predictions[model][number])

@@ -14,10 +14,10 @@ from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.core.status import Status
 from digits.data import dataset_fit
 from digits.data import evaluation as evaluations
-from digits.data.dataset_fit import DatasetFit, UnfitDataset
 from digits.data.embedding_map import EmbeddingMap
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import default_kind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,11 +13,9 @@ from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.record_search import Place
-from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.offload import in_thread
-from digits.web.predictions.drawing import draw_prediction
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages
 
@@ -162,7 +159,7 @@ def _with_predictions(
             "item": item,
             "words": words
             or " · ".join(filter(None, (views.describe_error(errors[item.number]), item.label))),
-            "prediction": draw_prediction(predicted.get(str(item.number)), item, manifest),
+            "prediction": item.draw_prediction(predicted.get(str(item.number)), manifest),
         }
         for item, words in zip(items, described, strict=True)
     ]
@@ -176,28 +173,9 @@ def _describe_predictions(
         targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
     except UnreadableFile:
         return [""] * len(places)
-    target = _target_of(result, manifest)
-    separator = "," if target.classes else ";"
-    return [
-        f"{target.describe(targets[place])}{separator} predicted {describe_prediction(target, predictions[place])}"
-        for place in places
-    ]
-
-
-def _target_of(result: Evaluation, manifest: Manifest) -> TargetSpec:
-    """Return the target of an evaluation, with the names of the model."""
-    target = manifest.target
-    if not result.classes:
-        return target
-    shape = [len(result.classes)] if len(target.shape) == 1 else target.shape
-    return msgspec.structs.replace(target, names=result.classes, shape=shape, mean=[], std=[])
-
-
-def describe_prediction(target: TargetSpec, predicted: NDArray[Any]) -> str:
-    """Describe the outputs of a model for a record, float32 [outputs]: the most likely class, the labels or numbers."""
-    if target.classes:
-        return f"{target.names[predicted.argmax()]} ({100 * predicted.max():.0f}%)"
-    return target.describe(predicted >= 0.5 if target.multi_hot else predicted)
+    # Predictions have the names of the model.
+    target = manifest.target.renamed(result.classes) if result.classes else manifest.target
+    return [target.describe_both(targets[place], predictions[place]) for place in places]
 
 
 def load_points(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[list[tuple[float, float]]]:

@@ -10,7 +10,6 @@ from digits.core.augmentation_preview import AugmentationPreview
 from digits.core.errors import BadRequest, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.recipe import PreviewAugmentation
-from digits.data.drawing import legend
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
@@ -65,7 +64,7 @@ def preview() -> str | Response | tuple[Response, int]:
     return render_template(
         "_augmented.html",
         preview=found,
-        legend=legend(manifest.target, has_ignored=any(box.ignored for box in boxes)),
+        legend=manifest.target.legend(has_ignored=any(box.ignored for box in boxes)),
         note=_note(recipe),
         is_padded=min(manifest.width, manifest.height) < (recipe.crop_size or 0),
         record_word=views.record,

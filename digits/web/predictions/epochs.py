@@ -13,13 +13,11 @@ from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
 from digits.data.record_search import Place
-from digits.data.target import TargetSpec
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
 from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
 from digits.web.offload import in_thread
-from digits.web.predictions.drawing import draw_prediction
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns
@@ -30,9 +28,6 @@ blueprint = Blueprint("epochs", __name__)
 # Records and epochs on the page. Predictions that are drawn, not written, take more room.
 MAX_RECORDS, MAX_EPOCHS = 14, 20
 MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS = 6, 8
-# Labels with a lower probability are not predicted.
-MIN_PERCENT = 50
-MAX_NUMBERS = 3
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def _follow(job: ModelJob) -> Followed:
     split = next((name for name in ("val", "test", "train") if name in manifest.splits), "")
     count = manifest.splits[split].count if split else 0
     first = whole(request.args, "first", 0, 0, max(0, count - 1))
-    is_drawn = bool(manifest.target.spatial)
+    is_drawn = manifest.target.in_image
     most_records, most_epochs = (
         (MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS) if is_drawn else (MAX_RECORDS, MAX_EPOCHS)
     )
@@ -125,26 +120,9 @@ def _follow(job: ModelJob) -> Followed:
 def _cell(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any]:
     """Return how a prediction is shown. ``is_right`` is None if the prediction is not a class."""
     target = manifest.target
-    is_class = target.classes and not target.multi_hot and isinstance(predicted, list)
     return {
         "item": item,
-        "drawing": draw_prediction(predicted, item, manifest),
-        "words": _in_words(predicted, target),
-        "is_right": predicted[0][0] == item.label if is_class and not target.spatial else None,
+        "drawing": item.draw_prediction(predicted, manifest),
+        "words": target.describe_prediction(predicted),
+        "is_right": target.is_right(predicted, item.label),
     }
-
-
-def _in_words(predicted: Any, target: TargetSpec) -> str:
-    """Describe a prediction, as returned by the kind's `Targets.describe`, in a few words."""
-    if target.spatial:
-        return ""
-    if isinstance(predicted, dict):
-        numbers = predicted.get("values", [value for value in predicted.values() if isinstance(value, float)])
-        return ", ".join(f"{value:.3g}" for value in numbers[:MAX_NUMBERS])
-    if target.multi_hot:
-        likely = [f"{name} {percent:.0f}%" for name, percent in predicted if percent >= MIN_PERCENT]
-        return ", ".join(likely) or "no label"
-    if target.classes:
-        name, percent = predicted[0]
-        return f"{name} {percent:.0f}%"
-    return ", ".join(f"{name} {value:.3g}" for name, value in predicted[:MAX_NUMBERS])

@@ -13,7 +13,6 @@ from markupsafe import Markup
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLIT_TITLES
-from digits.data.drawing import legend
 from digits.data.manifest import Manifest
 from digits.data.record_names import names_path
 from digits.data.record_search import (
@@ -127,8 +126,8 @@ def show(kind: Kind) -> str:
         sizes=PAGE_SIZES,
         items=found.items,
         has_suggestions=any(item.suggested is not None for item in found.items),
-        legend=legend(
-            manifest.target, has_ignored=any(box.ignored for item in found.items for box in item.boxes)
+        legend=manifest.target.legend(
+            has_ignored=any(box.ignored for item in found.items for box in item.boxes)
         ),
         annotation_download=download_formats.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,

@@ -54,6 +54,12 @@ class GalleryItem:
         """The record in words, for screen readers."""
         return f"{self.label}: {self.filename}"
 
+    def draw_prediction(self, predicted: Any, manifest: Manifest) -> dict[str, Any] | None:
+        """Return how to draw a prediction for the record, for the macro ``drawn``; None if it is not drawn."""
+        if predicted is None:
+            return None
+        return manifest.target.draw_prediction(predicted, self.thumbnail, (manifest.width, manifest.height))
+
 
 def gallery_items(
     job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place]

@@ -13,8 +13,8 @@ from digits.core.files import UnreadableFile
 from digits.core.status import Status
 from digits.data import images, records
 from digits.data import manifest as manifests
-from digits.data.drawing import outlines
 from digits.data.manifest import Manifest
+from digits.data.targets.mask import Mask
 from digits.kinds.decoding import RecordLabels
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
@@ -48,16 +48,9 @@ class RecordImages:
 
         ``full_target`` is the URL of a target in full size. ``read`` returns the record.
         """
-        spec = self._manifest.target
-        if spec.is_picture:
-            url = f"{self._base}{split}/{number}/target"
-            if spec.spatial == "mask":
-                return {"mask": url}
-            return {"target": url + self._thumbnail, "full_target": url}
-        if spec.spatial != "boxes":
-            return {}
-        rows = read().target(spec)
-        return {"boxes": outlines(rows.tolist(), spec, self._manifest.width, self._manifest.height)}
+        target, url = self._manifest.target, f"{self._base}{split}/{number}/target"
+        size = (self._manifest.width, self._manifest.height)
+        return target.drawings(url, url + self._thumbnail, lambda: read().target(target), size)
 
 
 def describe_record(job: DatasetJob, manifest: Manifest, record: records.Record) -> str:
@@ -79,7 +72,7 @@ def decoded_labels(job: DatasetJob, manifest: Manifest, places: Sequence[tuple[s
 
 
 def _is_mask(manifest: Manifest) -> bool:
-    return manifest.target.spatial == "mask"
+    return isinstance(manifest.target, Mask)
 
 
 def shown_size(job: DatasetJob, manifest: Manifest) -> tuple[int, int]:

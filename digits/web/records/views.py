@@ -17,6 +17,9 @@ from digits.data import health, images, label_check, records
 from digits.data.health import Finding
 from digits.data.manifest import Manifest
 from digits.data.record_search import ALL
+from digits.data.targets.picture import PictureTarget
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
 from digits.kinds.decoding import RecordTarget, RecordThumbnail, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
@@ -139,25 +142,23 @@ def thumbnail(job_id: str, split: str, number: int) -> Response:
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target")
 def target(job_id: str, split: str, number: int) -> Response:
     """Return the target of a record as a PNG file: a mask in the colors of its classes, or an image."""
-    job = find_dataset(job_id)
-    spec = finished_manifest(job).target
-    if not spec.is_picture:
-        raise NotFound("The targets of this dataset are not images.")
-
-    make = open_record(job, split, number, partial(RecordTarget.of, spec=spec))
-    return _unchanging(_cached(job, f"{split}/{number}/target", make), "image/png")
+    return _unchanging(_draw_target(job_id, split, number, PictureTarget), "image/png")
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/target/thumbnail")
 def target_thumbnail(job_id: str, split: str, number: int) -> Response:
     """Return the target of a record, an image, as a JPEG file of at most `THUMBNAIL_SIDE` pixels."""
-    job = find_dataset(job_id)
-    spec = finished_manifest(job).target
-    if spec.spatial != "image":
-        raise NotFound("The targets of this dataset are not images.")
+    return _unchanging(_draw_target(job_id, split, number, TargetImage, THUMBNAIL_SIDE), "image/jpeg")
 
-    make = open_record(job, split, number, partial(RecordTarget.of, spec=spec, side=THUMBNAIL_SIDE))
-    return _unchanging(_cached(job, f"{split}/{number}/target/{THUMBNAIL_SIDE}", make), "image/jpeg")
+
+def _draw_target(job_id: str, split: str, number: int, form: type[Target], side: int = 0) -> bytes:
+    """Return the target of a record as a picture; raises NotFound unless it is of the class ``form``."""
+    job = find_dataset(job_id)
+    target = finished_manifest(job).target
+    if not isinstance(target, form):
+        raise NotFound("The targets of this dataset are not images.")
+    make = open_record(job, split, number, partial(RecordTarget.of, spec=target, side=side))
+    return _cached(job, f"{split}/{number}/target{f'/{side}' if side else ''}", make)
 
 
 def _unchanging(data: bytes, mimetype: str) -> Response:

@@ -15,7 +15,6 @@ from digits.core.model_job import ModelJob
 from digits.core.task import TaskState
 from digits.data import evaluation as evaluations
 from digits.data import images
-from digits.data.drawing import Outline
 from digits.data.evaluation import Evaluation
 from digits.data.images import UnusableImage
 from digits.data.manifest import Manifest
@@ -384,11 +383,11 @@ def _drawings_of(
 ) -> Iterator[tuple[str, Request]]:
     """Return the image of a record with its target, and the prediction if it is drawn."""
     spec, image = manifest.target, StoredImage.of(record)
-    truth = RecordTarget.of(record, spec) if spec.spatial == "mask" else None
-    title = "Truth" if prediction and spec.spatial != "image" else "Image"
+    truth = RecordTarget.of(record, spec) if item.mask else None
+    title = "Truth" if prediction and not item.target else "Image"
     boxes, arrow = list(item.boxes), list(item.arrow or ())
     yield title, DrawnRecord(image, PICTURE_SIDE, truth=truth, boxes=boxes, arrow=arrow)
-    if spec.spatial == "image":
+    if item.target:
         yield "Truth", RecordTarget.of(record, spec, PICTURE_SIDE)
     if prediction:
         url = str(prediction["url"])
@@ -401,7 +400,7 @@ def _drawings_of(
                 image,
                 PICTURE_SIDE,
                 mask=images.from_data_uri(predicted) if predicted else None,
-                boxes=[Outline(**box) for box in prediction.get("boxes", ())],
+                boxes=list(prediction.get("boxes", ())),
             ),
         )
 

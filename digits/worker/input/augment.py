@@ -23,7 +23,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core.recipe import Augment
-from digits.data.target import Spatial
 from digits.worker.failure import UserFault
 from digits.worker.input.affine import AffineMap
 
@@ -86,12 +85,12 @@ ROWS = (
 _NOISE_SEED = 1
 
 
-def check(augment: Augment, shape: tuple[int, int, int], spatial: Spatial = "") -> None:
+def check(augment: Augment, shape: tuple[int, int, int], target_in_image: bool = False) -> None:
     """Raise UserFault if ``augment`` is not possible for images of ``shape`` (height, width, channels).
 
-    ``spatial`` is that of their targets.
+    ``target_in_image`` is whether their targets move with them.
     """
-    if spatial and (augment.mixup or augment.cutmix):
+    if target_in_image and (augment.mixup or augment.cutmix):
         raise UserFault(
             "MixUp and CutMix blend labels of whole images, but the targets of this dataset are in the image.",
             "Turn MixUp and CutMix off.",

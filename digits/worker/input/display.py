@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data import images
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 from digits.worker.input.preparation import Preparation
 
 
@@ -33,7 +33,7 @@ def _mean_of_windows(prepare: Preparation) -> NDArray[np.float32]:
     return prepare.mean
 
 
-def describe(values: dict[str, Any], target: TargetSpec) -> dict[str, Any]:
+def describe(values: dict[str, Any], target: Target) -> dict[str, Any]:
     """Describe the targets of one image of `Preparation.for_training`.
 
     A blended image also has the ``other`` label, and the ``share`` of its own.

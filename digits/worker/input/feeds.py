@@ -36,6 +36,7 @@ from digits.worker.input import augment, memory_claims, targets
 from digits.worker.input.damage import damaged_records, reporting_damage
 from digits.worker.input.memory_claims import Claim
 from digits.worker.input.preparation import GATHERED, Chunk, Preparation
+from digits.worker.input.target_tensors import tensors_of
 
 # Maximum fraction of the free memory used for decoded images.
 RESIDENT_SHARE = 0.4
@@ -145,14 +146,15 @@ def preparation(
     class_weights: NDArray[np.float32] | None = None,
 ) -> Preparation:
     """Return the preprocessing for a dataset; ``mean`` is ``image``, ``pixel`` or ``none``. Raises UserFault."""
-    augment.check(augmentation, manifest.shape, manifest.target.spatial)
+    tensors = tensors_of(manifest.target)
+    augment.check(augmentation, manifest.shape, tensors.in_image)
     return Preparation(
         _mean(manifest, dataset, mean),
         crop or None,
         manifest.shape,
         augmentation,
         class_weights,
-        manifest.target.spatial,
+        tensors,
         manifest.dtype,
     )
 
@@ -371,10 +373,14 @@ class Decoder:
         self._dtype = manifest.dtype
         self._encoding = manifest.encoding
         self._target = manifest.target
+        self._tensors = tensors_of(manifest.target)
         self.image_bytes = int(np.prod(self._shape)) * np.dtype(self._dtype).itemsize
         target_bytes = math.prod(self._target.shape) * np.dtype(self._target.decoded_dtype).itemsize
-        self._pictures_bytes = [self.image_bytes, *([target_bytes] if self._target.is_picture else [])]
-        self.record_bytes = self.image_bytes + (target_bytes if self._target.spatial else 0)
+        self._pictures_bytes = [
+            self.image_bytes,
+            *([target_bytes] if self._target.decoded_dtype == "uint8" else []),
+        ]
+        self.record_bytes = self.image_bytes + (target_bytes if self._tensors.in_image else 0)
         self.decode = tf.function(
             self._decode, autograph=False, input_signature=[tf.TensorSpec([None], tf.string)]
         )
@@ -413,22 +419,11 @@ class Decoder:
         target = self._target
         features = {
             "image/encoded": tf.io.FixedLenFeature([], tf.string),
-            target.feature: tf.io.FixedLenFeature([], tf.string)
-            if target.is_picture
-            else tf.io.FixedLenFeature(target.shape, target.dtype),
+            target.feature: self._tensors.feature(target),
         }
         parsed = tf.io.parse_example(payloads, features)
-        values = parsed[target.feature]
-        if target.is_picture:
-            spec = tf.TensorSpec(target.shape, tf.uint8)
-            values = tf.map_fn(self._decode_target, values, fn_output_signature=spec)
+        values = self._tensors.decode(parsed[target.feature], target)
         return self._decode_images(parsed["image/encoded"]), values
-
-    @_as_written
-    def _decode_target(self, data: tf.Tensor) -> tf.Tensor:
-        shape = self._target.shape
-        pixels = tf.io.decode_png(data, shape[2] if len(shape) == 3 else 1)
-        return tf.reshape(pixels, shape)
 
     def _decode_images(self, encoded: tf.Tensor) -> tf.Tensor:
         if self._encoding == "none":

@@ -10,9 +10,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core.recipe import Augment
-from digits.data.target import Spatial, TargetSpec
-from digits.worker.input import augment, spatial
+from digits.data.targets.target import Target
+from digits.worker.input import augment
 from digits.worker.input.augment import Draws
+from digits.worker.input.target_tensors import PLAIN, TargetTensors
 from digits.worker.input.targets import Targets
 
 
@@ -32,7 +33,7 @@ class Chunk(NamedTuple):
         return gather_records(self.images, positions), gather_records(self.targets, positions)
 
 
-def chunk_signature(prepare: Preparation, target: TargetSpec) -> list[tf.TensorSpec]:
+def chunk_signature(prepare: Preparation, target: Target) -> list[tf.TensorSpec]:
     """Return the types of the tensors of a `Chunk` that ``prepare`` accepts."""
     return [
         tf.TensorSpec((None, *prepare.image_shape), prepare.image_dtype, name="images"),
@@ -48,8 +49,7 @@ class Preparation:
     Subtracts the mean, crops to ``crop`` pixels (random crops in training, center crops otherwise; zero outside of
     the image) and standardizes each image if ``augment`` enables it. Training also applies the random augmentations
     of `digits.worker.input.augment`. ``class_weights`` are the weights of the classes in the training loss.
-    ``spatial`` is that of the targets, which then move with the images. ``image_dtype`` is the type of the decoded
-    images.
+    ``targets`` handles those of the records. ``image_dtype`` is the type of the decoded images.
     """
 
     mean: NDArray[np.float32]
@@ -57,7 +57,7 @@ class Preparation:
     image_shape: tuple[int, int, int]
     augment: Augment = field(default_factory=Augment)
     class_weights: NDArray[np.float32] | None = None
-    spatial: Spatial = ""
+    targets: TargetTensors = PLAIN
     image_dtype: str = "uint8"
 
     @property
@@ -75,9 +75,9 @@ class Preparation:
 
     def for_validation(self, images: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Convert images, uint8 [N, H, W, C], and the targets of their records, [N, …], for the validation network."""
-        if self.spatial and self.crop:
-            y = spatial.center_crop(_gatherable(y), self.spatial, self.crop, *self.image_shape[:2])
-        return self(images), spatial.convert(y, self.spatial)
+        if self.crop:
+            y = self.targets.center_crop(_gatherable(y), self.crop, *self.image_shape[:2])
+        return self(images), self.targets.convert(y)
 
     def for_training(self, images: tf.Tensor, y: tf.Tensor, seed: tf.Tensor) -> tuple[tf.Tensor, Targets]:
         """Augment images, uint8 [N, H, W, C], to float32 of `shape`; also returns the targets for the loss.
@@ -94,20 +94,20 @@ class Preparation:
         if self.crop:
             batch, y = self._random_windows(batch, y, draws)
         batch, share = augment.blend(self._standardize(batch), self.augment, draws)
-        return batch, self._targets(spatial.convert(y, self.spatial), share)
+        return batch, self._targets(self.targets.convert(y), share)
 
     def _move(
         self, images: tf.Tensor, y: tf.Tensor, draws: Draws
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Return the geometrically augmented images, their targets, and the mask of `augment.augment_geometry`."""
-        if not self.spatial:
+        if not self.targets.in_image:
             moved, inside = augment.augment_geometry(images, self.augment, draws)
             return moved, y, inside
         if not augment.changes_geometry(self.augment):
             return images, y, None
         moving = augment.affine_map(self.augment, draws, *self.image_shape[:2])
         moved, inside = moving.warp(images)
-        return moved, spatial.warp(y, self.spatial, moving), inside
+        return moved, self.targets.warp(y, moving), inside
 
     def _subtract_mean(self, batch: tf.Tensor) -> tf.Tensor:
         return batch - self.mean if np.any(self.mean) else batch
@@ -116,21 +116,18 @@ class Preparation:
         return augment.standardize(batch) if self.augment.whitening else batch
 
     def _random_windows(self, batch: tf.Tensor, y: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor]:
-        """Crop each image at random, and its target if that is spatial."""
+        """Crop each image and its target at random."""
         assert self.crop is not None
         height, width = self.image_shape[:2]
         if min(height, width) < self.crop:
-            if self.spatial:
-                y = spatial.center_crop(y, self.spatial, self.crop, height, width)
+            y = self.targets.center_crop(y, self.crop, height, width)
             return tf.image.resize_with_crop_or_pad(batch, self.crop, self.crop), y
         top = draws.integer("window_y", 0, height - self.crop)
         left = draws.integer("window_x", 0, width - self.crop)
         for axis, starts in ((1, top), (2, left)):
             places = starts[:, None] + tf.range(self.crop)[None, :]
             batch = tf.gather(batch, places, axis=axis, batch_dims=1)
-        if self.spatial:
-            y = spatial.crop(y, self.spatial, self.crop, top, left)
-        return tf.ensure_shape(batch, (None, *self.shape)), y
+        return tf.ensure_shape(batch, (None, *self.shape)), self.targets.crop(y, self.crop, top, left)
 
     def _targets(self, y: tf.Tensor, share: tf.Tensor | None) -> Targets:
         if share is not None and y.dtype.is_floating:

@@ -6,7 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.data.target import TargetSpec
+from digits.data.targets.boxes import Boxes
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
 from digits.kinds.targets import channels_last
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
@@ -44,20 +50,8 @@ def loss(pred: Any, y: Any) -> tf.Tensor:
     Raises UserFault for boxes.
     """
     target = _target()
-    if target.classes:
-        return classification_loss(pred, y)
-    if target.spatial == "mask":
-        return segmentation_loss(channels_last(pred, target.outputs), y)
-    if target.spatial == "image":
-        return mse_loss(channels_last(pred, target.shape[2]) / 255.0, y / 255.0)
-    if target.spatial:
-        raise UserFault("digits.loss does not support boxes.", "Compute the loss with digits.detection_loss.")
-    pred = full_precision.to_float32(pred)
-    if target.multi_hot:
-        return tf.reduce_mean(
-            tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=pred), name="cross_entropy"
-        )
-    return mse_loss(pred / _std(target), y / _std(target))
+    usual = _LOSSES.get(type(target), _squared_error)
+    return usual(target, pred, y)
 
 
 def scale_output(pred: Any) -> Any:
@@ -67,7 +61,7 @@ def scale_output(pred: Any) -> Any:
     classes or labels.
     """
     target = _target()
-    if target.classes or target.multi_hot or target.spatial or not target.std:
+    if not isinstance(target, Numbers) or not target.std:
         return pred
     return tf.constant(target.mean, tf.float32) + _std(target) * full_precision.to_float32(pred)
 
@@ -194,7 +188,7 @@ def _pixels(pred: Any, y: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     return logits, tf.where(counted, classes, 0), tf.cast(counted, logits.dtype)
 
 
-def _target() -> TargetSpec:
+def _target() -> Target:
     """Return the target of the dataset whose network is being built; raises UserFault outside of one."""
     built = tower.current_tower()
     if built is None:
@@ -202,11 +196,48 @@ def _target() -> TargetSpec:
             "The targets are only available inside the network.",
             "Call this function in `inference` or `loss`.",
         )
-    target: TargetSpec = built.target
+    target: Target = built.target
     return target
 
 
-def _std(target: TargetSpec) -> tf.Tensor:
+def _class_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
+    return classification_loss(pred, y)
+
+
+def _mask_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
+    return segmentation_loss(channels_last(pred, target.outputs), y)
+
+
+def _image_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
+    return mse_loss(channels_last(pred, target.shape[2]) / 255.0, y / 255.0)
+
+
+def _label_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
+    logits = full_precision.to_float32(pred)
+    return tf.reduce_mean(
+        tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits), name="cross_entropy"
+    )
+
+
+def _squared_error(target: Target, pred: Any, y: Any) -> tf.Tensor:
+    return mse_loss(full_precision.to_float32(pred) / _std(target), y / _std(target))
+
+
+def _refuse_boxes(target: Target, pred: Any, y: Any) -> tf.Tensor:
+    raise UserFault("digits.loss does not support boxes.", "Compute the loss with digits.detection_loss.")
+
+
+# The usual losses. That of numbers and other arrays is the mean squared error.
+_LOSSES = {
+    Boxes: _refuse_boxes,
+    ClassIndex: _class_loss,
+    LabelSet: _label_loss,
+    Mask: _mask_loss,
+    TargetImage: _image_loss,
+}
+
+
+def _std(target: Target) -> tf.Tensor:
     """Return the standard deviation of each number, float32 [numbers]; 1 for those that never vary."""
     return tf.constant([std or 1.0 for std in target.std] or 1.0, tf.float32)
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.target import TargetSpec
+from digits.data.targets.target import Target
 from digits.kinds.metrics import Metrics
 from digits.worker import build_context, user_text
 from digits.worker.failure import UserFault
@@ -78,7 +78,7 @@ class Network:
 
     tower_class: type
     shape: tuple[int, int, int]
-    target: TargetSpec
+    target: Target
     kind_metrics: Metrics
     folder: Path | None = None
     dataset: Path | None = None

@@ -68,7 +68,7 @@ class Tower:
     - ``y``: the targets: labels, int64 [N], or numbers, float32 [N, numbers]; None for inference;
     - ``input_shape``: ``[H, W, C]``, after cropping;
     - ``nclasses``: the number of classes, or of numbers to predict;
-    - ``target``: the dataset's `TargetSpec`: the ``names`` of the classes or numbers, and the ``mean`` and ``std``
+    - ``target``: the dataset's `Target`: the ``names`` of the classes or numbers, and the ``mean`` and ``std``
       of the numbers over the training split;
     - ``is_training``, ``is_inference``: both False for validation;
     - ``summaries``: a list for ``tf.summary.scalar(...)``, ``histogram`` and ``image``.

@@ -409,7 +409,7 @@ class ShardMaker:
         features = FeatureShapes()
         news = _News(send)
         shard = self._job_folder / piece.name
-        with records.ShardWriter(shard, lists_classes=target.lists_classes) as writer:
+        with records.ShardWriter(shard, lists_classes=bool(target.contained_names)) as writer:
             for place in range(piece.start, piece.stop):
                 group = split.groups[place] if split.groups else -1
                 try:
@@ -419,7 +419,7 @@ class ShardMaker:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(_unusable(self._plan, piece.split, place, name, error))
                     continue
-                classes = target.contained(record.target(target)) if target.lists_classes else None
+                classes = target.contained(record.target(target)) if target.contained_names else None
                 writer.add(records.encode_example(record), group, record.source, classes)
                 if classes is not None:
                     class_counts[classes if len(classes) else -1] += 1
@@ -711,7 +711,7 @@ def _split(name: str, written: Written, pieces: list[Piece]) -> SplitRecords:
 
 def _no_class_counts(plan: Plan) -> NDArray[np.int64]:
     """Return zeros for the counts of records per class, and of those without one; none for single classes."""
-    return np.zeros(len(plan.target.names) + 1 if plan.target.lists_classes else 0, np.int64)
+    return np.zeros(len(plan.target.contained_names) + 1 if plan.target.contained_names else 0, np.int64)
 
 
 def _digests(written: Written) -> NDArray[np.uint64]:

@@ -17,8 +17,8 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed
 from digits.core.files import UnreadableFile
 from digits.data import evaluation as evaluations
-from digits.data.dataset_fit import DatasetFit
 from digits.data.manifest import Manifest
+from digits.data.targets.target import DatasetFit
 from digits.kinds import evaluation as default_evaluation
 from digits.kinds import kind_named
 from digits.kinds.evaluation import Evaluation, Found
@@ -115,7 +115,7 @@ def _predict_worst(
     errors: NDArray[np.float32],
 ) -> dict[str, Any]:
     """Return the predictions for the records with the largest errors, by number; only for pictures and boxes."""
-    if not model.manifest.target.spatial:
+    if not model.manifest.target.in_image:
         return {}
     order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
     chosen = order[np.isfinite(errors[order])]
@@ -154,7 +154,7 @@ class Writer:
         self._metrics: Metrics = kind.load("metrics").Metrics(fit.target)
         module = kind.load_optional("evaluation")
         self.evaluation: Evaluation = (module or default_evaluation).Evaluation(fit.target)
-        if fit.target.classes and fit.lacking and not self.evaluation.keeps_predictions:
+        if fit.has_unknown_records and not self.evaluation.keeps_predictions:
             raise UserFault(
                 f"The dataset has classes that the model lacks: {', '.join(fit.lacking[:8])}.",
                 "Choose a dataset that contains only classes of the model.",
@@ -171,7 +171,7 @@ class Writer:
 
     def _counted(self, found: Found) -> NDArray[np.bool_] | None:
         """Return which records are of a class that the model has, bool [records]; None if all are."""
-        if not (self._fit.target.classes and self._fit.lacking):
+        if not self._fit.has_unknown_records:
             return None
         counted: NDArray[np.bool_] = found.targets >= 0
         return counted

@@ -181,7 +181,7 @@ class _Export:
         snapshot = next(item for item in snapshot_list.read(self._model) if item.name == recipe.snapshot)
         about = _about(found, exported)
         target = manifest.target
-        labels = target.names if target.classes or target.lists_classes else []
+        labels = target.labels or target.contained_names
         if labels:
             (self._folder / LABELS_FILE).write_text("".join(f"{label}\n" for label in labels))
         (self._folder / exports.EXAMPLE_FILE).write_text(

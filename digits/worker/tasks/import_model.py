@@ -34,7 +34,9 @@ from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, Manifest
 from digits.data.model_archive import CHECKPOINT_SUFFIX, ArchiveProblem
 from digits.data.model_export import CONVERSION_FILE, EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
 from digits.data.sources import UnusableSource
-from digits.data.target import TargetSpec, class_index, numbers
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
 from digits.data.unpacking import ENDINGS, MAX_LEVELS, ArchiveError, Limits
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
@@ -397,7 +399,7 @@ def _gives_probabilities(model: Any, batch: tf.Tensor) -> bool:
 
 def _describe(labels: list[str], height: int, width: int, channels: int, resize_mode: ResizeMode) -> Manifest:
     """Return the manifest of an empty dataset: for classification if there are ``labels``, otherwise generic."""
-    target: TargetSpec = class_index(labels) if labels else numbers(["output"], [], [])
+    target: Target = ClassIndex.of(labels) if labels else Numbers.of(["output"], [], [])
     if channels not in (1, 3):
         raise UserFault(
             f"The model takes images with {channels} channels.",

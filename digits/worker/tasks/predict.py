@@ -131,7 +131,7 @@ class _Predictor:
             )
         target = self._targets.target
         example = np.zeros((1, target.outputs), np.float32)
-        has_probabilities = target.classes and self._targets.class_probabilities(example) is not None
+        has_probabilities = self._targets.class_probabilities(example) is not None
         self.classes = target.outputs if has_probabilities else 0
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)

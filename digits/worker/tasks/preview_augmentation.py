@@ -17,9 +17,11 @@ from digits.core import recipe as recipes
 from digits.core.augmentation_preview import AugmentationPreview, Augmented, Box, Picture
 from digits.core.events import EventLog
 from digits.data import images
-from digits.data.drawing import class_colors, draw_mask, outlines
 from digits.data.records import SplitReader
-from digits.data.target import TargetSpec
+from digits.data.targets.boxes import Boxes
+from digits.data.targets.mask import Mask, draw_mask
+from digits.data.targets.target import Size, Target
+from digits.data.targets.target_image import TargetImage
 from digits.worker.failure import UserFault
 from digits.worker.input import display, feeds
 from digits.worker.input.damage import reporting_damage
@@ -81,22 +83,30 @@ def _in_words(note: dict[str, Any]) -> str:
     return f"{share}% {note['label']}, {100 - share}% {note['other']}"
 
 
-def _picture(pixels: NDArray[np.uint8], value: Any, target: TargetSpec, label: str) -> Picture:
+def _picture(pixels: NDArray[np.uint8], value: Any, target: Target, label: str) -> Picture:
     height, width = pixels.shape[:2]
     picture = Picture(url=_uri(pixels), width=width, height=height, label=label)
-    if target.spatial == "mask":
-        mask = np.asarray(value)
-        rows, columns = (_sampled(side, _scale(mask.shape)) for side in mask.shape)
-        file = draw_mask(mask[np.ix_(rows, columns)], class_colors(target))
-        return structs.replace(picture, mask=images.data_uri(file))
-    if target.spatial == "image":
-        return structs.replace(picture, target=_uri(np.asarray(value).clip(0, 255).round().astype(np.uint8)))
-    if target.spatial == "boxes":
-        boxes = [Box(**asdict(item)) for item in outlines(value.tolist(), target, width, height)]
-        return structs.replace(picture, boxes=boxes)
     if pixels.shape[2] not in (1, 3):
-        return structs.replace(picture, width=images.side_by_side(pixels).shape[1])
-    return picture
+        picture = structs.replace(picture, width=images.side_by_side(pixels).shape[1])
+    draw = _DRAWINGS.get(type(target))
+    return structs.replace(picture, **draw(target, np.asarray(value), (width, height))) if draw else picture
+
+
+def _draw_mask(target: Target, mask: NDArray[Any], size: Size) -> dict[str, Any]:
+    rows, columns = (_sampled(side, _scale(mask.shape)) for side in mask.shape)
+    return {"mask": images.data_uri(draw_mask(mask[np.ix_(rows, columns)], target.palette))}
+
+
+def _draw_image(target: Target, image: NDArray[Any], size: Size) -> dict[str, Any]:
+    return {"target": _uri(image.clip(0, 255).round().astype(np.uint8))}
+
+
+def _draw_boxes(target: Target, rows: NDArray[Any], size: Size) -> dict[str, Any]:
+    outlines = target.drawings("", "", lambda: rows, size)["boxes"]
+    return {"boxes": [Box(**asdict(outline)) for outline in outlines]}
+
+
+_DRAWINGS = {Boxes: _draw_boxes, Mask: _draw_mask, TargetImage: _draw_image}
 
 
 def _uri(pixels: NDArray[np.uint8]) -> str:

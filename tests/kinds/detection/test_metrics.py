@@ -10,11 +10,11 @@ import pytest
 PROGRAM = """
 import numpy as np, tensorflow as tf
 from digits.data.images import Geometry
-from digits.data.target import boxes
+from digits.data.targets.boxes import Boxes
 from digits.kinds.detection.metrics import Metrics, mean_average_precision
 from digits.kinds.detection.targets import Targets
 
-target = boxes(["cat", "dog", "cow"], 3)
+target = Boxes.of(["cat", "dog", "cow"], 3)
 none = [-1.0] * 5
 y = np.array([
     [[10, 10, 30, 30, 0], [40, 40, 60, 60, 1], none],

@@ -14,14 +14,14 @@ import numpy as np, tensorflow as tf
 from PIL import Image
 import digits.networks
 from digits.data.images import Geometry
-from digits.data.target import target_image
+from digits.data.targets.target_image import TargetImage
 from digits.kinds.image_to_image.metrics import Metrics
 from digits.kinds.image_to_image.targets import Targets
 from digits.worker import network_loader
 from digits.worker.network import tower
 from digits.worker.network.variables import VariableStore
 
-target = target_image(12, 16, 1)
+target = TargetImage.of(12, 16, 1)
 metrics = Metrics(target)
 chance = np.random.default_rng(1)
 y = chance.uniform(0, 255, (9, 12, 16, 1)).astype(np.float32)
@@ -40,7 +40,7 @@ for shape in ((-1, 12, 16, 1), (-1, 192), (-1, 12, 16)):
 assert metrics.statistics(tf.zeros([9, 10]), tf.constant(y)) == {} == metrics.summarize({})
 assert metrics.record_values(tf.zeros([9, 10]), tf.constant(y)) is None
 # The window of the SSIM is larger than these images.
-assert Metrics(target_image(8, 8, 1)).record_values(tf.zeros([2, 8, 8, 1]), tf.zeros([2, 8, 8, 1])) is None
+assert Metrics(TargetImage.of(8, 8, 1)).record_values(tf.zeros([2, 8, 8, 1]), tf.zeros([2, 8, 8, 1])) is None
 
 targets = Targets(target)
 found = targets.predict(tf.constant(output.reshape(-1, 192)))

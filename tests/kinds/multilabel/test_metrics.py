@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import numpy as np, tensorflow as tf
 from digits.data.images import Geometry
-from digits.data.target import label_set
+from digits.data.targets.label_set import LabelSet
 from digits.kinds.multilabel.metrics import Metrics, average_precision
 from digits.kinds.multilabel.targets import Targets
 from digits.kinds.targets import UnsuitableOutput
@@ -37,7 +37,7 @@ four = np.array([0.1, 0.4, 0.35, 0.8], np.float32), np.array([False, False, True
 assert np.isclose(average_precision(*four), 0.8333333)
 
 labels = ["always", "never", "often", "seldom"]
-target = label_set(labels, [1.0, 0.0, 0.5, 0.1], [0.0, 0.0, 0.5, 0.3])
+target = LabelSet.of(labels, [1.0, 0.0, 0.5, 0.1], [0.0, 0.0, 0.5, 0.3])
 metrics = Metrics(target)
 y = np.stack([np.ones(90), np.zeros(90), chance.random(90) < 0.5, chance.random(90) < 0.1], 1).astype(np.float32)
 logits = (2 * y - 1 + chance.normal(0, 1.5, y.shape)).astype(np.float32)
@@ -91,7 +91,7 @@ for columns, loss in ((9, None), (4, Unused())):
     else:
         raise SystemExit(f"{columns} columns are accepted")
 targets.check(4, None)
-single = Targets(label_set(["one"], [0.5], [0.5]))
+single = Targets(LabelSet.of(["one"], [0.5], [0.5]))
 assert single.predict(tf.zeros([5])).shape == [5, 1]
 """
 

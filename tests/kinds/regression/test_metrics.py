@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import json, numpy as np, tensorflow as tf
 from digits.data.images import Geometry
-from digits.data.target import numbers
+from digits.data.targets.numbers import Numbers
 from digits.kinds.regression.metrics import Metrics
 from digits.kinds.regression.targets import Targets
 from digits.kinds.targets import UnsuitableOutput
@@ -18,7 +18,7 @@ GEOMETRY = Geometry((1, 1), 1, 1, "squash")
 chance = np.random.default_rng(1)
 y = np.stack([chance.normal(2000, 3, 90), chance.normal(0, 1e-3, 90)], 1).astype(np.float32)
 predicted = (y + chance.normal(0, 1, y.shape) * [1, 5e-4]).astype(np.float32)
-target = numbers(["year", "tiny"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
+target = Numbers.of(["year", "tiny"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 metrics = Metrics(target)
 
 def of(batches):
@@ -41,7 +41,7 @@ for name in expected:
     assert np.isclose(whole[name], expected[name], rtol=1e-3), (name, whole, expected)
     assert np.isclose(parts[name], whole[name], rtol=1e-4), (name, parts, whole)
 
-one = Metrics(numbers(["n"], [4.0], [0.0]))
+one = Metrics(Numbers.of(["n"], [4.0], [0.0]))
 constant = tf.constant([[4.0], [4.0]])
 def only(output):
     return one.summarize({k: float(tf.reduce_mean(v)) for k, v in one.statistics(output, constant).items()})

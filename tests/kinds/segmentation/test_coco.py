@@ -17,7 +17,7 @@ from digits.data.images import Geometry
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
 from digits.data.sources import Plan, UnusableSource
-from digits.data.target import IGNORED, mask
+from digits.data.targets.mask import IGNORED, Mask
 from digits.kinds import kind_named
 from digits.kinds.export import formats_of
 from digits.kinds.segmentation import reader
@@ -189,7 +189,7 @@ def test_splits_share_the_classes_of_their_files(tmp_path: Path) -> None:
 
 
 def test_a_download_as_coco_is_read_again(tmp_path: Path) -> None:
-    target = mask(["background", "road", "car"], HEIGHT, WIDTH)
+    target = Mask.of(["background", "road", "car"], HEIGHT, WIDTH)
     pixels = whole()
     pixels[1:4, 2:9], pixels[0, 0], pixels[5:, 4:], pixels[4, :] = 1, 2, 2, IGNORED
     record = Record(

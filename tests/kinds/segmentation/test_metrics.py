@@ -12,12 +12,12 @@ import base64, io
 import numpy as np, tensorflow as tf
 from PIL import Image
 from digits.data.images import Geometry
-from digits.data.target import mask
+from digits.data.targets.mask import Mask
 from digits.kinds.segmentation.metrics import Metrics
 from digits.kinds.segmentation.targets import Targets
 
 names = ["background", "often", "never", "wrong"]
-target = mask(names, 5, 6)
+target = Mask.of(names, 5, 6)
 metrics = Metrics(target)
 chance = np.random.default_rng(1)
 y = chance.choice([0, 1, 255], (30, 5, 6), p=[0.6, 0.3, 0.1])

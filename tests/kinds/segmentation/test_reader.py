@@ -12,7 +12,7 @@ from PIL import Image
 
 from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
-from digits.data.target import IGNORED
+from digits.data.targets.mask import IGNORED
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_source import TargetImageFolders

@@ -17,7 +17,7 @@ from digits.core.job import Job
 from digits.core.status import Status
 from digits.data import manifest
 from digits.data.records import Record, ShardWriter, encode_example
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.web.app import create_app
 from tests.site import Site, bars, site_settings
 
@@ -95,7 +95,7 @@ def dataset(site: Site) -> Job:
         encoding="jpg",
         resize_mode="squash",
         kind="image-classification",
-        target=class_index(["a"]),
+        target=ClassIndex.of(["a"]),
         groups=["a"],
         splits={"train": split},
         mean_pixel=[0.0, 0.0, 0.0],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from digits.core.events import Measured
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 
 pytestmark = pytest.mark.tensorflow
 
@@ -213,7 +213,7 @@ def _build(body: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.py"
         path.write_text(TEMPLATE.format(body=lines))
-        net = network_loader.load(path, (12, 12, 3), class_index(list("abcd")))
+        net = network_loader.load(path, (12, 12, 3), ClassIndex.of(list("abcd")))
     store = VariableStore(empty=True)
 
     def train(x: Any, y: Any, step: Any) -> Any:

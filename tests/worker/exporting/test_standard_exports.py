@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 
 from digits.core.recipe import Augment
-from digits.data import target
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.model_export import FORMATS
-from digits.data.target import TargetSpec
+from digits.data.targets.boxes import Boxes
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
 from digits.web.models import standard_networks
 
 pytestmark = pytest.mark.tensorflow
@@ -85,18 +90,18 @@ def test_a_standard_network_exports_to_every_format_that_it_is_offered(
             assert difference < TOLERANCES[format], format
 
 
-def target_of(kind: str, side: int, channels: int) -> TargetSpec:
+def target_of(kind: str, side: int, channels: int) -> Target:
     if kind == "image-segmentation":
-        return target.mask(["a", "b", "c"], side, side)
+        return Mask.of(["a", "b", "c"], side, side)
     if kind == "image-processing":
-        return target.target_image(side, side, channels)
+        return TargetImage.of(side, side, channels)
     if kind == "image-object-detection":
-        return target.boxes(["a", "b"], 7)
+        return Boxes.of(["a", "b"], 7)
     if kind == "image-regression":
-        return target.numbers(["a", "b"], [3.0, 40.0], [2.0, 5.0])
+        return Numbers.of(["a", "b"], [3.0, 40.0], [2.0, 5.0])
     if kind == "image-multilabel":
-        return target.label_set(["a", "b"], [0.3, 0.4], [0.4, 0.5])
-    return target.class_index(["a", "b"])
+        return LabelSet.of(["a", "b"], [0.3, 0.4], [0.4, 0.5])
+    return ClassIndex.of(["a", "b"])
 
 
 def export_all(name: str, folder: Path) -> dict[str, tuple[float, str] | str]:

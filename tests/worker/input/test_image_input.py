@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data import target
 from digits.data.manifest import Manifest
+from digits.data.targets.boxes import Boxes
 from digits.worker.input import image_input
 
 
@@ -23,7 +23,7 @@ def test_images_are_padded_like_those_of_the_dataset(size: tuple[int, int], heig
         encoding="png",
         resize_mode="squash",
         padding=(50, 40),
-        target=target.boxes(["thing"], 1),
+        target=Boxes.of(["thing"], 1),
         splits={},
         mean_pixel=[0.0],
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 
 pytestmark = pytest.mark.tensorflow
 
@@ -94,7 +94,7 @@ def _count_builds(path: Path) -> tuple[int, str]:
     with contextlib.redirect_stdout(output):
         try:
             inference.trace_for_display(
-                network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
+                network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), VariableStore()
             )
         except Exception as error:
             reported = str(error)

@@ -7,18 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data.target import TargetSpec, boxes, class_index, label_set, mask, numbers, target_image
+from digits.data.targets.boxes import Boxes
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
 
 pytestmark = pytest.mark.tensorflow
 
 LOGITS = np.array([[2.0, -1.0], [0.5, 0.0]], np.float32)
 LABELS = np.array([[1, 0], [0, 1]], np.float32)
-NUMBERS = numbers(["angle", "constant"], [100.0, 7.0], [50.0, 0.0])
+NUMBERS = Numbers.of(["angle", "constant"], [100.0, 7.0], [50.0, 0.0])
 SIGMOID = np.log1p(np.exp(-np.array([2.0, 1.0, -0.5, 0.0]))).mean()
 SOFTMAX = np.log1p(np.exp([-3.0, 0.5])).mean()
 
 
-def _applied(function: str, target: TargetSpec, *values: np.ndarray) -> Any:
+def _applied(function: str, target: Target, *values: np.ndarray) -> Any:
     """Return the result of a function of ``digits`` in a network for ``target``."""
     import tensorflow as tf
 
@@ -33,11 +39,11 @@ def _applied(function: str, target: TargetSpec, *values: np.ndarray) -> Any:
 @pytest.mark.parametrize(
     ("target", "output", "y", "loss"),
     [
-        (class_index(["a", "b"]), LOGITS, np.array([0, 1]), SOFTMAX),
-        (label_set(["a", "b"], [0.5, 0.5], [0.5, 0.5]), LOGITS, LABELS, SIGMOID),
+        (ClassIndex.of(["a", "b"]), LOGITS, np.array([0, 1]), SOFTMAX),
+        (LabelSet.of(["a", "b"], [0.5, 0.5], [0.5, 0.5]), LOGITS, LABELS, SIGMOID),
         (NUMBERS, np.array([[150, 9]], np.float32), np.array([[100, 8]], np.float32), 1.0),
-        (mask(["a", "b"], 1, 2), LOGITS[None, None], np.array([[[0, 255]]]), np.log1p(np.exp(-3.0))),
-        (target_image(1, 1, 1), np.full((1, 1, 1, 1), 255.0), np.full((1, 1, 1, 1), 127.5), 0.25),
+        (Mask.of(["a", "b"], 1, 2), LOGITS[None, None], np.array([[[0, 255]]]), np.log1p(np.exp(-3.0))),
+        (TargetImage.of(1, 1, 1), np.full((1, 1, 1, 1), 255.0), np.full((1, 1, 1, 1), 127.5), 0.25),
     ],
     ids=["classes", "labels", "numbers", "mask", "image"],
 )
@@ -47,18 +53,18 @@ def test_the_loss_follows_the_target(in_child, target, output, y, loss):
 
 def test_boxes_have_their_own_loss(in_child):
     with pytest.raises(Exception, match="detection_loss"):
-        in_child(_applied, "loss", boxes(["a"], 1), LOGITS, LABELS)
+        in_child(_applied, "loss", Boxes.of(["a"], 1), LOGITS, LABELS)
 
 
 def test_only_numbers_are_scaled(in_child):
     scaled = in_child(_applied, "scale_output", NUMBERS, LOGITS)
     assert scaled.tolist() == [[200, 6], [125, 7]]
-    for target in (class_index(["a", "b"]), label_set(["a", "b"], [0.5, 0.5], [0.5, 0.5])):
+    for target in (ClassIndex.of(["a", "b"]), LabelSet.of(["a", "b"], [0.5, 0.5], [0.5, 0.5])):
         assert in_child(_applied, "scale_output", target, LOGITS).tolist() == LOGITS.tolist()
 
 
 def test_the_dice_loss_counts_classes_equally_and_ignores_pixels(in_child):
-    target = mask(["a", "b", "absent"], 1, 4)
+    target = Mask.of(["a", "b", "absent"], 1, 4)
     y = np.array([[[0, 0, 1, 255]]])
     certain = 50.0 * np.eye(3, dtype=np.float32)
     exact = certain[[0, 0, 1, 2]][None, None]

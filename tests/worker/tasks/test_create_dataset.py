@@ -30,7 +30,7 @@ from digits.data import images, manifest, records
 from digits.data.sample_catalog import SAMPLES, Sample
 from digits.data.sample_formats import LabeledImages
 from digits.data.sources import ImageFolder, Plan, SplitPlan
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.worker.failure import UserFault
 from digits.worker.run import run_task
@@ -506,7 +506,7 @@ def test_a_second_run_replaces_the_first(job: Path, source: Path) -> None:
 def test_the_number_of_shards_grows_with_the_data(tmp_path: Path) -> None:
     def plan(count: int) -> Plan:
         split = SplitPlan(ImageFolder(tmp_path), ["a"] * count, [0] * count, [0] * count)
-        return Plan(class_index(["a", "b"]), {"train": split}, ["a", "b"])
+        return Plan(ClassIndex.of(["a", "b"]), {"train": split}, ["a", "b"])
 
     task = CreateDataset(kind="image-classification", width=28, height=28, channels=1)
     sizes = {count: len(create_dataset.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}

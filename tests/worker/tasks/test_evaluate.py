@@ -16,7 +16,7 @@ import pytest
 from digits.core import recipe
 from digits.core.events import Progressed
 from digits.data import evaluation, manifest
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
@@ -162,7 +162,7 @@ def other(tmp_path: Path) -> Callable[[list[str]], Path]:
         folder.mkdir()
         write_dataset(folder, {"train": 3, "val": 30}, size=20, channels=3, classes=3)
         found = manifest.load(folder)
-        found.groups, found.target = names, class_index(names)
+        found.groups, found.target = names, ClassIndex.of(names)
         found.save(folder)
         return folder
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from digits.core import events
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from digits.web.models.standard_networks import template
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
@@ -131,7 +131,7 @@ def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [batch, 12, 12, 1])
         y = tf.compat.v1.placeholder(tf.int64, [batch])
-        built = network_loader.load(path, (12, 12, 1), class_index(list("abcd"))).build(
+        built = network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))).build(
             VariableStore(), tower.TRAIN, x, y
         )
         losses = [item.loss for item in built.objectives]

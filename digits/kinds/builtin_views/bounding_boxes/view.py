@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from wtforms import Form
 
-from digits.data.drawing import css_color, distinct_color
+from digits.data.targets.palette import css_color, distinct_color
 from digits.kinds import prediction_rendering
 from digits.kinds.prediction_rendering import Prediction, as_numbers
 

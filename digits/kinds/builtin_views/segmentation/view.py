@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from wtforms import Form, SelectField
 
-from digits.data.drawing import class_colors, css_color
 from digits.data.images import as_image, data_uri, encode_image
-from digits.data.target import IGNORED, MAX_PIXEL_CLASSES
+from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
+from digits.data.targets.palette import css_color
 from digits.kinds import prediction_rendering
 from digits.kinds.form_fields import choices
 from digits.kinds.prediction_rendering import Prediction, as_numbers
@@ -82,7 +82,7 @@ class View(prediction_rendering.View):
 
 def _scores(prediction: Prediction) -> NDArray[np.float32] | None:
     """Return the first output with a score for each pixel and class, float32 [height, width, classes]."""
-    classes = len(prediction.target.names) if prediction.target and prediction.target.spatial == "mask" else 0
+    classes = len(_names_of(prediction))
     for values in prediction.outputs.values():
         if values.ndim != 3 or min(values.shape[:2]) < 2 or not 1 <= values.shape[2] <= MAX_PIXEL_CLASSES:
             continue
@@ -123,21 +123,23 @@ def _restored(values: NDArray[np.uint8], prediction: Prediction, padding: int) -
 
 def _classes(prediction: Prediction, count: int, colormap: str) -> tuple[list[str], list[str]]:
     """Return the names and colors of ``count`` classes; the first is the background."""
-    target = prediction.target
-    has_names = target is not None and target.spatial == "mask" and len(target.names) >= count
-    names = (
-        list(target.names)
-        if target is not None and has_names
-        else [f"Class {place}" for place in range(count)]
-    )
+    target, names = prediction.target, _names_of(prediction)
+    has_names = len(names) >= count
+    if not has_names:
+        names = [f"Class {place}" for place in range(count)]
     if colormap == "paired":
         colors = ["#000000", *(PAIRED[place % len(PAIRED)] for place in range(count))]
     elif colormap == "dataset" and target is not None and has_names:
-        colors = [css_color(color) for color in class_colors(target)]
+        colors = [css_color(color) for color in target.palette]
     else:
         levels = np.linspace(0, 255, count).astype(int)
         colors = [f"#{level:02x}{level:02x}{level:02x}" for level in levels]
     return names, colors
+
+
+def _names_of(prediction: Prediction) -> list[str]:
+    """Return the names of the classes of pixels, if the target of the model consists of them."""
+    return prediction.target.names if isinstance(prediction.target, Mask) else []
 
 
 def _png(picture: Image.Image) -> str:

@@ -10,9 +10,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data import dataset_fit
-from digits.data.dataset_fit import DatasetFit, UnfitDataset
 from digits.data.images import Geometry
 from digits.data.manifest import Manifest
+from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import kind_named
 from digits.kinds.targets import UnsuitableOutput
 from digits.worker.failure import UserFault

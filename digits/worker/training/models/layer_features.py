@@ -81,7 +81,7 @@ class LayerFeatures:
         graph = tf.compat.v1.get_default_graph()
         layers = layer_table.outputs(graph, built, trained.store.variables.values())
         predicted = tf.zeros([tf.shape(pixels)[0], 0], tf.int32)
-        if trained.manifest.target.classes:
+        if trained.manifest.target.labels:
             predicted = tf.argmax(trained.targets.predict(built.output), axis=-1, output_type=tf.int32)
         return _vectors(layers[self.layer].output), predicted
 

@@ -18,7 +18,7 @@ from digits.data.sources import (
     count_of,
     path_below,
 )
-from digits.data.target import label_set
+from digits.data.targets.label_set import LabelSet
 from digits_tagging.recipe import Recipe
 
 
@@ -40,7 +40,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
     mean, std = values["train"].mean(axis=0).tolist(), values["train"].std(axis=0).tolist()
     return Plan(
         # Networks get zeros and ones of the shape [tags] as self.y. The page of the dataset shows a bar for each tag.
-        target=label_set(tags, mean, std),
+        target=LabelSet.of(tags, mean, std),
         splits={
             name: SplitPlan(
                 ImageFolder(table.parent),

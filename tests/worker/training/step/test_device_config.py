@@ -12,7 +12,7 @@ import pytest
 
 from digits.core.events import Measured, Progressed, Warned
 from digits.core.recipe import Solver
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 from tests.worker.training.loop.test_activations import histograms
@@ -477,7 +477,7 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
     prepare = Preparation(np.zeros(1, np.float32), None, shape)
     config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
-    net = network_loader.load(path, shape, class_index(list("abcd")))
+    net = network_loader.load(path, shape, ClassIndex.of(list("abcd")))
     # XLA cannot use variables created in the same trace, so create them in a separate one.
     for options in (
         StepOptions(Phase(Optimizer(Solver())), 1),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Warned
-from digits.data.target import class_index
+from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
@@ -200,7 +200,7 @@ def _generated(path: Path) -> Any:
     from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore
 
-    net = network_loader.load(path, (12, 12, 1), class_index(list("abcd")))
+    net = network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd")))
     images = inference.trace(net, VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
     return tuple(images.shape.as_list()), images.dtype.name
 
@@ -260,7 +260,7 @@ def _logits(path: Path) -> Any:
     from digits.worker.network.variables import VariableStore
 
     function = inference.trace(
-        network_loader.load(path, (12, 12, 1), class_index(list("abcd"))), VariableStore()
+        network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), VariableStore()
     ).function
     return tuple(function(tf.zeros([2, 12, 12, 1])).shape.as_list())
 

@@ -1,0 +1,174 @@
+"""The target of object detection: boxes, how they move when an image is resized, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, css_color
+from digits.data.targets.target import DatasetFit, Feature, Features, Read, Size, Target
+
+if TYPE_CHECKING:
+    from digits.data.images import Geometry
+
+# The class of rows without an object: empty ones, and regions that are neither objects nor background.
+NO_BOX = -1
+IGNORED_BOX = -2
+# An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
+SMALLEST_VISIBLE_SHARE = 0.25
+# Predicted objects with a lower score are not drawn.
+_MIN_SCORE = 0.3
+
+BoxArray = NDArray[np.float32]
+_Numbers = Any  # an array of NumPy, or a tensor
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A box to draw; the edges are percentages of the width and height of the image.
+
+    One that is ``ignored`` is not an object, but a region to ignore.
+    """
+
+    left: float
+    top: float
+    width: float
+    height: float
+    name: str
+    color: str
+    ignored: bool = False
+
+
+class Boxes(Target, frozen=True, kw_only=True):
+    """The objects of the image, float32 [most objects, 5].
+
+    A row contains the left, top, right and bottom edge in pixels, and the index of the class. The class of a region
+    to ignore is `IGNORED_BOX`: detections in it are neither right nor wrong. Empty rows are `NO_BOX`.
+    """
+
+    feature: Feature = "target/boxes"
+    dtype: Literal["float32"] = "float32"
+    spatial: Literal["boxes"] = "boxes"
+
+    in_image = True
+    noun = "class"
+
+    @classmethod
+    def of(cls, classes: list[str], most: int) -> Self:
+        """Return the target for ``classes``, with at most ``most`` objects and regions to ignore in an image."""
+        return cls(shape=[max(1, most), 5], names=classes)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for another shape, and without classes."""
+        super().__post_init__()
+        if len(self.shape) != 2:
+            raise ValueError("target: boxes are float32 of rank 2")
+        if self.shape[1] != 5 or not self.names:
+            raise ValueError("target: boxes have 5 numbers each, and names of classes")
+
+    @property
+    def contained_names(self) -> list[str]:
+        return self.names
+
+    def contained(self, value: Any) -> NDArray[np.int64]:
+        return np.flatnonzero(self.count(value))
+
+    def count(self, value: Any) -> NDArray[np.int64]:
+        """Return the number of objects of each class."""
+        classes = np.asarray(value).reshape(-1, 5)[:, 4]
+        known = classes[(classes >= 0) & (classes < len(self.names))].astype(np.int64)
+        return np.bincount(known, minlength=len(self.names)).astype(np.int64)
+
+    def grouping(self, value: Any) -> NDArray[np.int64]:
+        return super().count(value)
+
+    def encode(self, value: BoxArray, width: int, height: int) -> Features:
+        """Return the target in pixels, and the features of other programs: the objects, from 0 to 1."""
+        rows = np.full(self.shape, NO_BOX, np.float32)
+        rows[: len(value)] = value
+        objects = objects_in(value)
+        edges = (objects[:, :4] / np.array([width, height] * 2)).tolist()
+        classes = objects[:, 4].astype(int).tolist()
+        return {
+            self.feature: rows.ravel().tolist(),
+            "image/object/bbox/xmin": [edge[0] for edge in edges],
+            "image/object/bbox/ymin": [edge[1] for edge in edges],
+            "image/object/bbox/xmax": [edge[2] for edge in edges],
+            "image/object/bbox/ymax": [edge[3] for edge in edges],
+            "image/object/class/label": classes,
+            "image/object/class/text": [self.names[place].encode() for place in classes],
+        }
+
+    def resize(self, value: BoxArray, geometry: Geometry) -> BoxArray:
+        """Return the boxes [objects, 5] of an image after it is resized, without objects that are mostly cropped."""
+        value = value[value[:, 4] != NO_BOX]
+        moved = geometry.move_boxes(value[:, :4])
+        limits = np.array([geometry.width, geometry.height] * 2, np.float32)
+        clipped = np.clip(moved, 0, limits)
+        visible = are_visible(moved, clipped, value[:, 4])
+        kept: BoxArray = np.concatenate([clipped, value[:, 4:]], axis=1)[visible].astype(np.float32)
+        return kept
+
+    def _fit_names(self, other: Target) -> DatasetFit:
+        # The number of boxes in a record is that of the dataset.
+        return replace(self, shape=other.shape)._fit_classes(other)
+
+    def describe(self, value: Any) -> str:
+        counts = self.count(value)
+        objects = (f"{count} {name}" for name, count in zip(self.names, counts, strict=True) if count)
+        return ", ".join(objects) or "no objects"
+
+    def outlines(self, boxes: Iterable[Sequence[float]], size: Size) -> list[Outline]:
+        """Return how to draw ``boxes``, rows of edges and a class, on images of a ``size`` (width, height).
+
+        Empty rows are omitted.
+        """
+        styles = {
+            place: (name, css_color(color), False)
+            for place, (name, color) in enumerate(zip(self.names, self.palette, strict=True))
+        }
+        styles[IGNORED_BOX] = (IGNORED_NAME, IGNORED_COLOR, True)
+        return [outline(edges, size, *styles[int(place)]) for *edges, place in boxes if place != NO_BOX]
+
+    def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:
+        return {"boxes": self.outlines(read().tolist(), size)}
+
+    def draw_prediction(self, predicted: Any, url: str, size: Size) -> dict[str, Any] | None:
+        return {
+            "url": url,
+            "boxes": [
+                outline(each["box"], size, f"{each['label']} {100 * each['score']:.0f}%", each["color"])
+                for each in predicted
+                if each["score"] >= _MIN_SCORE
+            ],
+        }
+
+
+def outline(edges: Sequence[float], size: Size, name: str, color: str, ignored: bool = False) -> Outline:
+    """Return how to draw a box with ``edges`` in pixels on an image of a ``size`` (width, height)."""
+    left, top, right, bottom = (100 * edge / side for edge, side in zip(edges, (*size, *size), strict=True))
+    return Outline(left, top, right - left, bottom - top, name, color, ignored)
+
+
+def objects_in(boxes: BoxArray) -> BoxArray:
+    """Return the rows that are objects: neither regions to ignore nor empty."""
+    found: BoxArray = boxes[boxes[:, 4] >= 0]
+    return found
+
+
+def are_visible(edges: _Numbers, clipped: _Numbers, classes: _Numbers) -> _Numbers:
+    """Return which boxes stay when their ``edges`` [..., 4] are ``clipped`` to an image, as arrays or tensors.
+
+    These are the objects of which a large enough part is left, and all regions to ignore of which something is.
+    """
+    areas = _areas(clipped)
+    return (areas > 0) & ((classes == IGNORED_BOX) | (areas >= SMALLEST_VISIBLE_SHARE * _areas(edges)))
+
+
+def _areas(edges: _Numbers) -> _Numbers:
+    return (edges[..., 2] - edges[..., 0]) * (edges[..., 3] - edges[..., 1])

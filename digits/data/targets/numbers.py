@@ -1,0 +1,22 @@
+"""The target of regression."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from digits.data.targets.target import Feature, Target
+
+
+class Numbers(Target, frozen=True, kw_only=True):
+    """One number for each of ``names``, float32 [len(names)]."""
+
+    feature: Feature = "target/numbers"
+    dtype: Literal["float32"] = "float32"
+
+    edited_by = ("set_numbers",)
+    noun = "number"
+
+    @classmethod
+    def of(cls, names: list[str], mean: list[float], std: list[float]) -> Self:
+        """Return the target for ``names``, with the ``mean`` and ``std`` of each number over the train split."""
+        return cls(shape=[len(names)], names=names, mean=mean, std=std)
