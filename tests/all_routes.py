@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from flask import Flask
-from werkzeug.wrappers import Response
 
+from digits.core.errors import Unavailable
 from digits.kinds import all_kinds
-from digits.runtime.executors.executor import Exit
+from digits.runtime.executors.executor import Exit, OpenLedger
 from digits.runtime.executors.pools import Executors
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.short_tasks import ShortTasks
@@ -28,8 +28,11 @@ FIELD = re.compile(r"""(?:args|form|values|files)(?:\.get|\.getlist)?[\[(,]\s*["
 class NoProcesses:
     """Replaces everything that starts processes: counts calls, and responds as if the process had finished."""
 
+    poll_seconds = stop_seconds = 0.01
+
     def __init__(self) -> None:
         self.started = 0
+        self.ledger = OpenLedger()
 
     def start(self, folder: Path, devices: Any, **arguments: Any) -> dict[str, Any]:
         self.started += 1
@@ -85,12 +88,9 @@ class NoProcesses:
 
     # As TensorBoards
 
-    def proxy(self, *arguments: Any) -> Response:
+    def open(self, *arguments: Any) -> NoReturn:
         self.started += 1
-        return Response("TensorBoard")
-
-    def url_for(self, job_id: str) -> str:
-        return f"/tensorboard/{job_id}/"
+        raise Unavailable("No TensorBoard is started here.")
 
     def replace_in(self, site: Site) -> None:
         """Stop all processes of a site, and start no others."""
@@ -117,7 +117,7 @@ def names_for(app: Flask, rule: str) -> list[str]:
             module = inspect.getsource(inspect.getmodule(view) or view)
             names.update(FIELD.findall(inspect.getsource(view)) or FIELD.findall(module))
             text = inspect.getsource(view)
-            if " _form(" in text or "ImageDatasetForm" in text:
+            if "_form(" in text or "ImageDatasetForm" in text:
                 of_datasets = inspect.getmodule(view) is dataset_views
                 for form in DATASET_FORMS if of_datasets else [ModelForm]:
                     names.update(name for name in dir(form) if hasattr(getattr(form, name), "field_class"))

@@ -21,10 +21,11 @@ import jinja2  # noqa: E402
 import psutil  # noqa: E402
 from flask_socketio import SocketIO  # noqa: E402
 
+from digits.runtime.tensorboards import TensorBoards  # noqa: E402
 from digits.web.security.auth import Auth, Sessions, login_blueprint  # noqa: E402
 from digits.web.security.gate import Gate  # noqa: E402
 from digits.web.server.http import serve  # noqa: E402
-from digits.web.services.tensorboard import TensorBoards  # noqa: E402
+from digits.web.services import tensorboard  # noqa: E402
 
 logging.basicConfig(level=logging.DEBUG)
 arguments = json.loads(sys.argv[1])
@@ -95,17 +96,14 @@ def clients() -> dict[str, list[int]]:
     return {"queued": [client.queue.qsize() for client in socketio.server.eio.sockets.values()]}
 
 
-boards = (
-    TensorBoards("/pre")
-    if "board" not in arguments
-    else TensorBoards("/pre", program=Path(arguments["board"]))
-)
+boards = TensorBoards() if "board" not in arguments else TensorBoards(program=Path(arguments["board"]))
 
 
 @app.route("/pre/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
 @app.route("/pre/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
 def board(job_id: str, path: str) -> flask.Response:
-    return boards.proxy(job_id, Path(arguments["logdir"]), path, flask.request)
+    url = tensorboard.url_of("/pre", job_id)
+    return tensorboard.proxy(boards, job_id, Path(arguments["logdir"]), path, flask.request, url)
 
 
 @socketio.on("echo")

@@ -65,7 +65,7 @@ def visualize_network() -> tuple[Response, int]:
         ok=True,
         layers=preview.state.layers,
         parameters=preview.state.parameters,
-        tensorboard_url=services().tensorboards.url_for(preview.id) + "#graphs",
+        tensorboard_url=services().tensorboard_url(preview.id) + "#graphs",
         seconds=preview.seconds,
     ), 200
 

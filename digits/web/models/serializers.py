@@ -107,7 +107,7 @@ def model_page(job: ModelJob) -> ModelPage:
         epochs=None if job.is_imported else job.recipe.epochs,
         settings=_settings(job, manifest),
         devices=device_names(task.devices),
-        tensorboard_url=services().tensorboards.url_for(job.id),
+        tensorboard_url=services().tensorboard_url(job.id),
         traces_url=url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
         metrics_url=url_for("models.metrics", job_id=job.id),
         csv_url=url_for("models.metrics_table", job_id=job.id),

@@ -9,8 +9,7 @@ from werkzeug.wrappers import Response
 
 from digits.core.errors import NotFound
 from digits.core.files import make_folder
-from digits.web.services import refuse_other_sites, services
-from digits.web.services.tensorboard import font
+from digits.web.services import refuse_other_sites, services, tensorboard
 
 blueprint = Blueprint("tensorboard", __name__)
 
@@ -24,13 +23,14 @@ def proxy(job_id: str, path: str) -> Response:
         raise NotFound("There is no such job.")
     with contextlib.suppress(OSError):  # a damaged job's folder; the proxy reports it
         make_folder(folder)
-    return services().tensorboards.proxy(job_id, folder, path, request)
+    url = services().tensorboard_url(job_id)
+    return tensorboard.proxy(services().tensorboards, job_id, folder, path, request, url)
 
 
 @blueprint.get("/font-roboto/<name>")
 def board_font(name: str) -> Response:
     """Send TensorBoard's font, which its page requests at the root of the site."""
-    data = font(name)
+    data = tensorboard.font(name)
     if data is None:
         raise NotFound("There is no such font.")
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}

@@ -38,11 +38,12 @@ from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import ShortTasks
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
+from digits.runtime.tensorboards import TensorBoards
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
 from digits.web.security.gate import SAFE_METHODS, comes_from_another_site
-from digits.web.services import background
+from digits.web.services import background, tensorboard
 from digits.web.services.background_recipes import first_evaluation, health_check
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.model_lists import StoreCache
@@ -50,7 +51,6 @@ from digits.web.services.picture_cache import PictureCache
 from digits.web.services.recent_predictions import RecentPredictions
 from digits.web.services.results_cache import ResultsCache
 from digits.web.services.serving_metrics import ServingMetrics
-from digits.web.services.tensorboard import TensorBoards
 from digits.web.services.upload_store import UploadStore
 
 SERVER_FOLDER = ".server"
@@ -99,7 +99,7 @@ class Services:
         self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
         self.folder_sizes = FolderSizes(lambda job: self.live.publish(*live_messages.size_measured(job)))
         self.background = {name: self._background(name) for name in background.KINDS}
-        self.tensorboards = TensorBoards(settings.url_prefix)
+        self.tensorboards = TensorBoards()
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
         self.decoder = Decoder()
@@ -214,6 +214,10 @@ class Services:
             if (job.status.is_running or not only_unfinished)
             and text.encode() in msgspec.json.encode(job.recipe)
         ]
+
+    def tensorboard_url(self, job_id: str) -> str:
+        """Return the URL of the TensorBoard of a model or preview."""
+        return tensorboard.url_of(self.settings.url_prefix, job_id)
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Return the folder with the events of a model or preview; None for an unknown id."""

@@ -22,8 +22,9 @@ from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request, Response
 
 from digits.core.errors import NotFound, Unavailable
-from digits.web.services.tensorboard import PROGRAM as REAL
-from digits.web.services.tensorboard import TensorBoards, font
+from digits.runtime.tensorboards import PROGRAM as REAL
+from digits.runtime.tensorboards import TensorBoards
+from digits.web.services.tensorboard import font, proxy, url_of
 from tests.raw_http import PROGRAM, SmallServer, small_server
 
 pytestmark = pytest.mark.integration
@@ -42,7 +43,7 @@ def logdir(tmp_path: Path) -> Path:
 @pytest.fixture
 def boards() -> Iterator[TensorBoards]:
     """TensorBoards that start a fake TensorBoard."""
-    running = TensorBoards("/digits", program=FAKE, page_seconds=0.1)
+    running = TensorBoards(program=FAKE)
     yield running
     running.stop_all()
 
@@ -77,7 +78,7 @@ def write_scalar(folder: Path) -> None:
 
 def ask(boards: TensorBoards, logdir: Path, path: str = "", job: str = "job", **request: Any) -> Response:
     built = Request(EnvironBuilder(f"/digits/tensorboard/{job}/{path}", **request).get_environ())
-    answer = boards.proxy(job, logdir, path, built)
+    answer = proxy(boards, job, logdir, path, built, url_of("/digits", job), page_seconds=0.1)
     if path != "large":
         answer.get_data()
         answer.close()
@@ -257,8 +258,8 @@ def test_long_response_is_streamed(boards: TensorBoards, logdir: Path) -> None:
 
 
 def test_url_of_a_job() -> None:
-    assert TensorBoards().url_for("20260101-1") == "/tensorboard/20260101-1/"
-    assert TensorBoards("/digits").url_for("a/../b") == "/digits/tensorboard/a%2F..%2Fb/"
+    assert url_of("", "20260101-1") == "/tensorboard/20260101-1/"
+    assert url_of("/digits", "a/../b") == "/digits/tensorboard/a%2F..%2Fb/"
 
 
 def test_job_reuses_its_process(boards: TensorBoards, logdir: Path) -> None:
@@ -340,7 +341,7 @@ def test_job_without_events_is_not_found(boards: TensorBoards, tmp_path: Path, l
 def test_page_shows_that_tensorboard_is_starting(tmp_path: Path) -> None:
     hangs = tmp_path / "hangs"
     hangs.mkdir()
-    boards = TensorBoards(program=FAKE, page_seconds=0.1, start_seconds=0.1)
+    boards = TensorBoards(program=FAKE, start_seconds=0.1)
     page = ask(boards, hangs, headers=PAGE)
     assert page.status_code == 202 and 'http-equiv="refresh"' in page.get_data(as_text=True)
     assert page.headers["Retry-After"] == "1"
@@ -379,10 +380,11 @@ sys.path.insert(0, {str(PROGRAM.parent.parent)!r})
 from pathlib import Path
 from werkzeug.test import EnvironBuilder
 from werkzeug.wrappers import Request
-from digits.web.services.tensorboard import TensorBoards
+from digits.runtime.tensorboards import TensorBoards
+from digits.web.services.tensorboard import proxy
 boards = TensorBoards(program=Path({str(FAKE)!r}))
 request = Request(EnvironBuilder("/").get_environ())
-sys.stdout.write(boards.proxy("job", Path({str(logdir)!r}), "", request).get_data(as_text=True))
+sys.stdout.write(proxy(boards, "job", Path({str(logdir)!r}), "", request, "/").get_data(as_text=True))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert has_ended(json.loads(run.stdout)["process"])
