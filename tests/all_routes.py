@@ -97,6 +97,7 @@ class NoProcesses:
         parts: Any = site.services
         parts.scheduler.stop()  # start no tasks in the background
         parts.runner.close()
+        self.ledger = parts.executor.ledger
         parts.executor.close()
         parts.executor = parts.inference = parts.tensorboards = self
         parts.batches = RequestBatches(self.exchange)

@@ -22,8 +22,10 @@ import psutil  # noqa: E402
 from flask_socketio import SocketIO  # noqa: E402
 
 from digits.runtime.tensorboards import TensorBoards  # noqa: E402
-from digits.web.security.auth import Auth, Sessions, login_blueprint  # noqa: E402
+from digits.web.security.auth import Auth  # noqa: E402
 from digits.web.security.gate import Gate  # noqa: E402
+from digits.web.security.login import login_blueprint  # noqa: E402
+from digits.web.security.sessions import Sessions  # noqa: E402
 from digits.web.server.http import serve  # noqa: E402
 from digits.web.services import tensorboard  # noqa: E402
 

@@ -62,8 +62,8 @@ def _serve(**options: Any) -> None:
     from digits.core.errors import DigitsError
     from digits.core.settings import LoginPolicy
     from digits.web.app import create_app, load_templates
-    from digits.web.security.auth import ExposureError
     from digits.web.security.peers import lookup_problem
+    from digits.web.security.secrets import ExposureError
     from digits.web.server.http import serve
 
     try:
@@ -139,7 +139,7 @@ def _made_token(settings: Settings) -> str:
 
     if settings.login_policy is LoginPolicy.NOBODY or settings.token or settings.password:
         return ""
-    from digits.web.security.auth import made_token
+    from digits.web.security.secrets import made_token
 
     return made_token(settings.state_dir)
 

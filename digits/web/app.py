@@ -60,9 +60,16 @@ from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body
 from digits.web.responses.json import ResourceProvider
 from digits.web.responses.negotiation import JsonTwins, wants_json
-from digits.web.security import auth
+from digits.web.security.auth import Auth, open_auth
+from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES
 from digits.web.security.bounded_request import BoundedRequest
-from digits.web.security.gate import BODY_LIMITS, MAX_BODY_BYTES, Gate
+from digits.web.security.form_tokens import protect_forms
+from digits.web.security.gate import Gate
+from digits.web.security.login import login_blueprint
+from digits.web.security.origin import guard_views
+from digits.web.security.redirects import own_address
+from digits.web.security.secrets import read_or_make_secret
+from digits.web.security.usernames import shown_username
 from digits.web.services import Services
 from digits.web.serving import views as serving_views
 
@@ -100,14 +107,15 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
     app.config["TEMPLATES_AUTO_RELOAD"] = settings.debug
     app.json = ResourceProvider(app)
-    parts = Services(settings, executor)
-    app.extensions["digits"] = parts
-    guard = auth.open_auth(settings)
-    app.secret_key = auth.read_or_make_secret(settings.state_dir / "form-key")
-    auth.protect_forms(app, settings.port)
+    services = Services(settings, executor)
+    app.extensions["digits"] = services
+    auth = open_auth(settings)
+    app.secret_key = read_or_make_secret(settings.state_dir / "form-key")
+    protect_forms(app, settings.port)
+    guard_views(app)
     add_kinds(app)
     for blueprint in (
-        auth.login_blueprint(guard),
+        login_blueprint(auth),
         home.blueprint,
         job_lists.blueprint,
         documentation.blueprint,
@@ -144,16 +152,16 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         uploads.blueprint,
     ):
         app.register_blueprint(blueprint)
-    _add_page_tools(app, settings, parts, guard)
-    _add_error_pages(app, parts, show_traceback=settings.debug)
-    parts.live.connect(app)
-    guard.on_logout.append(parts.live.disconnect)
+    _add_page_tools(app, settings, services, auth)
+    _add_error_pages(app, services, show_traceback=settings.debug)
+    services.live.connect(app)
+    auth.on_logout.append(services.live.disconnect)
     # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
     app.wsgi_app = Gate(  # type: ignore[method-assign]
         JsonTwins(app.wsgi_app, app.url_map),
         bind_host=settings.host,
         allowed_hosts=settings.allowed_hosts,
-        auth=guard,
+        auth=auth,
         url_prefix=settings.url_prefix,
         behind_proxy=int(settings.behind_proxy),
         body_limits={
@@ -163,7 +171,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         },
     )
     if start:
-        parts.start()
+        services.start()
     return app
 
 
@@ -173,13 +181,13 @@ def load_templates(app: Flask) -> None:
         in_thread(app.jinja_env.get_template, name)
 
 
-def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth.Auth) -> None:
+def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Auth) -> None:
     assets = Assets(app, settings.url_prefix, watch=settings.debug)
 
     @app.before_request
     def keep_cursor() -> None:
         # Before anything is read: messages since then may report changes that the page does not contain.
-        g.live_cursor = parts.live.cursor
+        g.live_cursor = services.live.cursor
 
     @app.before_request
     def wait_for_turn() -> None:
@@ -195,10 +203,10 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
             "version": __version__,
             "server_name": settings.server_name,
             "url_prefix": settings.url_prefix,
-            "username": auth.shown_username(request),
-            "needs_login": guard.is_required(request.environ),
-            "tensorflow": parts.tensorflow,
-            "storage_problem": parts.store.problem,
+            "username": shown_username(request),
+            "needs_login": auth.is_required(request.environ),
+            "tensorflow": services.tensorflow,
+            "storage_problem": services.store.problem,
             "default_kind": default_kind(),
         }
 
@@ -209,7 +217,7 @@ def _add_page_tools(app: Flask, settings: Settings, parts: Services, guard: auth
     template_filters.add_filters(app)
 
 
-def _add_error_pages(app: Flask, parts: Services, *, show_traceback: bool) -> None:
+def _add_error_pages(app: Flask, services: Services, *, show_traceback: bool) -> None:
     @app.errorhandler(Damaged)
     def damaged(error: Damaged) -> ResponseReturnValue:
         if request.method == "GET" and not wants_json():
@@ -218,7 +226,7 @@ def _add_error_pages(app: Flask, parts: Services, *, show_traceback: bool) -> No
 
     @app.errorhandler(DigitsError)
     def known(error: DigitsError) -> ResponseReturnValue:
-        again = auth.own_address(request) if isinstance(error, OtherSite) else ""
+        again = own_address(request) if isinstance(error, OtherSite) else ""
         headers = {"Retry-After": "1"} if isinstance(error, TooBusy) else {}
         answer = _answer(
             error.http_status, error.message, error.hint, type(error).__name__, trace=error.trace, again=again
@@ -233,11 +241,11 @@ def _add_error_pages(app: Flask, parts: Services, *, show_traceback: bool) -> No
 
     @app.errorhandler(UnreadableFile)
     def unreadable(error: UnreadableFile) -> ResponseReturnValue:
-        return known(_loss(parts.store) or NotFound("A file of this job cannot be read.", str(error)))
+        return known(_loss(services.store) or NotFound("A file of this job cannot be read.", str(error)))
 
     @app.errorhandler(OSError)
     def failing_disk(error: OSError) -> ResponseReturnValue:
-        explained = _loss(parts.store) or explain(error)
+        explained = _loss(services.store) or explain(error)
         if explained is None:
             return fault(error)
         log.error("%s %s failed: %s", request.method, request.path, error)

@@ -21,7 +21,8 @@ from digits.core.status import Status
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.store import Store
 from digits.web.app import create_app
-from digits.web.security.auth import Session, Sessions, read_or_make_secret
+from digits.web.security.secrets import read_or_make_secret
+from digits.web.security.sessions import Session, Sessions
 from tests.failing_disk import FailingDisk, failing_disk, few_descriptors, fill, small_disk
 from tests.site import Site, bars, site_settings
 

@@ -16,15 +16,16 @@ from digits.kinds.export import Export, formats_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
 from digits.web.offload import each_in_thread, in_thread
-from digits.web.services import refuse_other_sites, services
+from digits.web.security.origin import not_from_other_sites
+from digits.web.services import services
 
 blueprint = Blueprint("exports", __name__)
 
 
 @blueprint.get("/datasets/<job_id>/download.<ending>")
+@not_from_other_sites
 def download(job_id: str, ending: str) -> Response:
     """Stream an archive of the dataset in the format ``format``, by default the first one of its kind."""
-    refuse_other_sites()
     job, manifest = _finished(job_id)
     if ending not in MEDIA_TYPES:
         raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")

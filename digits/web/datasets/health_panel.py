@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from flask import url_for
+from flask import request, url_for
 
 from digits.core.files import MissingFile, UnreadableFile
 from digits.core.model_job import ModelJob
@@ -18,7 +18,8 @@ from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.offload import in_thread
-from digits.web.services import is_opened_by_another_site, services
+from digits.web.security.origin import is_opened_by_another_site
+from digits.web.services import services
 from digits.web.services.background import state_of
 from digits.web.services.background_recipes import health_check
 
@@ -41,7 +42,7 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     result, problem = load_health(job, manifest)
     checks = services().background["health"]
     is_new = result is None and not problem and checks.failure(job.id) is None
-    if is_new and services().settings.health_checks and not is_opened_by_another_site():
+    if is_new and services().settings.health_checks and not is_opened_by_another_site(request.environ):
         checks.start(job, health_check(job))
     body = state(job, result, problem)
     labels = load_label_check(job, manifest)

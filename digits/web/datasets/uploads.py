@@ -16,8 +16,8 @@ from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 
 from digits.core.errors import BadRequest
 from digits.web.responses.negotiation import json_only, prefers_json
-from digits.web.security.auth import current_username, login_name
 from digits.web.security.bounded_request import pieces_of_body
+from digits.web.security.usernames import current_username, login_name
 from digits.web.services import services
 from digits.web.services.upload_store import CHECKSUMS, State, TooLarge, Upload
 

@@ -39,7 +39,7 @@ from digits.web.datasets.submit import new_dataset
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.auth import current_username
+from digits.web.security.usernames import current_username
 from digits.web.services import services
 
 blueprint = Blueprint("versions", __name__)

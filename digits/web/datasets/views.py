@@ -36,7 +36,7 @@ from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreatedDataset, DatasetSummary
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.auth import current_username
+from digits.web.security.usernames import current_username
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)

@@ -34,6 +34,7 @@ from digits.web.predictions.view_choice import chosen_view
 from digits.web.records import explore as explore_views
 from digits.web.responses.large import large_response
 from digits.web.responses.pages import stream
+from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
 blueprint = Blueprint("generic", __name__)
@@ -91,12 +92,14 @@ for _ending, _endpoint in (("", "create_model"), (".json", "create_model_json"))
 
 
 @blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"])
+@not_from_other_sites
 def infer_one_page() -> Response:
     """Predict from an image or from the fields of the kind; return a page."""
     return inference_views.predict(_kind_of(_model()), "infer_one")
 
 
 @blueprint.route("/models/images/generic/infer_extension", methods=["GET", "POST"])
+@not_from_other_sites
 def infer_extension_page() -> AnyResponse | tuple[Response, int]:
     """Predict from the fields of the kind; return a page. Several inputs start a batch prediction."""
     job = _model()
@@ -188,6 +191,7 @@ def infer_db_json() -> Response:
 
 
 @blueprint.route("/models/images/generic/infer_db", methods=["GET", "POST"])
+@not_from_other_sites
 def infer_db() -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction for the records of TFRecord files or of a database; redirect to the results page."""
     job = _model()

@@ -18,7 +18,7 @@ from flask_socketio import SocketIO, join_room, leave_room
 
 from digits.core import job as jobs
 from digits.web.live.messages import EVERYONE
-from digits.web.security.auth import VISITOR
+from digits.web.security.environ import VISITOR
 
 NAMESPACE = "/jobs"
 STORAGE = "storage"

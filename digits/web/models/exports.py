@@ -26,7 +26,8 @@ from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.responses.archives import check_ending
 from digits.web.responses.negotiation import wants_json
-from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.security.origin import not_from_other_sites
+from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("model_export", __name__)
 
@@ -119,9 +120,9 @@ def _entries(job: ModelJob, made: ModelExport) -> list[Entry]:
 
 
 @blueprint.get("/models/<job_id>/savedmodel.<ending>")
+@not_from_other_sites
 def saved_model(job_id: str, ending: str) -> Response:
     """Export a snapshot as a SavedModel: the network, its weights and the preprocessing of images."""
-    refuse_other_sites()
     require_tensorflow()
     check_ending(ending)
     job = services().store.get(job_id, ModelJob)

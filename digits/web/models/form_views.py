@@ -34,7 +34,7 @@ from digits.web.resources.datasets import DatasetChoices
 from digits.web.resources.models import CreatedModels
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.auth import current_username
+from digits.web.security.usernames import current_username
 from digits.web.services import services
 
 blueprint = Blueprint("model_form", __name__)

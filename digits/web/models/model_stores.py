@@ -16,13 +16,15 @@ from digits.web.models import serializers as model_serializers
 from digits.web.models.imports import import_from, scratch
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
-from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.security.origin import not_from_other_sites
+from digits.web.services import require_tensorflow, services
 from digits.web.services.model_lists import StoreState
 
 blueprint = Blueprint("store", __name__)
 
 
 @blueprint.get("/store/list")
+@not_from_other_sites
 def index() -> str:
     """Show the models of all stores, or of ``store`` when it has been read."""
     return render_in_turns("store.html", states=_states())
@@ -30,15 +32,16 @@ def index() -> str:
 
 @blueprint.get("/store/models")
 @json_only
+@not_from_other_sites
 def models() -> Response:
     """Return the models of all stores, or of ``store`` when it has been read, keyed by store as in DIGITS 6."""
     return jsonify({state.listing.store: _state_json(state) for state in _states()})
 
 
 @blueprint.get("/store/push")
+@not_from_other_sites
 def push() -> Response:
     """Import the model ``id``, and return the ID of its job as text."""
-    refuse_other_sites()
     return Response(_import(request.args.get("id", "")).id, mimetype="text/plain")
 
 
@@ -53,7 +56,6 @@ def import_model() -> AnyResponse:
 
 
 def _states() -> list[StoreState]:
-    refuse_other_sites()
     stores, refresh = services().model_stores, flag(request.args, "refresh")
     store = request.args.get("store")
     return stores.states(refresh) if store is None else [stores.load(store, refresh)]

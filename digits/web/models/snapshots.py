@@ -8,7 +8,7 @@ from flask import request
 from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
-from digits.web.services import refuse_other_sites, services
+from digits.web.services import services
 
 
 def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
@@ -33,7 +33,6 @@ def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
 
 def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
     """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
-    refuse_other_sites()
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)
     return snapshot_of(job, request.values.get("snapshot_epoch") or default)

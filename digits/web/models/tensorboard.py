@@ -9,15 +9,16 @@ from werkzeug.wrappers import Response
 
 from digits.core.errors import NotFound
 from digits.core.files import make_folder
-from digits.web.services import refuse_other_sites, services, tensorboard
+from digits.web.security.origin import not_from_other_sites
+from digits.web.services import services, tensorboard
 
 blueprint = Blueprint("tensorboard", __name__)
 
 
 @blueprint.route("/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
 @blueprint.route("/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
+@not_from_other_sites
 def proxy(job_id: str, path: str) -> Response:
-    refuse_other_sites()
     folder = services().tensorboard_folder(job_id)
     if folder is None:
         raise NotFound("There is no such job.")

@@ -37,7 +37,8 @@ from digits.web.predictions.runs import (
 )
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
-from digits.web.services import refuse_other_sites, require_tensorflow, services
+from digits.web.security.origin import not_from_other_sites
+from digits.web.services import require_tensorflow, services
 from digits.web.services.background import error_of
 
 blueprint = Blueprint("predictions", __name__)
@@ -61,7 +62,6 @@ def create(job_id: str) -> AnyResponse | tuple[Response, int]:
 def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction as `start` does, and redirect to the results page with the arguments ``shown``."""
     require_tensorflow()
-    refuse_other_sites()
     job = services().store.get(job_id, ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
     about = start(job, snapshot, find or _inputs_of_kind(job))
@@ -226,6 +226,7 @@ def classify_many_json() -> Response:
 
 @blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
 @blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
+@not_from_other_sites
 def many() -> AnyResponse | tuple[Response, int]:
     """Start a batch prediction, and redirect to the results page."""
     return create(requested_job(ModelJob).id)
@@ -286,7 +287,6 @@ def run_to_completion(
 ) -> tuple[ModelJob, BatchPrediction, Results]:
     """Run a batch prediction as `start` does, and return its results when it has finished."""
     require_tensorflow()
-    refuse_other_sites()
     job = requested_job(ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
     about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)

@@ -21,6 +21,7 @@ from digits.web.offload import in_thread
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.responses.pages import render_in_turns
+from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
 blueprint = Blueprint("epochs", __name__)
@@ -42,6 +43,7 @@ class Followed:
 
 
 @blueprint.get("/models/<job_id>/epoch-predictions")
+@not_from_other_sites
 def show(job_id: str) -> Response:
     """Return the part of the model's page with the predictions of each snapshot."""
     job = services().store.get(job_id, ModelJob)
@@ -80,6 +82,7 @@ def show(job_id: str) -> Response:
 
 
 @blueprint.get("/models/<job_id>/epoch-predictions.json")
+@not_from_other_sites
 def show_json(job_id: str) -> Response:
     """Return the predictions of each snapshot for the same records."""
     found = _follow(services().store.get(job_id, ModelJob))

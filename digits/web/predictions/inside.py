@@ -17,6 +17,7 @@ from digits.web.models import serializers as model_serializers
 from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
 from digits.web.predictions.inputs import input_of
 from digits.web.responses.pages import render_in_turns
+from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
 blueprint = Blueprint("inside", __name__)
@@ -55,6 +56,7 @@ def inspect_json(job_id: str) -> Response:
 
 
 @blueprint.get("/models/<job_id>/layers")
+@not_from_other_sites
 def layers(job_id: str) -> Response:
     """Return the part of the page that selects layers, outputs and a method."""
     found = _layers(_model(job_id))
@@ -63,6 +65,7 @@ def layers(job_id: str) -> Response:
 
 
 @blueprint.get("/models/<job_id>/layers.json")
+@not_from_other_sites
 def layers_json(job_id: str) -> Response:
     """Return the layers that can be inspected, and the outputs that can be explained."""
     return jsonify(_layers(_model(job_id)))
@@ -81,12 +84,14 @@ def heat_map_json(job_id: str) -> Response:
 
 
 @blueprint.get("/models/<job_id>/filters")
+@not_from_other_sites
 def filters(job_id: str) -> Response:
     """Return the part of the page with the filters of the first convolution in each snapshot."""
     return _part("_filters.html", **_filters(_model(job_id)))
 
 
 @blueprint.get("/models/<job_id>/filters.json")
+@not_from_other_sites
 def filters_json(job_id: str) -> Response:
     """Return the filters of the first convolution in each snapshot."""
     return jsonify(_filters(_model(job_id)))

@@ -48,6 +48,7 @@ from digits.web.predictions.view_choice import (
     views_for,
 )
 from digits.web.responses.pages import render_in_turns
+from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 from digits.web.services.recent_predictions import Recent
 
@@ -75,6 +76,7 @@ def predict_json(kind: Kind, call: str) -> Response:
 
 
 @blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
+@not_from_other_sites
 def predict(kind: Kind, call: str) -> Response:
     """Predict from an image; return a page or the part of a page that shows the prediction."""
     job = _model()

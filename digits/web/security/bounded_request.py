@@ -18,7 +18,8 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.sansio.multipart import Data, Epilogue, Field, File, MultipartDecoder, NeedData, State
 
 from digits.web.offload import in_thread
-from digits.web.security.gate import FORM, MAX_BODY_BYTES, MULTIPART
+from digits.web.security.bodies import MAX_BODY_BYTES
+from digits.web.security.environ import FORM, MULTIPART
 
 MAX_JSON_BYTES = 64_000
 # Forms up to this size are parsed directly, which takes a few milliseconds.

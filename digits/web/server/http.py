@@ -31,8 +31,9 @@ from gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
 from digits.runtime.turns import begin_turn, end_long_turn
 from digits.web.loop_watch import LoopWatch
 from digits.web.offload import in_thread
-from digits.web.security.gate import WEBSOCKET, network_of
+from digits.web.security.environ import WEBSOCKET
 from digits.web.security.peers import CONNECTION, Peer
+from digits.web.security.rate_limit import network_of
 from digits.web.security.refusals import RefusalLog
 from digits.web.server.connections import Connection, Connections, State
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-from flask import current_app, request
+from flask import current_app
 
 from digits.core import snapshot_list
-from digits.core.errors import OtherSite, Unavailable
+from digits.core.errors import Unavailable
 from digits.core.files import make_folder
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
@@ -42,7 +42,6 @@ from digits.runtime.tensorboards import TensorBoards
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
-from digits.web.security.gate import SAFE_METHODS, comes_from_another_site
 from digits.web.services import background, tensorboard
 from digits.web.services.background_recipes import first_evaluation, health_check
 from digits.web.services.folder_sizes import FolderSizes
@@ -241,22 +240,6 @@ def _default_changed_at(folder: str, saved: SnapshotList) -> list[int]:
     if saved.default is None:
         return []
     return [_changed_at(f"{folder}/{saved.default.name}{suffix}") for suffix in snapshot_list.SUFFIXES]
-
-
-def is_opened_by_another_site() -> bool:
-    """Return whether a page of another site caused this GET or HEAD, which Flask answers with the same views.
-
-    The gate already refuses writes from other sites.
-    """
-    return request.method in SAFE_METHODS and comes_from_another_site(request.environ)
-
-
-def refuse_other_sites() -> None:
-    """Raise OtherSite if another site opened this page; for views that start a process when read."""
-    if is_opened_by_another_site():
-        raise OtherSite(
-            "This request came from another site.", "Opening this page starts a program on this machine."
-        )
 
 
 def require_tensorflow() -> None:

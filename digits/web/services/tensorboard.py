@@ -20,7 +20,7 @@ from werkzeug.wrappers import Request, Response
 
 from digits.core.errors import NotFound, Unavailable
 from digits.runtime.tensorboards import TensorBoard, TensorBoards
-from digits.web.security.gate import FOREIGN
+from digits.web.security.environ import FOREIGN
 
 # Time that a page waits for the process before it shows a message; scripts wait for the whole start.
 PAGE_SECONDS = 0.3

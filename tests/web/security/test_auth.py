@@ -17,23 +17,14 @@ from flask.testing import FlaskClient
 
 from digits.core.errors import BadRequest
 from digits.core.settings import Settings
-from digits.web.security.auth import (
-    IDLE_SECONDS,
-    LONGEST_SECONDS,
-    RENEW_SECONDS,
-    Auth,
-    ExposureError,
-    Sessions,
-    current_username,
-    login_blueprint,
-    made_token,
-    open_auth,
-    protect_forms,
-    read_or_make_secret,
-    safe_next,
-    site_path,
-)
+from digits.web.security.auth import Auth, open_auth
+from digits.web.security.form_tokens import protect_forms
 from digits.web.security.gate import Gate
+from digits.web.security.login import login_blueprint
+from digits.web.security.redirects import safe_next, site_path
+from digits.web.security.secrets import ExposureError, made_token, read_or_make_secret
+from digits.web.security.sessions import IDLE_SECONDS, LONGEST_SECONDS, RENEW_SECONDS, Sessions
+from digits.web.security.usernames import current_username
 
 PASSWORD = "correct horse"
 TOKEN = "t" * 43

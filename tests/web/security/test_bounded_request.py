@@ -10,8 +10,8 @@ import flask
 import pytest
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from digits.web.security.bodies import MAX_BODY_BYTES
 from digits.web.security.bounded_request import MAX_JSON_BYTES, QUICK_FORM_BYTES, BoundedRequest
-from digits.web.security.gate import MAX_BODY_BYTES
 from tests.site import Site
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}

@@ -21,20 +21,17 @@ import pytest
 from werkzeug.test import EnvironBuilder, TestResponse, run_wsgi_app
 from werkzeug.wrappers import Request
 
-from digits.web.security import gate as gate_module
-from digits.web.security.auth import VISITOR, Auth, Sessions
-from digits.web.security.gate import (
-    FOREIGN,
-    MAX_BODY_BYTES,
-    MAX_IMAGE_BYTES,
-    NONCE,
-    Gate,
-    Hosts,
-    RateLimiter,
-    comes_from_another_site,
-    origin_matches,
-)
+from digits.web.security import hosts as host_names
+from digits.web.security import rate_limit
+from digits.web.security.auth import Auth
+from digits.web.security.bodies import MAX_BODY_BYTES, MAX_IMAGE_BYTES
+from digits.web.security.environ import FOREIGN, NONCE, VISITOR
+from digits.web.security.gate import Gate
+from digits.web.security.hosts import Hosts
+from digits.web.security.origin import is_opened_by_another_site, origin_matches
 from digits.web.security.peers import CONNECTION, Peer
+from digits.web.security.rate_limit import RateLimiter
+from digits.web.security.sessions import Sessions
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
 
 TOKEN = "t" * 43
@@ -156,7 +153,7 @@ def test_bound_address_is_accepted() -> None:
 def test_server_on_all_addresses_accepts_only_those_of_this_machine(
     everywhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_module.socket, "gethostname", lambda: "Machine")
+    monkeypatch.setattr(host_names.socket, "gethostname", lambda: "Machine")
     addresses = [SimpleNamespace(address=text) for text in ("10.0.0.7", "FE80::7%eth0")]
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": addresses})
     hosts = Hosts(everywhere)
@@ -641,7 +638,7 @@ def test_logins_with_only_a_name_are_not_rate_limited() -> None:
 
 
 def test_rate_limiter_counts_networks_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "MAX_REMEMBERED_ADDRESSES", 3)
+    monkeypatch.setattr(rate_limit, "MAX_REMEMBERED_ADDRESSES", 3)
     limiter = RateLimiter(1, clock=lambda: 0.0)
     assert limiter.take("2001:db8::1") and not limiter.take("2001:db8::2")
     assert limiter.take("2001:db8:0:1::1")
@@ -894,7 +891,7 @@ OWN_SITE = [
 def test_requests_caused_by_other_sites_are_recognized(headers: dict[str, str]) -> None:
     app = App()
     send(app, headers={**headers})
-    assert comes_from_another_site(app.reached[0]) == (headers in OTHER_SITE)
+    assert is_opened_by_another_site(app.reached[0]) == (headers in OTHER_SITE)
 
 
 @pytest.fixture(scope="module")

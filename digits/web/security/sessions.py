@@ -1,0 +1,129 @@
+"""Logins as signed cookies, and the attributes of cookies."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from itsdangerous import BadData, URLSafeSerializer
+from werkzeug.http import dump_cookie
+
+from digits.core.files import UnreadableFile, read_json, write_json
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 7 * 24 * 3600
+LONGEST_SECONDS = 30 * 24 * 3600
+RENEW_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Session:
+    """The contents of the login cookie. ``started`` and ``renewed`` are Unix times."""
+
+    id: str
+    username: str
+    started: int
+    renewed: int
+
+
+class Sessions:
+    """Logins as signed cookies. Only sessions that ended early are stored, in ``ended_file``."""
+
+    def __init__(
+        self, secret_key: str, ended_file: Path | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._serializer = URLSafeSerializer(secret_key, salt="digits-session")
+        self._ended_file = ended_file
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ended = self._load()
+
+    def start(self, username: str) -> str:
+        """Return the cookie of a new session."""
+        now = int(self._clock())
+        return self._sign(Session(secrets.token_urlsafe(16), username, now, now))
+
+    def read(self, cookie: str) -> Session | None:
+        """Return the session of ``cookie``; None if it is forged, expired, or logged out."""
+        try:
+            session = Session(**self._serializer.loads(cookie))
+            over = self._is_over(session)
+        except (BadData, TypeError, ValueError):  # includes text that is not ASCII
+            return None
+        return None if over else session
+
+    def renewed(self, session: Session) -> str | None:
+        """Return a new cookie for a session in use; None if the old one need not be renewed."""
+        now = int(self._clock())
+        if now - session.renewed < RENEW_SECONDS:
+            return None
+        return self._sign(replace(session, renewed=now))
+
+    def end(self, session: Session) -> None:
+        """Invalidate all cookies of this session, also after a restart."""
+        now = self._clock()
+        with self._lock:
+            self._ended[session.id] = session.started + LONGEST_SECONDS
+            self._ended = {name: until for name, until in self._ended.items() if until > now}
+            if self._ended_file is not None:
+                try:
+                    write_json(self._ended_file, self._ended)
+                except OSError as error:
+                    # The session has ended in memory; the next logout saves it as well.
+                    log.error(
+                        "a logout could not be saved, so its session is valid again after a restart: %s",
+                        error,
+                    )
+
+    def _is_over(self, session: Session) -> bool:
+        now = self._clock()
+        idle, age = now - session.renewed, now - session.started
+        return idle > IDLE_SECONDS or age > LONGEST_SECONDS or session.id in self._ended
+
+    def _sign(self, session: Session) -> str:
+        text = self._serializer.dumps(asdict(session))
+        return text if isinstance(text, str) else text.decode()
+
+    def _load(self) -> dict[str, float]:
+        if self._ended_file is None:
+            return {}
+        try:
+            return read_json(self._ended_file, dict[str, float])
+        except UnreadableFile:
+            return {}
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """The sender of an admitted request: identified by a session cookie, by the token, or without a login."""
+
+    session: Session | None = None
+
+
+def cookie_header(environ: Mapping[str, Any], name: str, value: str) -> str:
+    """The ``Set-Cookie`` header that stores ``value`` as ``name``, or deletes that cookie if ``value`` is empty."""
+    return dump_cookie(
+        name,
+        value,
+        max_age=LONGEST_SECONDS if value else 0,
+        path=cookie_path(environ),
+        secure=is_https(environ),
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def cookie_path(environ: Mapping[str, Any]) -> str:
+    """The path of the site, to which its cookies are limited so that other programs on the host do not receive them."""
+    return str(environ.get("SCRIPT_NAME") or "/")
+
+
+def is_https(environ: Mapping[str, Any]) -> bool:
+    return environ.get("wsgi.url_scheme") == "https"
