@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from digits.core.recipe import ExportFormat
 from digits.kinds.targets import is_channels_first
-from digits.worker.exporting.exported import input_name, named, restore_structure
+from digits.worker.exporting.exported import input_name
+from digits.worker.training.models.outputs import named, restore_structure
 from digits.worker.training.models.trained import Trained
 
 _RUN = {

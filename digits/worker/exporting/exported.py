@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from digits.data.model_export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
 from digits.worker.network import layer_table
 from digits.worker.network.variables import MODEL_SCOPE
+from digits.worker.training.models.batches import Batches
+from digits.worker.training.models.outputs import named, restore_structure
 from digits.worker.training.models.trained import Trained
 from digits.worker.training.step import numerics
 
@@ -70,45 +71,6 @@ def input_name(found: Trained) -> str:
     return "vectors" if found.traced.latent else "images"
 
 
-def named(outputs: Any, name: str = "output") -> dict[str, tf.Tensor]:
-    """Flatten a network's outputs to a dict: ``output``, ``output_0`` and so on for a list, or the keys of a dict."""
-    return {whole: tf.convert_to_tensor(tensor) for whole, tensor in _flat(outputs, name)}
-
-
-def as_array(tensor: tf.Tensor) -> NDArray[Any]:
-    """Return an output as an array, with types that JSON lacks, such as bfloat16, converted to float32."""
-    values: NDArray[Any] = tensor.numpy()
-    return values if values.dtype.kind in "iufb" else values.astype(np.float32)
-
-
-def restore_structure(outputs: Any, values: Mapping[str, Any]) -> Any:
-    """Pack ``values``, arrays or tensors in the format of `named`, into the structure of ``outputs``."""
-    return _restored(outputs, values, "output")
-
-
-def _restored(outputs: Any, values: Mapping[str, Any], name: str) -> Any:
-    if isinstance(outputs, dict):
-        return {key: _restored(item, values, _plain(str(key))) for key, item in outputs.items()}
-    if isinstance(outputs, (list, tuple)):
-        return [_restored(item, values, f"{name}_{place}") for place, item in enumerate(outputs)]
-    return None if outputs is None else values[name]
-
-
-def _flat(outputs: Any, name: str) -> list[tuple[str, Any]]:
-    if isinstance(outputs, dict):
-        parts = [(_plain(str(key)), item) for key, item in outputs.items()]
-    elif isinstance(outputs, (list, tuple)):
-        parts = [(f"{name}_{place}", item) for place, item in enumerate(outputs)]
-    else:
-        return [] if outputs is None else [(name, outputs)]
-    return [pair for part, item in parts for pair in _flat(item, part)]
-
-
-def _plain(name: str) -> str:
-    """Replace characters that are not allowed in output names with underscores."""
-    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "output"
-
-
 def check_is_exportable(found: Trained) -> None:
     """Raise NotExportable, with the line, if the network calls Python code at run time."""
     if place := place_of(found, _OF_PYTHON):
@@ -161,9 +123,7 @@ class LayerOutputs(Exported):
 
 
 def required_batch(found: Trained) -> int:
-    """Return 1, or the training batch size if the network does not accept a single image."""
-    try:
-        found.outputs(tf.constant(np.zeros((1, *found.input_shape), np.float32)))
-    except tf.errors.OpError:
-        return found.batch_size
-    return 1
+    """Return the number of images that the network requires; 1 if it accepts any number. Raises its errors."""
+    batches = Batches(lambda values: named(found.outputs(values)), found.batch_size)
+    batches(np.zeros((1, *found.input_shape), np.float32))
+    return batches.smallest

@@ -22,10 +22,9 @@ from digits.worker.exporting.exported import (
     LayerOutputs,
     NotExportable,
     input_name,
-    named,
-    restore_structure,
 )
 from digits.worker.failure import UserFault
+from digits.worker.training.models.outputs import named, restore_structure
 from digits.worker.training.models.trained import Trained
 
 # Relative differences up to this size result from a different order of summation.

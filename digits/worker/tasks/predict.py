@@ -21,12 +21,12 @@ from digits.data import predictions
 from digits.data.images import Geometry
 from digits.data.predictions import ListedImage, Row
 from digits.kinds.targets import UnsuitableOutput, as_returned
-from digits.worker.exporting import exported
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
 from digits.worker.tasks import background
 from digits.worker.training.models import trained
-from digits.worker.training.models.batch_prediction import LARGE_BATCH, MAX_BATCH_BYTES
+from digits.worker.training.models.batches import Batches, large_batch
+from digits.worker.training.models.outputs import named
 from digits.worker.training.models.trained import Trained
 
 TOP = 5
@@ -75,16 +75,16 @@ def _predict_all(
         for chunk, inputs in _read_ahead(threads, predictor, listed):
             usable = [place for place, item in enumerate(inputs) if not isinstance(item, UserFault)]
             outputs = predictor.predict([inputs[place][0] for place in usable]) if usable else {}  # type: ignore[index]
-            found = outputs.get(predictions.PREDICTION, np.zeros((0, 1), np.float32))
+            predicted = outputs.get(predictions.PREDICTION, np.zeros((0, 1), np.float32))
             if probabilities is not None:
                 rows = np.full((len(chunk), classes), np.nan, predictions.PROBABILITY_DTYPE)
                 if usable:
-                    rows[usable] = predictor.probabilities(found)
+                    rows[usable] = predictor.probabilities(predicted)
                 probabilities.write(rows.tobytes())
                 probabilities.flush()
             for name in values if usable else ():
                 values[name][progress.done + np.array(usable)] = predictor.as_returned(name, outputs[name])
-            by_place = dict(zip(usable, found, strict=True))
+            by_place = dict(zip(usable, predicted, strict=True))
             file.writelines(
                 msgspec.json.encode(predictor.row(image, item, by_place.get(place))) + b"\n"
                 for place, (image, item) in enumerate(zip(chunk, inputs, strict=True))
@@ -135,9 +135,11 @@ class _Predictor:
         self.classes = target.outputs if has_probabilities else 0
         signature = [tf.TensorSpec((None, *self._manifest.shape), self._manifest.dtype)]
         self._function = tf.function(self._predict, autograph=False, input_signature=signature)
-        self._all = tf.function(self._predict_all, autograph=False, input_signature=signature)
+        self._batches = Batches(self._function, model.batch_size)
         self._keeps_values, self._resizes = keeps_values, resizes
-        self.size = self._usable_size()
+        self.size = large_batch(self._manifest.shape)
+        self._example = self._run(np.zeros((1, *self._manifest.shape), self._manifest.dtype))
+        self._check(self._example[predictions.PREDICTION].shape[1:])
 
     def read(self, image: ListedImage) -> _Read:
         """Return the input for an image, or the error if it cannot be used."""
@@ -162,22 +164,19 @@ class _Predictor:
 
         Raises UserFault if the predictions contain NaN or infinity.
         """
-        pixels = np.stack(inputs)
-        # Some networks require a fixed batch size.
-        whole = pixels if self._any_size else np.resize(pixels, (self.size, *pixels.shape[1:]))
-        found = {name: values[: len(inputs)] for name, values in self._run(tf.constant(whole)).items()}
-        if not np.isfinite(found[predictions.PREDICTION]).all():
+        outputs = self._run(np.stack(inputs))
+        if not np.isfinite(outputs[predictions.PREDICTION]).all():
             raise UserFault("The predictions contain NaN or infinity.", "Choose another snapshot or model.")
-        return found
+        return outputs
 
     def room_for(self, count: int) -> dict[str, NDArray[Any]]:
         """Return arrays of zeros for the outputs of ``count`` images by name, each [count, …].
 
         Outputs besides the prediction are left out if they are too large. Raises UserFault if the prediction is.
         """
-        examples = self._run(tf.zeros((self.size, *self._manifest.shape), self._manifest.dtype))
-        room, found = MAX_KEPT, {}
-        for name, example in ((name, self.as_returned(name, values)) for name, values in examples.items()):
+        room, arrays = MAX_KEPT, {}
+        for name, values in self._example.items():
+            example = self.as_returned(name, values)
             size = count * example[0].size
             if size > room and name == predictions.PREDICTION:
                 raise UserFault(
@@ -186,31 +185,28 @@ class _Predictor:
                 )
             if size <= room:
                 room -= size
-                found[name] = np.zeros((count, *example.shape[1:]), example.dtype)
-        return found
+                arrays[name] = np.zeros((count, *example.shape[1:]), example.dtype)
+        return arrays
 
     def as_returned(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
         """Return ``values`` of the output ``name`` in the order of dimensions that the network returns."""
         if name != predictions.PREDICTION:
             return values
-        _, outputs = self._all.get_concrete_function().structured_outputs
+        _, outputs = self._function.get_concrete_function().structured_outputs
         return as_returned(values, outputs, self._targets.channels)
 
-    def _run(self, pixels: tf.Tensor) -> dict[str, NDArray[Any]]:
+    def _run(self, pixels: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the predictions for a batch of pixels, [N, …], and all outputs of N items if they are kept."""
-        if not self._keeps_values:
-            return {predictions.PREDICTION: self._function(pixels).numpy()}
-        predicted, outputs = self._all(pixels)
-        found = {name: exported.as_array(tensor) for name, tensor in outputs.items()}
-        batches = {
-            name: values for name, values in found.items() if values.ndim and len(values) == len(pixels)
+        predicted, outputs = self._batches(pixels)
+        kept = {
+            name: values for name, values in outputs.items() if values.ndim and len(values) == len(pixels)
         }
-        return predictions.with_outputs(predicted.numpy(), batches)
+        return predictions.with_outputs(predicted, kept)
 
     def probabilities(self, predicted: NDArray[Any]) -> NDArray[Any]:
-        found = self._targets.class_probabilities(predicted)
-        assert found is not None
-        return found
+        probabilities = self._targets.class_probabilities(predicted)
+        assert probabilities is not None
+        return probabilities
 
     def row(self, image: ListedImage, read: _Read, predicted: NDArray[Any] | None) -> Row:
         """Return the result for one image."""
@@ -220,30 +216,12 @@ class _Predictor:
         described = self._targets.describe(predicted, TOP, read[1])
         return Row(image.name, image.truth, width, height, described)
 
-    def _predict(self, pixels: tf.Tensor) -> tf.Tensor:
-        return self._targets.predict(self._model.outputs(pixels))
-
-    def _predict_all(self, pixels: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    def _predict(self, pixels: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         outputs = self._model.outputs(pixels)
-        return self._targets.predict(outputs), exported.named(outputs)
+        return self._targets.predict(outputs), named(outputs) if self._keeps_values else {}
 
-    def _usable_size(self) -> int:
-        """Return a batch size that the network accepts. Raises UserFault if its output is unsuitable."""
-        record_bytes = int(np.prod(self._manifest.shape)) * 4
-        large = max(1, min(LARGE_BATCH, MAX_BATCH_BYTES // record_bytes))
-        self._any_size = True
-        try:
-            for size in (1, large):
-                self._check(self._function(tf.zeros((size, *self._manifest.shape), self._manifest.dtype)))
-            return large
-        except tf.errors.OpError:
-            self._any_size = False
-        size = self._model.batch_size
-        self._check(self._function(tf.zeros((size, *self._manifest.shape), self._manifest.dtype)))
-        return size
-
-    def _check(self, output: tf.Tensor) -> None:
-        shape = output.shape[1:].as_list()
+    def _check(self, shape: tuple[int, ...]) -> None:
+        """Raise UserFault if predictions of this ``shape`` [N, …], without N, are not for the targets."""
         try:
             if not self._targets.accepts(shape):
                 raise self._targets.refuse(shape)

@@ -27,26 +27,21 @@ return keras.layers.Dense(self.nclasses, name="classes")(net)
 PIXELS = np.random.default_rng(3).integers(0, 256, (12, 12, 1), np.uint8)
 
 
-def predictor_of(job: Path, snapshot: str = "snapshot_1.ckpt") -> Any:
-    from digits.worker.tasks.serve_inference import Predictor
-
-    return Predictor(job, snapshot)
-
-
 def inspect_and_explain(job: Path, image: Path) -> Any:
-    from digits.worker.tasks.serve_inference import Explain, Inspect
+    from digits.worker.tasks.serve_inference import Service
     from tests.worker.conftest import snapshot
 
-    predictor = predictor_of(job)
+    service = Service(job)
+    base = {"snapshot": "snapshot_1.ckpt", "image": str(image)}
     explained = [
-        predictor.explain(Explain(image=str(image), method=method, output=output))["heat_map"]
+        answer(service, base | {"call": "explain", "method": method, "output": output})["heat_map"]
         for method in ("grad_cam", "integrated_gradients")
         for output in (None, 2)
     ]
-    chosen = predictor.inspect(Inspect(image=str(image), layers=["conv"]))
+    chosen = answer(service, base | {"call": "inspect", "layers": ["conv"]})
     return (
-        predictor.layers(),
-        predictor.inspect(Inspect(image=str(image)))["layers"],
+        answer(service, base | {"call": "layers"}),
+        answer(service, base | {"call": "inspect"})["layers"],
         chosen,
         explained,
         snapshot(job, "snapshot_1.ckpt"),
@@ -131,7 +126,7 @@ def test_a_network_without_maps_has_integrated_gradients_only(
 
 
 def refusals_and_filters(job: Path, image: Path) -> Any:
-    from digits.worker.tasks.serve_inference import Filters, Service
+    from digits.worker.tasks.serve_inference import Service
 
     service = Service(job)
     base = {"snapshot": "snapshot_1.ckpt", "image": str(image)}
@@ -148,7 +143,7 @@ def refusals_and_filters(job: Path, image: Path) -> Any:
             {"call": "inspect", "image": __file__},
         )
     ]
-    filters = predictor_of(job).filters(job, Filters(["snapshot_1.ckpt", "snapshot_7.ckpt"]))
+    filters = answer(service, base | {"call": "filters", "snapshots": ["snapshot_1.ckpt", "snapshot_7.ckpt"]})
     return refused, filters
 
 

@@ -515,10 +515,10 @@ def test_a_network_that_requires_a_batch_size_is_exported_with_it(
     outcome = export(train(network, epochs=1, val_interval=0), format)
     assert outcome.code == 0, outcome.output
     result = outcome.of(Finished)[0].result
-    assert (result["batch"], result["any_batch"], result["images"]) == (8, False, 24)
-    assert result["input"]["shape"] == [8, 12, 12, 1] and result["difference"] < 1e-5
+    assert (result["batch"], result["any_batch"], result["images"]) == (2, False, 22)
+    assert result["input"]["shape"] == [2, 12, 12, 1] and result["difference"] < 1e-5
     example = (outcome.job_folder.parent / "exported" / "example.py").read_text()
-    assert ".repeat(8, axis=0)" in example
+    assert ".repeat(2, axis=0)" in example
 
 
 def test_an_earlier_export_is_replaced(trained: Any, export: Any, tmp_path: Path) -> None:

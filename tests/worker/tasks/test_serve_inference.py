@@ -102,7 +102,7 @@ def test_predictions_are_correct_and_bad_requests_do_not_end_the_server(
         (request(tmp_path / "nothing.png"), 400, "No such file"),
         (request(gradient_image, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
         (request(gradient_image, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
-        (request(gradient_image, top="many"), 400, "lacks"),
+        (request(gradient_image, top="many"), 400, "is invalid"),
         ({"call": "predict", "pixels": str(small), "snapshot": SNAPSHOT}, 400, "got uint8 [3, 3, 3]"),
         ({"call": "predict", "pixels": str(pickled), "snapshot": SNAPSHOT}, 400, "pixels cannot be read"),
         ({"call": "sing"}, 400, "is invalid"),
@@ -138,9 +138,9 @@ def test_inference_preprocesses_images_like_training(job: Path, in_child: Any) -
 
 
 def _classify(model: Path, image: Path) -> Any:
-    from digits.worker.tasks import serve_inference
+    from digits.worker.serving.predictor import Predictor
 
-    return serve_inference.predict(model, image, SNAPSHOT)
+    return Predictor(model, SNAPSHOT).predict(image)
 
 
 def _by_hand(model: Path, pixels: np.ndarray) -> float:
@@ -166,11 +166,12 @@ def test_a_changed_network_is_refused(job: Path, gradient_image: Path, in_child:
 
 
 def _refusal(model: Path, image: Path, snapshot: str) -> str:
-    from digits.worker.tasks import serve_inference
+    from digits.worker.serving.predictor import Predictor
+    from digits.worker.serving.refusal import Refused
 
     try:
-        serve_inference.predict(model, image, snapshot)
-    except serve_inference.Refused as refusal:
+        Predictor(model, snapshot).predict(image)
+    except Refused as refusal:
         return refusal.message
     return ""
 
@@ -200,9 +201,9 @@ def test_a_network_that_squeezes_its_output_keeps_the_batch_axis(
 
 
 def _classified(job_folder: Path, gradient_image: Path) -> list[tuple[str, float]]:
-    from digits.worker.tasks import serve_inference
+    from digits.worker.serving.predictor import Predictor
 
-    return serve_inference.predict(job_folder, gradient_image, SNAPSHOT)
+    return Predictor(job_folder, SNAPSHOT).predict(gradient_image)
 
 
 def test_a_network_that_accepts_no_image_is_refused(train: Any, gradient_image: Path, in_child: Any) -> None:
@@ -287,11 +288,12 @@ def test_outputs_are_attached_up_to_a_size(job: Path, gradient_image: Path, in_c
 
 
 def _bounded(model: Path, image: Path) -> list[Any]:
+    from digits.worker.serving import calls
     from digits.worker.tasks import serve_inference
 
     service = serve_inference.Service(model)
     whole = service.answer(request(image, values=True), [])
-    serve_inference.MAX_TEXT_BYTES = 20
+    calls.MAX_TEXT_BYTES = 20
     refused = service.answer(request(image, values=True), [])
-    serve_inference.MAX_OUTPUT_BYTES = 15
+    calls.MAX_OUTPUT_BYTES = 15
     return [whole, refused, service.answer(request(image, outputs=True), [])]

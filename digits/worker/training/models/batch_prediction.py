@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,9 @@ from digits.kinds.targets import UnsuitableOutput
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.adaptation import Adaptation
+from digits.worker.training.models.batches import Batches, large_batch
 from digits.worker.training.models.trained import Trained
 
-# Networks that accept batches of any size predict faster in larger ones than those of the training.
-LARGE_BATCH = 256
-MAX_BATCH_BYTES = 64 << 20
 HINT = "Choose a model that predicts the targets of this dataset."
 
 
@@ -62,16 +61,14 @@ class BatchPredictor:
             tf.TensorSpec((None, *manifest.shape), manifest.dtype),
             tf.TensorSpec((None, *target.shape), target.decoded_dtype),
         ]
-        self._function = tf.function(self._predict, autograph=False, input_signature=signature)
-        record_bytes = 4 * max(int(np.prod(each.shape)) for each in (manifest, trained.manifest))
-        large = min(LARGE_BATCH, MAX_BATCH_BYTES // record_bytes)
-        self._sizes = sorted({trained.batch_size, max(trained.batch_size, large)}, reverse=True)
+        function = tf.function(self._predict, autograph=False, input_signature=signature)
+        self._batches = Batches(function, trained.batch_size)
 
     def predict(self, records: feeds.Records) -> Iterator[Batch]:
         """Yield the predictions of all records, in order; raises UserFault."""
-        places = np.arange(len(records))
-        for chosen, arrays in in_batches(records, places, self._sizes, self._function):
-            yield self._batch(chosen, *arrays)
+        size = max(self._trained.batch_size, large_batch(self._manifest.shape, self._trained.manifest.shape))
+        for places, arrays in in_batches(records, np.arange(len(records)), size, self._batches):
+            yield self._batch(places, *arrays)
 
     @property
     def geometry(self) -> Geometry:
@@ -81,33 +78,24 @@ class BatchPredictor:
 
     def predict_at(self, records: feeds.Records, places: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return the predictions for the records at ``places``; raises UserFault."""
-        batches = in_batches(records, places, self._sizes[-1:], self._function)
-        return [each for chosen, arrays in batches for each in self._batch(chosen, *arrays).predicted]
+        batches = in_batches(records, places, self._trained.batch_size, self._batches)
+        return [each for part, arrays in batches for each in self._batch(part, *arrays).predicted]
 
     def _predict(self, pixels: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any, Any]:
         pixels, y = self._adaptation.images(pixels), self._adaptation.targets(y)
         outputs = self._trained.outputs(pixels)
         _, targets = self._trained.prepare.for_validation(pixels, y)
-        found, values = {}, None
+        statistics, values = {}, None
         if self._metrics is not None:
-            found = self._metrics.statistics(outputs, targets)
+            statistics = self._metrics.statistics(outputs, targets)
             values = self._metrics.record_values(outputs, targets)
         if values is None:
             values = tf.zeros([tf.shape(pixels)[0], 0])
-        return self._targets.predict(outputs), targets, found, values
+        return self._targets.predict(outputs), targets, statistics, values
 
-    def _batch(self, places: NDArray[np.int64], *arrays: Any) -> Batch:
-        count = len(places)
-        predicted, targets, statistics, values = arrays
-        predicted = predicted.numpy()[:count]
+    def _batch(self, places: NDArray[np.int64], predicted: NDArray[Any], *more: Any) -> Batch:
         self._check(predicted)
-        return Batch(
-            places,
-            predicted,
-            targets.numpy()[:count],
-            {name: value.numpy()[:count] for name, value in statistics.items()},
-            values.numpy()[:count],
-        )
+        return Batch(places, predicted, *more)
 
     def _check(self, predicted: NDArray[Any]) -> None:
         """Raise UserFault unless the predictions are for the targets, and numbers."""
@@ -127,54 +115,18 @@ class BatchPredictor:
 def in_batches(
     records: feeds.Records,
     places: NDArray[np.int64],
-    sizes: Sequence[int],
-    compute: Callable[[tf.Tensor, tf.Tensor], Any],
-) -> Iterator[tuple[NDArray[np.int64], Any]]:
-    """Yield the numbers of the records at ``places``, batch by batch, and what ``compute`` returns for each batch.
-
-    ``compute`` maps the pixels and the targets of a batch to tensors [N, …]. The batches have the first of the
-    ``sizes`` that the network accepts; the last one may be smaller. N can be larger than the number of records, because
-    some networks require whole batches, and those that call ``tf.squeeze(x)`` at least two records.
-    """
-    for size in sizes:
-        batches = _in_batches(records, places, size, compute)
-        try:
-            first = next(batches, None)
-        except tf.errors.OpError:
-            if size == sizes[-1]:
-                raise
-            continue
-        if first is not None:
-            yield first
-            yield from batches
-        return
-
-
-def _in_batches(
-    records: feeds.Records,
-    places: NDArray[np.int64],
     size: int,
     compute: Callable[[tf.Tensor, tf.Tensor], Any],
 ) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """Yield the numbers of up to ``size`` of the records at ``places``, and what ``compute`` returns for them.
+
+    ``compute`` maps pixels and targets, [N, …] each.
+    """
     parts = [places[start : start + size] for start in range(0, len(places), size)]
-    feed = records.stream(np.resize(part, min(size, max(2, len(part)))) for part in parts)
-    try:
+    with contextlib.closing(records.stream(iter(parts))) as feed:
         for part in parts:
             pixels, y, _ = feed.take(1)
-            try:
-                found = compute(pixels, y)
-            except tf.errors.OpError:
-                if len(pixels) == size:
-                    raise
-                found = compute(_filled_up(pixels, size), _filled_up(y, size))
-            yield part, found
-    finally:
-        feed.close()
-
-
-def _filled_up(values: tf.Tensor, size: int) -> tf.Tensor:
-    """Repeat ``values`` [N, …] up to a length of ``size``."""
-    return tf.gather(values, np.arange(size) % len(values))
+            yield part, compute(pixels, y)
 
 
 def fit_of(trained: Trained, manifest: Manifest) -> DatasetFit:
@@ -189,14 +141,14 @@ def fit_of(trained: Trained, manifest: Manifest) -> DatasetFit:
 
 def check_fit(trained: Trained, manifest: Manifest) -> None:
     """Raise UserFault unless the records of ``manifest`` have the size and the targets that the model expects."""
-    found, own = fit_of(trained, manifest), trained.manifest
+    fit, own = fit_of(trained, manifest), trained.manifest
     if own.shape != manifest.shape:
         shapes = ("×".join(map(str, shape)) for shape in (manifest.shape, own.shape))
         raise UserFault(
             "The images of the dataset have the shape {}, and the model expects {}.".format(*shapes),
             "Create a version of the dataset with the size of the model's images.",
         )
-    if found.maps_names:
+    if fit.maps_names:
         raise UserFault(
             "The classes or targets of the dataset differ from those of the training dataset.",
             "Use a dataset with the same classes in the same order.",

@@ -15,10 +15,9 @@ from digits.worker.input import feeds
 from digits.worker.network import layer_table
 from digits.worker.network.layer_table import LayerOutput
 from digits.worker.training.models.batch_prediction import check_fit, in_batches
+from digits.worker.training.models.batches import Batches, large_batch
 from digits.worker.training.models.trained import Trained
 
-# Networks that accept batches of any size are faster in larger ones than those of a training with small batches.
-LARGE_BATCH = 64
 MAX_NAMES = 20
 
 
@@ -60,20 +59,15 @@ class LayerFeatures:
         # Without the batch axis.
         self.shape: list[int | None] = output.shape.as_list()[1:]
         signature = [tf.TensorSpec((None, *manifest.shape), manifest.dtype)]
-        self._function = tf.function(self._compute, autograph=False, input_signature=signature)
+        function = tf.function(self._compute, autograph=False, input_signature=signature)
+        self._batches = Batches(function, trained.batch_size)
 
     def read(self, records: feeds.Records, places: NDArray[np.int64]) -> Iterator[Features]:
         """Yield the features of the records at ``places``, in order; raises UserFault."""
-        own = self._trained.batch_size
-        sizes = sorted({own, max(own, LARGE_BATCH)}, reverse=True)
-        for chosen, (values, predicted) in in_batches(records, places, sizes, self._checked):
-            yield Features(chosen, values[: len(chosen)], predicted[: len(chosen)])
-
-    def _checked(self, pixels: tf.Tensor, _: tf.Tensor) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the values and the predicted classes of a batch; raises UserFault."""
-        values, predicted = (array.numpy() for array in self._function(pixels))
-        self._check(values, len(pixels))
-        return values, predicted
+        size = max(self._trained.batch_size, large_batch(self._trained.manifest.shape))
+        for part, (values, predicted) in in_batches(records, places, size, lambda x, _: self._batches(x)):
+            self._check(values, len(part))
+            yield Features(part, values, predicted)
 
     def _compute(self, pixels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         trained = self._trained

@@ -259,9 +259,9 @@ def _right_answers(job_folder: Path, name: str) -> float:
     """Return the fraction of gradients that the trained model recognizes."""
     from PIL import Image
 
-    from digits.worker.tasks import serve_inference
+    from digits.worker.serving.predictor import Predictor
 
-    classifier = serve_inference.Predictor(job_folder, name)
+    classifier = Predictor(job_folder, name)
     labels = ["right", "left", "down", "up"]
     right = []
     for number in range(12):

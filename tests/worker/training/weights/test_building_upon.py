@@ -145,14 +145,14 @@ def test_a_network_can_have_several_outputs(
     assert outcome.values("val", "accuracy")[-1] > 0.9
     assert visualize(text).code == 0
     picture = network_image(tmp_path)
-    best = in_child(_predict, outcome.job_folder, picture, "snapshot_6.ckpt", 1)
+    best = in_child(_predict, outcome.job_folder, picture)
     assert best[0][0] == "right"
 
 
-def _predict(*arguments: Any) -> Any:
-    from digits.worker.tasks import serve_inference
+def _predict(job_folder: Path, image: Path) -> Any:
+    from digits.worker.serving.predictor import Predictor
 
-    return serve_inference.predict(*arguments)
+    return Predictor(job_folder, "snapshot_6.ckpt").predict(image, 1)
 
 
 def network_image(folder: Path) -> Path:

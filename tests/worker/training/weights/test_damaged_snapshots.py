@@ -92,11 +92,12 @@ def test_a_damaged_snapshot_is_refused_and_an_intact_one_named(
 
 
 def _refusal(job: Path, name: str) -> tuple[str, str]:
-    from digits.worker.tasks import serve_inference
+    from digits.worker.serving.predictor import Predictor
+    from digits.worker.serving.refusal import Refused
 
     try:
-        serve_inference.Predictor(job, name)
-    except serve_inference.Refused as refused:
+        Predictor(job, name)
+    except Refused as refused:
         return refused.message, refused.hint
     return "", ""
 
