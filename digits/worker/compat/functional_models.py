@@ -16,17 +16,19 @@ from keras.src.backend.common.keras_tensor import KerasTensor
 from tensorflow.python.ops import init_ops
 from tensorflow.python.util import dispatch
 
+from digits.worker.patched_names import install as patch
 from digits.worker.user_text import NETWORK_FILE
 
 
 @functools.cache
 def install() -> None:
     """Make the layers of Keras 3 accept former arguments, once per process."""
-    initializers, regularizers, layers = keras.src.initializers, keras.src.regularizers, keras.src.layers
-    initializers.get = _add_dtypes(initializers.get)
-    regularizers.get = _pass_tensors(regularizers.get)
-    layers.Input = keras.layers.Input = tf.keras.layers.Input = _accept_tensors(layers.Input)
-    keras.Input = tf.keras.Input = layers.Input
+    initializers, regularizers = keras.src.initializers, keras.src.regularizers
+    patch(initializers, "get", _add_dtypes(initializers.get))
+    patch(regularizers, "get", _pass_tensors(regularizers.get))
+    accepting = _accept_tensors(keras.Input)
+    for module in (keras.src.layers, keras.layers, tf.keras.layers, keras, tf.keras):
+        patch(module, "Input", accepting)
     _BetweenLayers().register()
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import sys
 import types
 import warnings
@@ -28,6 +27,7 @@ from tensorflow.python.keras.utils import conv_utils
 from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
 
+from digits.worker.patched_names import install as patch
 from digits.worker.precision import autocast_variable
 
 _REGULARIZED = ("__digits_regularized_variables__",)
@@ -269,56 +269,14 @@ def install() -> types.ModuleType:
     for module in _slim_modules():
         _complete(module)
     slim_layers: Any = importlib.import_module("tf_slim.layers.layers")
-    slim_layers._add_variable_to_collections = _add_to_collections
-    slim_layers.utils.two_element_tuple = _accept_numpy_sizes(slim_layers.utils.two_element_tuple)
-    conv_utils.normalize_tuple = _accept_numpy_sizes(conv_utils.normalize_tuple)
-    slim_variables: Any = importlib.import_module("tf_slim.ops.variables")
-    slim_variables.add_model_variable = _add_model_variable
-    legacy_base.Layer._handle_weight_regularization = _once_per_variable(
-        legacy_base.Layer._handle_weight_regularization
-    )
-    _accept_training_in_scopes()
+    slim_utils = slim_layers.utils
+    patch(slim_layers, "_add_variable_to_collections", _add_to_collections)
+    patch(slim_utils, "two_element_tuple", _accept_numpy_sizes(slim_utils.two_element_tuple))
+    patch(conv_utils, "normalize_tuple", _accept_numpy_sizes(conv_utils.normalize_tuple))
+    patch(importlib.import_module("tf_slim.ops.variables"), "add_model_variable", _add_model_variable)
+    handle = legacy_base.Layer._handle_weight_regularization
+    patch(legacy_base.Layer, "_handle_weight_regularization", _once_per_variable(handle))
     return tf_slim
-
-
-def _accept_training_in_scopes() -> None:
-    """Support ``resnet_arg_scope(is_training=…)`` as before 1.1: the default for networks built in the
-    scope.
-    """
-    scopes = importlib.import_module("tf_slim.ops.arg_scope")
-    batch_norm = scopes.arg_scope_func_key(importlib.import_module("tf_slim.layers.layers").batch_norm)
-
-    def accept_training(resnet_arg_scope: Any) -> Any:
-        @functools.wraps(resnet_arg_scope)
-        def scope(*args: Any, is_training: Any = None, **kwargs: Any) -> Any:
-            if args and isinstance(args[0], (bool, tf.Tensor)):
-                is_training, args = args[0], args[1:]
-            found = resnet_arg_scope(*args, **kwargs)
-            if is_training is None:
-                return found
-            return {**found, batch_norm: {**found.get(batch_norm, {}), "is_training": is_training}}
-
-        return scope
-
-    def read_scope(network: Any) -> Any:
-        @functools.wraps(network)
-        def built(*args: Any, **kwargs: Any) -> Any:
-            scope_arguments = scopes.current_arg_scope().get(batch_norm, {})
-            passed = inspect.signature(network).bind_partial(*args, **kwargs).arguments
-            if "is_training" in scope_arguments and "is_training" not in passed:
-                kwargs["is_training"] = scope_arguments["is_training"]
-            return network(*args, **kwargs)
-
-        return built
-
-    for version in ("resnet_v1", "resnet_v2"):
-        module: Any = importlib.import_module(f"tf_slim.nets.{version}")
-        module.resnet_arg_scope = accept_training(module.resnet_arg_scope)
-        for name, value in list(vars(module).items()):
-            if name.startswith("resnet_v") and "is_training" in inspect.signature(value).parameters:
-                setattr(module, name, read_scope(value))
-    utils: Any = importlib.import_module("tf_slim.nets.resnet_utils")
-    utils.resnet_arg_scope = accept_training(utils.resnet_arg_scope)
 
 
 def _slim_modules() -> list[types.ModuleType]:
@@ -347,11 +305,11 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
 def _complete(module: Any) -> None:
     for attribute, (behind, names) in _MISSING.items():
         if getattr(module, attribute, None) is behind:
-            setattr(module, attribute, _CompletedModule(behind, names))
+            patch(module, attribute, _CompletedModule(behind, names))
     normalization = getattr(module, "normalization_layers", None)
     if normalization is not None and not isinstance(normalization, _CompletedModule):
         stand_in = _CompletedModule(normalization, {"BatchNormalization": BatchNormalization})
-        module.normalization_layers = stand_in
+        patch(module, "normalization_layers", stand_in)
 
 
 def _accept_numpy_sizes(normalize: Any) -> Any:
@@ -362,15 +320,15 @@ def _accept_numpy_sizes(normalize: Any) -> Any:
     return convert_size
 
 
-def _add_to_collections(variable: Any, collections: Any, name: str) -> None:
-    if isinstance(collections, dict):
-        collections = collections.get(name)
-    for collection in collections or []:
+def _add_to_collections(variable: Any, collections_set: Any, collections_name: str) -> None:
+    if isinstance(collections_set, dict):
+        collections_set = collections_set.get(collections_name)
+    for collection in collections_set or []:
         _add_once(collection, variable)
 
 
-def _add_model_variable(variable: Any) -> None:
-    _add_once(ops.GraphKeys.MODEL_VARIABLES, variable)
+def _add_model_variable(var: Any) -> None:
+    _add_once(ops.GraphKeys.MODEL_VARIABLES, var)
 
 
 def _add_once(collection: str, variable: Any) -> None:

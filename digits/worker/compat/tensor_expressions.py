@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from digits.core.tensor_expressions import IS_IN, VALUE
+from digits.worker import patched_names
 
 
 def make_tensors_hashable() -> None:
@@ -15,7 +16,7 @@ def make_tensors_hashable() -> None:
 
     TensorFlow forbids it because ``==`` compares tensors element-wise; dicts compare identity first.
     """
-    ops.SymbolicTensor.__hash__ = object.__hash__
+    patched_names.install(ops.SymbolicTensor, "__hash__", object.__hash__)
 
 
 def names() -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from keras import KerasTensor, ops
 
-from digits.worker import patching
+from digits.worker import patched_names
 from digits.worker.compat import functional_models
 from digits.worker.compat.functional_models import TensorFlowOperation
 from digits.worker.exporting.exported import NotExportable
@@ -36,12 +36,12 @@ Sizes = Sequence[Any]
 def enabled() -> Iterator[None]:
     """Translate TensorFlow functions of symbolic Keras tensors inside the block, and let them meet lists and arrays."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patching.replace(functional_models, "call_on_symbols", translate))
+        stack.enter_context(patched_names.replace(functional_models, "call_on_symbols", translate))
         # NumPy's operators would otherwise compute with the elements of the array one by one.
-        stack.enter_context(patching.replace(KerasTensor, "__array_ufunc__", None))
+        stack.enter_context(patched_names.replace(KerasTensor, "__array_ufunc__", None))
         for name in _OPERATORS:
             wrapped = _accept_arrays(getattr(KerasTensor, name))
-            stack.enter_context(patching.replace(KerasTensor, name, wrapped))
+            stack.enter_context(patched_names.replace(KerasTensor, name, wrapped))
         yield
 
 

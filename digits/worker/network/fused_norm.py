@@ -12,15 +12,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.worker import build_context
+from digits.worker import build_context, patched_names
 from digits.worker.network.variables import plain_name
 
 
 @functools.cache
 def install() -> None:
     """Make Keras layers use the fused operation where possible, once per process."""
-    kind = keras.layers.BatchNormalization
-    kind.call = _fuse(kind.call)
+    layer = keras.layers.BatchNormalization
+    patched_names.install(layer, "call", _fuse(layer.call))
 
 
 def _fuse(call: Any) -> Any:

@@ -21,7 +21,7 @@ from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import plain, remember, set_once
-from digits.worker.patching import replace
+from digits.worker.patched_names import replace
 
 
 @dataclass

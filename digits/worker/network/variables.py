@@ -25,7 +25,7 @@ from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 
 from digits.worker import build_context
 from digits.worker.failure import UserFault
-from digits.worker.patching import replace
+from digits.worker.patched_names import replace
 from digits.worker.precision import autocast, autocast_variable
 from digits.worker.randomness import streams
 

@@ -35,7 +35,7 @@ from tensorflow.python.ops import (
 )
 
 from digits.worker import build_context
-from digits.worker.patching import replace
+from digits.worker.patched_names import replace
 from digits.worker.precision import autocast_variable
 from digits.worker.precision.autocast_variable import AutocastVariable
 

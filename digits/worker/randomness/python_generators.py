@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from digits.worker.patching import replace
+from digits.worker.patched_names import replace
 
 _CONSTRUCTORS = ((np.random, "RandomState"), (np.random, "default_rng"), (random, "Random"))
 

@@ -28,7 +28,7 @@ from tensorflow.python.ops import (
 )
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from digits.worker import build_context
+from digits.worker import build_context, patched_names
 from digits.worker.failure import UserFault
 
 raw = tf.raw_ops
@@ -242,8 +242,8 @@ def _install() -> None:
             draw.own_seed = op_seed if isinstance(op_seed, int) else None
         return original(op_seed)
 
-    random_seed.get_seed = get_seed
-    while_v2.while_loop = _run_in_order(while_v2.while_loop)
+    patched_names.install(random_seed, "get_seed", get_seed)
+    patched_names.install(while_v2, "while_loop", _run_in_order(while_v2.while_loop))
 
 
 def _run_in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -278,7 +278,7 @@ def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
         kwargs.pop("seed2", None)
         return stand_in(draw.next(), *args, **kwargs)
 
-    setattr(module, name, function)
+    patched_names.install(module, name, function)
 
 
 def _is_traced(graph: tf.Graph) -> bool:

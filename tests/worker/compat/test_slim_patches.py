@@ -44,22 +44,3 @@ def test_normalizations(in_child: Any) -> None:
 def test_loss_aliases_are_equivalent(in_child: Any) -> None:
     text = "int(slim.losses is tf.contrib.losses is tf.contrib.slim.losses) * tf.constant(1)"
     assert in_child(_evaluated, text) == 1
-
-
-RESNET = """
-from tensorflow.contrib.slim.nets import resnet_v2, resnet_utils
-x = tf.ones([2, 32, 32, 3])
-def norms(**trained):
-    graph, before = tf.get_default_graph(), len(tf.get_default_graph().get_operations())
-    resnet_v2.resnet_v2(x, [resnet_v2.resnet_v2_block('block', 1, 1, 1)], 3, reuse=tf.AUTO_REUSE, scope='net', **trained)
-    fused = [op for op in graph.get_operations()[before:] if op.type.startswith('FusedBatchNorm')]
-    return {op.get_attr('is_training') for op in fused}
-with slim.arg_scope(resnet_v2.resnet_arg_scope(is_training=False)): quiet = norms(); trained = norms(is_training=True)
-with slim.arg_scope(resnet_utils.resnet_arg_scope(False)): positional = norms()
-with slim.arg_scope(resnet_v2.resnet_arg_scope(weight_decay=0.1)): usual = norms()
-tf.constant([quiet == {False}, trained == {True}, positional == {False}, usual == {True}])
-"""
-
-
-def test_resnet_arg_scope_sets_the_training_mode(in_child: Any) -> None:
-    assert in_child(_evaluated, RESNET).all()

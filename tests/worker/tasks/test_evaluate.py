@@ -91,9 +91,9 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training.models import batch_prediction
+    from digits.worker.training.models import batches
 
-    monkeypatch.setattr(batch_prediction, "LARGE_BATCH", 10)
+    monkeypatch.setattr(batches, "LARGE_BATCH", 10)
     with monkeypatch.context() as patch:
         patch.setattr(task.Collected, "add", fail_after(20))
         outcome, model = evaluate()
@@ -134,7 +134,7 @@ def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training.models import batch_prediction
+    from digits.worker.training.models import batches
 
     add = task.Collected.add
 
@@ -143,7 +143,7 @@ def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
         if self.count == 10:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(batch_prediction, "LARGE_BATCH", 10)
+    monkeypatch.setattr(batches, "LARGE_BATCH", 10)
     monkeypatch.setattr(task.Collected, "add", stop_after_first)
     outcome, model = evaluate()
     assert outcome.code == 128 + signal.SIGTERM

@@ -28,6 +28,7 @@ from digits.worker.failure import UserFault
 from digits.worker.input.preparation import Chunk
 from digits.worker.network import layer_table
 from digits.worker.network.variables import VariableStore
+from digits.worker.patched_names import replace
 from digits.worker.training.step import numerics, step_function
 from digits.worker.training.step.training_step import BuiltStep, Traced, TrainingStep
 
@@ -270,12 +271,12 @@ def _readable(values: Values) -> Iterator[None]:
         return values.of(tensor).numpy
 
     before = kind.__repr__
-    kind.__repr__ = kind.__str__ = text
-    kind.numpy = property(numpy)
-    try:
+    with (
+        replace(kind, "__repr__", text),
+        replace(kind, "__str__", text),
+        replace(kind, "numpy", property(numpy)),
+    ):
         yield
-    finally:
-        del kind.__repr__, kind.__str__, kind.numpy
 
 
 class _Heard(io.TextIOBase):
