@@ -371,8 +371,7 @@ def bare(work: Work, job: Path) -> float:
     import tensorflow as tf
 
     from digits.worker.input.preparation import Chunk
-    from digits.worker.training.loop import pace
-    from digits.worker.training.loop.setup import Setup
+    from digits.worker.training.loop import setup, timeline
     from digits.worker.training.loop.tensorboard_log import TensorBoardLog
     from digits.worker.training.step import device_config
 
@@ -380,25 +379,25 @@ def bare(work: Work, job: Path) -> float:
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        setup = Setup(asked, job, log, device_config.configure(asked, log)[0], 1)
+        resources = setup.open_resources(asked, job, log, device_config.configure(asked, log)[0], 1)
         with TensorBoardLog(job / "tb") as board:
-            setup.build(board)
+            functions = setup.build(resources, board)
     images, labels = _arrays(work.dataset, "train", work.batch)
-    calls = min(pace.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
+    calls = min(timeline.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
     positions = np.tile(np.arange(work.batch), (calls, 1))
     chunk = Chunk(tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64))
     rates = [0.0001] * calls
-    setup.training.steps(chunk, rates, 0)
-    setup.evaluation(chunk)
-    validated = len(setup.data.val) // work.batch
+    functions.training.steps(chunk, rates, 0)
+    functions.evaluation(chunk)
+    validated = len(resources.data.val) // work.batch
     steps, began = 0, time.monotonic()
     for epoch in range(1, work.epochs + 1):
         while steps * work.batch < epoch * work.images:
-            setup.training.steps(chunk, rates, steps)
+            functions.training.steps(chunk, rates, steps)
             steps += calls
         for first in range(0, validated, calls):
             count = min(calls, validated - first)
-            setup.evaluation(chunk._replace(positions=chunk.positions[:count]))
+            functions.evaluation(chunk._replace(positions=chunk.positions[:count]))
     return steps * work.batch / (time.monotonic() - began)
 
 
@@ -410,8 +409,8 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     import tensorflow as tf
 
     from digits.worker.input.preparation import Chunk
+    from digits.worker.training.loop import setup
     from digits.worker.training.loop.metric_rows import MAX_INTERVAL
-    from digits.worker.training.loop.setup import Setup
     from digits.worker.training.loop.tensorboard_log import TensorBoardLog
     from digits.worker.training.step import device_config
 
@@ -419,11 +418,11 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        setup = Setup(asked, job, log, device_config.configure(asked, log)[0], 1)
+        resources = setup.open_resources(asked, job, log, device_config.configure(asked, log)[0], 1)
         with TensorBoardLog(job / "tb") as board:
-            setup.build(board)
+            functions = setup.build(resources, board)
     images, labels = _arrays(work.dataset, "train", work.batch)
-    training, rate = setup.training, 0.0001
+    training, rate = functions.training, 0.0001
 
     def chunk(count: int) -> Any:
         positions = np.tile(np.arange(work.batch), (count, 1))

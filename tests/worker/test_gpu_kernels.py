@@ -101,20 +101,21 @@ def _lacking(task: Path) -> list[str]:
     """Return operations of a task's steps and validations that GPUs lack."""
     import tensorflow as tf
 
-    from digits.worker.training.loop.setup import Setup
+    from digits.worker.training.loop import setup
     from digits.worker.training.loop.tensorboard_log import TensorBoardLog
     from digits.worker.training.step import device_config
 
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        setup = Setup(asked, task.parent, log, device_config.configure(asked, log)[0], 1)
+        config, _ = device_config.configure(asked, log)
+        resources = setup.open_resources(asked, task.parent, log, config, 1)
         gpu = SimpleNamespace(name="/device:GPU:0")
         with (
             TensorBoardLog(task.parent / "tb") as board,
             mock.patch.object(tf.config, "list_logical_devices", lambda kind=None: [gpu]),
         ):
-            setup.build(board)
-    return [name for item in (setup.training, setup.evaluation) for name in without_kernel(item.graph)]
+            steps = setup.build(resources, board)
+    return [name for item in (steps.training, steps.evaluation) for name in without_kernel(item.graph)]
 
 
 def _lacking_in_optimizers() -> dict[str, list[str]]:

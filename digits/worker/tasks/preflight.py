@@ -29,10 +29,11 @@ from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import display, feeds
 from digits.worker.input.preparation import Chunk
-from digits.worker.training.loop.setup import Setup
+from digits.worker.training.loop import setup
+from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
 from digits.worker.training.step import device_config, numerics, step_debugger, step_function
-from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced
+from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced, TrainingStep
 
 # The maximum number of images in the picture of the batch, and their size in pixels.
 MAX_IMAGES = 64
@@ -69,17 +70,17 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     config, gpus = device_config.configure(recipe, events)
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
-    setup = Setup(recipe, task_folder.parent, events, config, seed, measures_labels=True)
-    setup.data.end_claims()  # only the required batches are decoded
-    preflight = _Preflight(setup, bool(gpus))
+    resources = setup.open_resources(recipe, task_folder.parent, events, config, seed)
+    resources.data.end_claims()  # only the required batches are decoded
+    preflight = _Preflight(resources, bool(gpus))
     if recipe.eager:
         return preflight.result_eagerly()
     events.append(Progressed(0.0, doing="Building the network"))
     with TensorBoardLog(task_folder.parent / "tb") as board:
-        setup.build(board)
-        setup.load_weights(setup.training.traced)
+        steps = setup.build(resources, board, measures_labels=True)
+        resources.load_weights(steps.training.traced)
     events.append(Progressed(0.5, doing="Running one step"))
-    return preflight.result()
+    return preflight.result(steps)
 
 
 @dataclass(frozen=True)
@@ -190,57 +191,60 @@ def _too_large(cost: Cost) -> Verdict:
 
 
 class _Preflight:
-    """Runs and measures the first steps of the training that ``setup`` describes."""
+    """Runs and measures the first steps of a training with ``resources``."""
 
-    def __init__(self, setup: Setup, on_gpu: bool) -> None:
-        self._setup, self._on_gpu = setup, on_gpu
-        self._data, self._recipe = setup.data, setup.recipe
+    def __init__(self, resources: Resources, on_gpu: bool) -> None:
+        self._resources, self._on_gpu = resources, on_gpu
+        self._data, self._recipe = resources.data, resources.recipe
 
-    def result(self) -> dict[str, Any]:
+    def result(self, steps: Steps) -> dict[str, Any]:
         """Run a training step and a validation batch; return the result of the task."""
+        training = steps.training
         chunk, seconds_reading = self._read()
-        validation, seconds_validating = self._validate()
-        notes = self._write_picture(chunk, self._setup.training.is_compiled)
-        first, first_seconds = self._step(chunk, 0)
-        seconds = self._measure(chunk)
-        self._extended_step(chunk)
+        validation, seconds_validating = self._validate(steps)
+        notes = self._write_picture(training.step, chunk, training.is_compiled)
+        first, first_seconds = _take_step(steps, chunk, 0)
+        seconds = _measure(steps, chunk)
+        if steps.writes_pictures or self._resources.measures_updates:
+            # Never compiled, so it may need more memory than the others.
+            training.extended_step(chunk, steps.learning_rate.at(0), 0)
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
-            **self._assess(self._setup.training.traced, first, durations["seconds_total"]),
+            **self._assess(training.traced, first, durations["seconds_total"]),
             "metrics": {"train": _curves(first), "val": validation},
             **durations,
             **self._memory(),
-            **self._facts(),
-            "xla": self._setup.training.is_compiled,
+            **self._facts(training.step),
+            "xla": training.is_compiled,
             "batch": notes,
         }
         return for_browser(result)
 
     def result_eagerly(self) -> dict[str, Any]:
         """Run a few steps operation by operation; return the result of the task."""
-        setup = self._setup
-        setup.build_lazily()
-        chunks = self._read_each(min(EAGER_STEPS, setup.timeline.total_steps))
-        notes = self._write_picture(chunks[0], is_compiled=False)
+        resources, step = self._resources, setup.lazy_step(self._resources)
+        chunks = self._read_each(min(EAGER_STEPS, resources.timeline.total_steps))
+        notes = self._write_picture(step, chunks[0], is_compiled=False)
         if self._recipe.weights:
-            setup.load_weights(step_debugger.make_variables(setup.step, chunks[0]))
+            resources.load_weights(step_debugger.make_variables(step, chunks[0]))
+        rate = setup.learning_rate(resources)
         steps = [
-            step_debugger.take(setup.step, setup.store, chunk, setup.learning_rate.at(number), number)
+            step_debugger.take(step, resources.store, chunk, rate.at(number), number)
             for number, chunk in enumerate(chunks)
         ]
-        setup.warn_of_freeze_patterns()
-        setup.warn_of_labels(steps[0].traced)
+        setup.warn_of_freeze_patterns(resources)
+        setup.warn_of_labels(resources.events, steps[0].traced)
         result = {
             **self._assess(steps[0].traced, steps[0].metrics, None),
             "metrics": {"train": _curves(steps[0].metrics), "val": None},
             **self._memory(),
-            **self._facts(),
+            **self._facts(step),
             "xla": False,
             "batch": notes,
-            "losses": [step.metrics["loss"] for step in steps],
+            "losses": [taken.metrics["loss"] for taken in steps],
             "layers": steps[-1].layers,
             "printed": "".join(
-                f"Step {number}\n{step.printed}" for number, step in enumerate(steps, 1) if step.printed
+                f"Step {number}\n{taken.printed}" for number, taken in enumerate(steps, 1) if taken.printed
             ),
         }
         return for_browser(result)
@@ -271,7 +275,7 @@ class _Preflight:
     def _cost(self, traced: Traced, seconds_total: float | None) -> Cost:
         sizes = {
             name: item.shape.num_elements()
-            for name, item in self._setup.store.variables.items()
+            for name, item in self._resources.store.variables.items()
             if name in traced.trained
         }
         largest = max(sizes.items(), key=lambda item: item[1], default=("", 0))
@@ -280,7 +284,7 @@ class _Preflight:
     def _durations(
         self, computing: float, reading: float, first: float, validating: float | None
     ) -> dict[str, Any]:
-        timeline, interval = self._setup.timeline, self._recipe.val_interval
+        timeline, interval = self._resources.timeline, self._recipe.val_interval
         # Reading and computing overlap; images cached in memory are not read again.
         step = computing if self._data.train.is_resident else max(computing, reading)
         in_all, epoch = first + timeline.total_steps * step, timeline.steps_per_epoch * step
@@ -314,18 +318,18 @@ class _Preflight:
             "validation_input": _input(val.input_prepared) if val else None,
         }
 
-    def _facts(self) -> dict[str, Any]:
-        setup, data = self._setup, self._data
+    def _facts(self, step: TrainingStep) -> dict[str, Any]:
+        config, data = step.options.config, self._data
         return {
-            "parameters": setup.store.parameters,
+            "parameters": self._resources.store.parameters,
             "image_shape": list(data.preparation.image_shape),
             "shape": list(data.preparation.shape),
             "classes": len(data.manifest.target.labels),
             "batch_size": data.batch_size,
-            "batches_per_step": setup.config.batches,
-            "devices": list(setup.config.devices),
-            "precision": setup.config.precision,
-            "seed": setup.seed,
+            "batches_per_step": config.batches,
+            "devices": list(config.devices),
+            "precision": config.precision,
+            "seed": self._resources.seed,
             "picture": PICTURE_FILE,
         }
 
@@ -348,37 +352,12 @@ class _Preflight:
 
     def _streamed(self, batches: int) -> contextlib.closing[feeds.Feed]:
         """A feed of the first batches of the training."""
-        order = itertools.islice(self._data.order(self._setup.seed), batches)
+        order = itertools.islice(self._data.order(self._resources.seed), batches)
         return contextlib.closing(self._data.train.stream(order))
 
-    def _step(self, chunk: Chunk, step: int) -> tuple[dict[str, float], float]:
-        """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""
-        began = time.perf_counter()
-        rate = self._setup.learning_rate.at(step)
-        with numerics.explained(step + 1, rate):
-            row = self._setup.training.steps(chunk, [rate], step)
-        seconds = time.perf_counter() - began
-        return self._setup.training.summarize(row[0].tolist()), seconds
-
-    def _extended_step(self, chunk: Chunk) -> None:
-        """Run a step that computes pictures or statistics, if the training has such steps.
-
-        They are never compiled, so they may need more memory than the others.
-        """
-        setup = self._setup
-        if setup.writes_pictures or setup.measures_updates:
-            setup.training.extended_step(chunk, setup.learning_rate.at(0), 0)
-
-    def _measure(self, chunk: Chunk) -> float:
-        """The median duration of a few steps, in seconds."""
-        taken: list[float] = []
-        while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
-            taken.append(self._step(chunk, len(taken) + 1)[1])
-        return float(np.median(taken))
-
-    def _validate(self) -> tuple[dict[str, float] | None, float | None]:
+    def _validate(self, steps: Steps) -> tuple[dict[str, float] | None, float | None]:
         """The metrics of the first validation batch, and the seconds that a whole validation would take."""
-        records, evaluation = self._data.val, self._setup.evaluation
+        records, evaluation = self._data.val, steps.evaluation
         if records is None or evaluation is None:
             return None, None
         count = min(self._data.batch_size, len(records))
@@ -386,7 +365,7 @@ class _Preflight:
         chunk = self._data.read_first(records)
         reading = time.perf_counter() - began
         began = time.perf_counter()
-        with numerics.explained(1, self._setup.learning_rate.at(0)):
+        with numerics.explained(1, steps.learning_rate.at(0)):
             row, values = evaluation(chunk)
             seconds = time.perf_counter() - began
             if seconds < MEASURED_SECONDS:  # most of that was preparation
@@ -410,17 +389,35 @@ class _Preflight:
 
     # The picture
 
-    def _write_picture(self, chunk: Chunk, is_compiled: bool) -> list[dict[str, Any]]:
+    def _write_picture(self, step: TrainingStep, chunk: Chunk, is_compiled: bool) -> list[dict[str, Any]]:
         """Write the picture of a batch; return the description of each image."""
-        x, targets = step_function.seen(self._setup.step, chunk, is_compiled)
+        x, targets = step_function.seen(step, chunk, is_compiled)
         pixels = display.as_pixels(x[:MAX_IMAGES], self._data.preparation)
         picture = images.encode(contact_sheet(pixels), "png")
-        (self._setup.job_folder / PICTURE_FILE).write_bytes(picture)
+        (self._resources.job_folder / PICTURE_FILE).write_bytes(picture)
         target = self._data.manifest.target
         return [
             display.describe({name: values[place] for name, values in targets.items()}, target)
             for place in range(len(pixels))
         ]
+
+
+def _take_step(steps: Steps, chunk: Chunk, step: int) -> tuple[dict[str, float], float]:
+    """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""
+    began = time.perf_counter()
+    rate = steps.learning_rate.at(step)
+    with numerics.explained(step + 1, rate):
+        row = steps.training.steps(chunk, [rate], step)
+    seconds = time.perf_counter() - began
+    return steps.training.summarize(row[0].tolist()), seconds
+
+
+def _measure(steps: Steps, chunk: Chunk) -> float:
+    """Return the median duration of a few steps, in seconds."""
+    taken: list[float] = []
+    while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
+        taken.append(_take_step(steps, chunk, len(taken) + 1)[1])
+    return float(np.median(taken))
 
 
 def _input(prepared: InputPrepared) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import tensorflow as tf
@@ -27,11 +26,12 @@ from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.loop import pace, training_data
+from digits.worker.training.loop import training_data
 from digits.worker.training.loop.activations import Activations
 from digits.worker.training.loop.side_effects import SideEffects
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
-from digits.worker.training.loop.timeline import Timeline
+from digits.worker.training.loop.timeline import Timeline, max_steps
+from digits.worker.training.loop.training_data import TrainingData
 from digits.worker.training.loop.validation import Evaluation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.device_config import DeviceConfig
@@ -41,77 +41,28 @@ from digits.worker.training.step.training_step import Phase, StepOptions, Traced
 from digits.worker.training.weights import checkpoints, restore
 from digits.worker.training.weights.initial_weights import InitialWeights
 
-log = logging.getLogger(__name__)
 
+@dataclass(frozen=True)
+class Resources:
+    """What a training uses: the dataset of ``recipe``, variables, random numbers, and the weights that it starts from.
 
-class Setup:
-    """A training before its first step, as ``recipe`` describes it.
-
-    The constructor opens the dataset. `build` then builds the network and sets ``step``, ``training``,
-    ``evaluation`` (None without validation), ``activations`` (None unless their histograms are wanted) and
-    ``generates_images`` (from latent vectors); `build_lazily` sets ``step`` only.
-
-    For fine-tuning, ``head_training`` is that of the first ``head_steps`` steps, and ``trunk`` lists the pretrained
-    variables, which a resumed training already knows.
-
-    ``config`` describes devices, precision and batches; `build` may adapt it to the network. With
-    ``measures_labels``, the steps also measure the cross-entropy over the classes. Raises UserFault for an unusable
-    dataset or recipe.
+    The network is in ``job_folder``. ``head_optimizer`` is used in the first phase of fine-tuning. ``config`` describes
+    devices, precision and batches.
     """
 
-    step: TrainingStep
-    training: StepFunction
-    evaluation: Evaluation | None = None
-    activations: Activations | None = None
-    generates_images = False
-    head_training: StepFunction | None = None
-    head_steps = 0
-    _shown: inference.Inference | None = None
-
-    def __init__(
-        self,
-        recipe: recipes.Train,
-        job_folder: Path,
-        events: EventLog,
-        config: DeviceConfig,
-        seed: int,
-        measures_labels: bool = False,
-        trunk: Sequence[str] = (),
-    ) -> None:
-        self.recipe, self.job_folder, self.events = recipe, job_folder, events
-        self.config, self.seed, self._measures_labels = config, seed, measures_labels
-        self.data = training_data.load(recipe, config, events)
-        self.timeline = Timeline(recipe.epochs, self.data.steps_per_epoch)
-        self.trunk = list(trunk)
-        self._weights = InitialWeights(recipe, events)
-        self._frozen = restore.Frozen(self._weights.path, recipe.freeze)
-        self.store = VariableStore(
-            frozen=self._frozen, device=config.weights_device, compute_type=config.compute_type
-        )
-        self.optimizer = Optimizer(recipe.solver)
-        self._head_optimizer = Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head")
-        self.randomness = Randomness(seed)
-        self.generators = PythonGenerators()
-        self.side_effects = SideEffects(self.store, self.randomness, self.generators)
-        self._xla_warnings: set[str] = set()
-
-    @property
-    def measures_updates(self) -> bool:
-        """Whether some steps measure gradients and updates. Not with numerics checks, which already slow steps down."""
-        return self.recipe.gradient_metrics and not self.recipe.numerics_checks
-
-    @property
-    def writes_pictures(self) -> bool:
-        """Whether the step after each validation computes the network's histograms, images and texts."""
-        is_validated = self.evaluation is not None and self.data.val is not None
-        return is_validated and bool(self.training.traced.pictures) and not self.recipe.numerics_checks
-
-    @property
-    def max_steps_per_call(self) -> int:
-        """The most steps that one call of `training` or `evaluation` may run."""
-        if self.recipe.numerics_checks:
-            return 1  # so that the step of a fault is known
-        return pace.max_steps(self.data.is_resident, self.data.step_bytes)
+    recipe: recipes.Train
+    job_folder: Path
+    events: EventLog
+    config: DeviceConfig
+    seed: int
+    data: TrainingData
+    weights: InitialWeights
+    frozen: restore.Frozen
+    store: VariableStore
+    optimizer: Optimizer
+    head_optimizer: Optimizer
+    randomness: Randomness
+    generators: PythonGenerators
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -120,150 +71,245 @@ class Setup:
             **self.store.variables,
             **self.store.local,
             **self.optimizer.state,
-            **self._head_optimizer.state,
+            **self.head_optimizer.state,
             **self.randomness.variables,
         }
 
-    def build(self, board: TensorBoardLog) -> None:
-        """Build the network for all stages and write its graph to ``board``.
+    @property
+    def timeline(self) -> Timeline:
+        return Timeline(self.recipe.epochs, self.data.steps_per_epoch)
 
-        Raises UserFault for mistakes of the network, and whatever its code raises.
-        """
-        with self.generators.record():
-            self._build(board)
+    @property
+    def side_effects(self) -> SideEffects:
+        return SideEffects(self.store, self.randomness, self.generators)
 
-    def _build(self, board: TensorBoardLog) -> None:
-        net = self._network()
-        shown, fault = inference.trace_for_display(net, self.store)
-        self._shown, self.generates_images = shown, shown.latent > 0
-        self.config = self.config.supported_by(shown.built.tower)
-        if self.recipe.numerics_checks and self.config.compiled:
-            self.config = dataclasses.replace(self.config, compiled=False)
-            device_config.report_no_xla(self.recipe, self.events, "it skips the checks for NaN and Inf")
-        phase = self._fine_tuning_phase()
-        self.step = self._training_step(net, phase)
-        with self._checked_numerics():
-            self.training = StepFunction(self.step, self._warn_of_xla)
-            if self.head_steps:
-                head = Phase(self._head_optimizer, 0, phase.trunk, trunk_factor=0.0)
-                self.head_training = StepFunction(self._training_step(net, head), self._warn_of_xla)
-        self.warn_of_labels(self.training.traced)
-        if fault:
-            reason = in_a_sentence(describe(fault))
-            self.events.append(Warned(f"The network cannot predict from images. {reason}"))
-        self.store.lock("in validation but not in training")
-        self.warn_of_freeze_patterns()
-        if self.data.val:
-            with self._checked_numerics():
-                self.evaluation = Evaluation(
-                    net, self.store, self.data.preparation, Randomness(self.seed), self.config.devices
-                )
-        self.randomness.begin()
-        if self.recipe.histograms:
-            self.activations = self._activations(shown)
-        checkpoints.check_watched_metrics(
-            self.recipe, self.evaluation.metric_names if self.evaluation else []
-        )
-        self.events.append(
-            NetworkBuilt(layers=shown.layers, parameters=self.store.parameters, latent=shown.latent)
-        )
-        board.graph(readable_graph(shown.function))
+    @property
+    def measures_updates(self) -> bool:
+        """Whether some steps measure gradients and updates. Not with numerics checks, which already slow steps down."""
+        return self.recipe.gradient_metrics and not self.recipe.numerics_checks
 
-    def build_lazily(self) -> None:
-        """Prepare steps that `digits.worker.training.step.step_debugger` builds when it runs them."""
-        self.config = dataclasses.replace(self.config, devices=self.config.devices[:1], compiled=False)
-        self.step = self._training_step(self._network(), Phase(self.optimizer))
+    @property
+    def max_steps_per_call(self) -> int:
+        """The most steps that a call of a step function or an evaluation may run."""
+        if self.recipe.numerics_checks:
+            return 1  # so that the step of a fault is known
+        return max_steps(self.data.is_resident, self.data.step_bytes)
 
     def load_weights(self, traced: Traced) -> None:
         """Load the weights that the recipe names, if any, and report them. Raises UserFault."""
-        self._weights.load(self.store, self._frozen, traced.trained)
+        self.weights.load(self.store, self.frozen, traced.trained)
 
-    def count_flops(self) -> int | None:
-        """Return the floating-point operations for one image, None if unknown. Builds the network again."""
-        with self.side_effects.undone():
-            return count_flops(self._shown) if self._shown else None
-
-    @property
-    def max_steps(self) -> float:
-        """The number of steps of the training, a fraction."""
-        return self.recipe.epochs * self.data.steps_per_epoch
-
-    @cached_property
-    def learning_rate(self) -> LearningRate | TwoPhaseRate:
-        """The learning rate as a function of the step; `build` determines the phases."""
-        recipe, steps = self.recipe, self.max_steps - self.head_steps
-        rate = LearningRate(recipe.lr_policy, recipe.solver.learning_rate, steps)
-        if recipe.fine_tune and self.head_steps:
-            return TwoPhaseRate(recipe.fine_tune.head_rate, self.head_steps, rate)
-        return rate
-
-    def _fine_tuning_phase(self) -> Phase:
-        """Return the phase in which all variables are trained; sets ``trunk`` and ``head_steps`` for fine-tuning.
-
-        The network must have been built before, for its variables. Raises UserFault if the weights do not fit it.
-        """
-        fine_tune = self.recipe.fine_tune
-        if fine_tune is None:
-            return Phase(self.optimizer)
-        variables = self.store.variables
-        self.trunk = self.trunk or self._weights.trunk(self.store)
-        self.store.trunk = trunk = frozenset(self.trunk)
-        trained = {name for name, item in variables.items() if item.trainable}
-        if trained - trunk:
-            steps = round(fine_tune.head_epochs * self.data.steps_per_epoch)
-            total = self.timeline.total_steps
-            self.head_steps = min(steps, total) if trained & trunk else total
-            if not trained & trunk:
-                self.warn_of_frozen_trunk()
-        return Phase(self.optimizer, self.head_steps, trunk, fine_tune.trunk_factor)
-
-    def _network(self) -> Network:
-        file = self.job_folder / self.recipe.network
-        dataset = Path(self.recipe.dataset)
+    def network(self) -> Network:
+        """Load the network; raises UserFault, or whatever its text raises."""
+        file, dataset = self.job_folder / self.recipe.network, Path(self.recipe.dataset)
         return network_loader.load_for(self.data.manifest, dataset, file, self.data.preparation.shape)
 
-    def _training_step(self, net: Network, phase: Phase) -> TrainingStep:
-        options = StepOptions(phase, self.seed, self.config, self._measures_labels, self.measures_updates)
+    def step(
+        self, net: Network, phase: Phase, config: DeviceConfig, *, measures_labels: bool = False
+    ) -> TrainingStep:
+        """Return the training step of a ``phase``; with ``measures_labels``, see `StepOptions`."""
+        options = StepOptions(phase, self.seed, config, measures_labels, self.measures_updates)
         return TrainingStep(net, self.store, self.data.preparation, self.randomness, options)
 
-    def _activations(self, shown: inference.Inference) -> Activations:
-        """Histograms of the activations for the first validation batch, or training batch without validation.
 
-        Those of a generator are for random vectors.
-        """
+@dataclass(frozen=True)
+class Steps:
+    """The functions of a training's steps, and the network ``shown`` on its page.
 
-        def build(x: tf.Tensor) -> Built:
-            return shown.build(tf.random.normal([tf.shape(x)[0], 1, 1, shown.latent]) if shown.latent else x)
+    ``evaluation`` is None without validation, and ``activations`` unless their histograms are wanted. For fine-tuning,
+    ``head_training`` runs the first ``head_steps`` steps, and ``trunk`` lists the pretrained variables.
+    """
 
-        first = self.data.read_first(self.data.val or self.data.train)
-        return Activations(build, self.store, self.data.preparation, Randomness(self.seed), first.images)
+    training: StepFunction
+    shown: inference.Inference
+    learning_rate: LearningRate | TwoPhaseRate
+    evaluation: Evaluation | None = None
+    activations: Activations | None = None
+    head_training: StepFunction | None = None
+    head_steps: int = 0
+    trunk: Sequence[str] = ()
+    checks_numerics: bool = False
 
-    def _checked_numerics(self) -> contextlib.AbstractContextManager[None]:
-        return numerics.checked() if self.recipe.numerics_checks else contextlib.nullcontext()
-
-    # Warnings
-
-    def _warn_of_xla(self, message: str) -> None:
-        """Warn that XLA cannot compile the steps; only once for both phases of fine-tuning."""
-        if message not in self._xla_warnings:
-            self._xla_warnings.add(message)
-            self.events.append(Warned(message))
-
-    def warn_of_frozen_trunk(self) -> None:
-        """Warn that fine-tuning trains only the head."""
-        models = ", ".join(sorted(self.store.pretrained.frozen))
-        reason = f"{models} cannot be trained further" if models else "all of them are frozen"
-        self.events.append(
-            Warned(
-                f"The pretrained layers are not trained, because {reason}: the head is trained in all epochs."
-            )
+    @property
+    def writes_pictures(self) -> bool:
+        """Whether the step after each validation computes the network's histograms, images and texts."""
+        return (
+            self.evaluation is not None and bool(self.training.traced.pictures) and not self.checks_numerics
         )
 
-    def warn_of_labels(self, traced: Traced) -> None:
-        """Warn about labels that the loss misinterprets."""
-        self.events.append(*map(Warned, traced.label_flow.warnings))
 
-    def warn_of_freeze_patterns(self) -> None:
-        """Warn about freeze patterns that match no variable."""
-        for pattern in self._frozen.unmatched:
-            self.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))
+def open_resources(
+    recipe: recipes.Train, job_folder: Path, events: EventLog, config: DeviceConfig, seed: int
+) -> Resources:
+    """Open the dataset of ``recipe``. Raises UserFault for an unusable dataset or recipe."""
+    data, weights = training_data.load(recipe, config, events), InitialWeights(recipe, events)
+    frozen = restore.Frozen(weights.path, recipe.freeze)
+    store = VariableStore(frozen=frozen, device=config.weights_device, compute_type=config.compute_type)
+    return Resources(
+        recipe,
+        job_folder,
+        events,
+        config,
+        seed,
+        data,
+        weights,
+        frozen,
+        store,
+        optimizer=Optimizer(recipe.solver),
+        head_optimizer=Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head"),
+        randomness=Randomness(seed),
+        generators=PythonGenerators(),
+    )
+
+
+def build(
+    resources: Resources, board: TensorBoardLog, *, measures_labels: bool = False, trunk: Sequence[str] = ()
+) -> Steps:
+    """Build the network for all stages, write its graph to ``board``, and return the functions of the steps.
+
+    A resumed training knows its ``trunk``. With ``measures_labels``, the steps also measure the cross-entropy over the
+    classes. Raises UserFault for mistakes of the network, and whatever its code raises.
+    """
+    with resources.generators.record():
+        return _build(resources, board, measures_labels, trunk)
+
+
+def _build(
+    resources: Resources, board: TensorBoardLog, measures_labels: bool, known_trunk: Sequence[str]
+) -> Steps:
+    recipe, store, data = resources.recipe, resources.store, resources.data
+    net = resources.network()
+    shown, fault = inference.trace_for_display(net, store)
+    config = _config_for(resources, shown)
+    trunk = (known_trunk or resources.weights.trunk(store)) if recipe.fine_tune else ()
+    store.trunk = frozenset(trunk)
+    head_steps = _head_steps(resources)
+    factor = recipe.fine_tune.trunk_factor if recipe.fine_tune else 1.0
+    phases = [Phase(resources.optimizer, head_steps, store.trunk, factor)]
+    if head_steps:
+        phases.append(Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0))
+    warn = _warn_once(resources.events)
+    with _checked_numerics(recipe):
+        functions = [
+            StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
+            for phase in phases
+        ]
+    warn_of_labels(resources.events, functions[0].traced)
+    if fault:
+        warn(f"The network cannot predict from images. {in_a_sentence(describe(fault))}")
+    store.lock("in validation but not in training")
+    warn_of_freeze_patterns(resources)
+    evaluation = None
+    if data.val:
+        with _checked_numerics(recipe):
+            evaluation = Evaluation(net, store, data.preparation, Randomness(resources.seed), config.devices)
+    resources.randomness.begin()
+    activations = _activations(resources, shown) if recipe.histograms else None
+    checkpoints.check_watched_metrics(recipe, evaluation.metric_names if evaluation else [])
+    resources.events.append(
+        NetworkBuilt(layers=shown.layers, parameters=store.parameters, latent=shown.latent)
+    )
+    board.graph(readable_graph(shown.function))
+
+    return Steps(
+        functions[0],
+        shown,
+        learning_rate(resources, head_steps),
+        evaluation,
+        activations,
+        functions[1] if head_steps else None,
+        head_steps,
+        trunk,
+        recipe.numerics_checks,
+    )
+
+
+def lazy_step(resources: Resources) -> TrainingStep:
+    """Return a step that `digits.worker.training.step.step_debugger` builds when it runs it."""
+    config = dataclasses.replace(resources.config, devices=resources.config.devices[:1], compiled=False)
+    return resources.step(resources.network(), Phase(resources.optimizer), config, measures_labels=True)
+
+
+def flops_of(resources: Resources, steps: Steps) -> int | None:
+    """Return the floating-point operations for one image, None if unknown. Builds the network again."""
+    with resources.side_effects.undone():
+        return count_flops(steps.shown)
+
+
+def _config_for(resources: Resources, shown: inference.Inference) -> DeviceConfig:
+    """Return the configuration that suits the network and the checks of the recipe."""
+    config = resources.config.supported_by(shown.built.tower)
+    if resources.recipe.numerics_checks and config.compiled:
+        reason = "it skips the checks for NaN and Inf"
+        device_config.report_no_xla(resources.recipe, resources.events, reason)
+        return dataclasses.replace(config, compiled=False)
+    return config
+
+
+def _head_steps(resources: Resources) -> int:
+    """Return the number of steps that train only the variables that are not pretrained."""
+    fine_tune, store = resources.recipe.fine_tune, resources.store
+    trained = {name for name, item in store.variables.items() if item.trainable}
+    in_trunk = {name for name in trained if name in store.trunk}
+    if fine_tune is None or trained == in_trunk:
+        return 0
+    total = resources.timeline.total_steps
+    if in_trunk:
+        return min(round(fine_tune.head_epochs * resources.data.steps_per_epoch), total)
+    models = ", ".join(sorted(store.pretrained.frozen))
+    reason = f"{models} cannot be trained further" if models else "all of them are frozen"
+    resources.events.append(
+        Warned(f"The pretrained layers are not trained, because {reason}: the head is trained in all epochs.")
+    )
+    return total
+
+
+def learning_rate(resources: Resources, head_steps: int = 0) -> LearningRate | TwoPhaseRate:
+    """Return the learning rate as a function of the step."""
+    recipe = resources.recipe
+    steps = recipe.epochs * resources.data.steps_per_epoch - head_steps
+    rate = LearningRate(recipe.lr_policy, recipe.solver.learning_rate, steps)
+    if recipe.fine_tune and head_steps:
+        return TwoPhaseRate(recipe.fine_tune.head_rate, head_steps, rate)
+    return rate
+
+
+def _activations(resources: Resources, shown: inference.Inference) -> Activations:
+    """Return histograms of the activations for the first validation batch, or training batch without validation.
+
+    Those of a generator are for random vectors.
+    """
+    data = resources.data
+
+    def build(x: tf.Tensor) -> Built:
+        return shown.build(tf.random.normal([tf.shape(x)[0], 1, 1, shown.latent]) if shown.latent else x)
+
+    first = data.read_first(data.val or data.train)
+    return Activations(build, resources.store, data.preparation, Randomness(resources.seed), first.images)
+
+
+def _checked_numerics(recipe: recipes.Train) -> contextlib.AbstractContextManager[None]:
+    return numerics.checked() if recipe.numerics_checks else contextlib.nullcontext()
+
+
+def _warn_once(events: EventLog) -> Callable[[str], None]:
+    """Return a function that logs a warning, but not the same one again, such as for both phases of fine-tuning."""
+    messages: set[str] = set()
+
+    def warn(message: str) -> None:
+        if message not in messages:
+            messages.add(message)
+            events.append(Warned(message))
+
+    return warn
+
+
+def warn_of_labels(events: EventLog, traced: Traced) -> None:
+    """Warn about labels that the loss misinterprets."""
+    events.append(*map(Warned, traced.label_flow.warnings))
+
+
+def warn_of_freeze_patterns(resources: Resources) -> None:
+    """Warn about freeze patterns that match no variable."""
+    for pattern in resources.frozen.unmatched:
+        resources.events.append(Warned(f"No variable is called {pattern!r}, so it freezes none."))

@@ -1,4 +1,4 @@
-"""The steps and epochs of a training, and the steps after which periodic work is due."""
+"""The steps and epochs of a training: after which steps periodic work is due, and how many steps a call runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from dataclasses import dataclass
 
 # Fractions of a step below this are rounding errors.
 _EPSILON = 1e-9
+
+# Target duration of a call, in seconds.
+CALL_SECONDS = 0.15
+MAX_STEPS_PER_CALL = 1000
+# Limits for images that are streamed, because those of all steps of a call are in memory together.
+MAX_STREAMED_STEPS = 100
+MAX_STREAMED_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -42,3 +49,27 @@ class Timeline:
             step = math.ceil(epoch * self.steps_per_epoch - _EPSILON)
             due[step] = Milestone(step, epoch)  # intervals shorter than a step share one milestone
         return [*(milestone for milestone in due.values() if milestone.step < last.step), last]
+
+
+@dataclass
+class Pace:
+    """The number of ``steps`` of the next call of the step function, up to ``limit``; calls take about `CALL_SECONDS`.
+
+    Long calls keep Python out of the way of a small network; short ones keep stopping, progress and metrics timely.
+    """
+
+    limit: int
+    steps: int = 1
+
+    def update(self, steps: int, seconds: float) -> None:
+        """Adapt to a call of ``steps`` steps that took ``seconds``."""
+        fitting = int(CALL_SECONDS * steps / max(seconds, 1e-6))
+        # The first calls include one-time costs, so approach the target gradually.
+        self.steps = max(1, min(fitting, 8 * self.steps, self.limit))
+
+
+def max_steps(is_resident: bool, step_bytes: int) -> int:
+    """The most steps that one call may run, for steps that take ``step_bytes`` bytes of images."""
+    if is_resident:
+        return MAX_STEPS_PER_CALL
+    return max(1, min(MAX_STREAMED_STEPS, MAX_STREAMED_BYTES // step_bytes, MAX_STEPS_PER_CALL))

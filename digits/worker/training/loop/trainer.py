@@ -18,13 +18,12 @@ from digits.core.resume_point import ResumePoint
 from digits.kinds import kind_named
 from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault
-from digits.worker.training.loop import reporting, usage
+from digits.worker.training.loop import reporting, setup, usage
 from digits.worker.training.loop.metric_rows import MetricRows, Row, measuring_interval, next_measured
-from digits.worker.training.loop.pace import Pace
 from digits.worker.training.loop.profiler import Profiler
 from digits.worker.training.loop.reporting import Reports
-from digits.worker.training.loop.setup import Setup
-from digits.worker.training.loop.timeline import Milestone
+from digits.worker.training.loop.setup import Resources, Steps
+from digits.worker.training.loop.timeline import Milestone, Pace
 from digits.worker.training.loop.validation import Validation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
@@ -49,38 +48,36 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     with usage.reported(events, "GPU" if gpus else "CPU", gpus):
-        return _train(
-            Setup(recipe, job_folder, events, config, seed, trunk=point.trunk if point else ()), point
-        )
+        return _train(setup.open_resources(recipe, job_folder, events, config, seed), point)
 
 
-def _train(setup: Setup, point: ResumePoint | None) -> dict[str, Any]:
+def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
     first_step = point.step if point else 0
-    restarted = -1 if setup.recipe.resume else None  # invalidates the logs of all steps
+    restarted = -1 if resources.recipe.resume else None  # invalidates the logs of all steps
     with reporting.opened(
-        setup.job_folder,
-        setup.events,
-        setup.timeline,
+        resources.job_folder,
+        resources.events,
+        resources.timeline,
         first_step=first_step,
         resumed_after=point.step if point else restarted,
-        validates=setup.data.val is not None,
+        validates=resources.data.val is not None,
     ) as reports:
         reports.progress(first_step, "Building the network", now=True)
-        setup.build(reports.train_board)
-        trainer = Trainer(setup, reports, first_step)
+        steps = setup.build(resources, reports.train_board, trunk=point.trunk if point else ())
+        trainer = Trainer(resources, steps, reports, first_step)
         if point:
             trainer.resume(point)
         else:
-            setup.load_weights(setup.training.traced)
+            resources.load_weights(steps.training.traced)
             trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
         ended_early = trainer.train()
     result = {
-        "seed": setup.seed,
+        "seed": resources.seed,
         "steps": trainer.step,
-        "parameters": setup.store.parameters,
+        "parameters": resources.store.parameters,
         "environment": environment.describe(),
     }
-    flops = setup.count_flops()
+    flops = setup.flops_of(resources, steps)
     if flops is not None:
         result["flops"] = flops
     return {**result, "ended_early": ended_early} if ended_early else result
@@ -92,26 +89,23 @@ class Trainer:
     ``step`` is the number of completed steps.
     """
 
-    def __init__(self, setup: Setup, reports: Reports, first_step: int = 0) -> None:
+    def __init__(self, resources: Resources, steps: Steps, reports: Reports, first_step: int = 0) -> None:
         self.step = self._first_step = first_step
-        self._setup, self._reports = setup, reports
-        self._timeline, self._learning_rate = setup.timeline, setup.learning_rate
-        self._training = setup.training
+        self._resources, self._steps, self._reports = resources, steps, reports
+        self._recipe, self._data, self._timeline = resources.recipe, resources.data, resources.timeline
+        self._learning_rate = steps.learning_rate
         # No metric compares generated images with those of the dataset: the latest snapshot is the default.
-        kind = kind_named(setup.data.manifest.kind)
-        primary = "" if setup.generates_images else kind.metric
+        kind = kind_named(self._data.manifest.kind)
+        primary = "" if steps.shown.latent else kind.metric
+        job_folder = resources.job_folder
         self._checkpoints = Checkpoints(
-            setup.recipe, setup.job_folder, setup.events, primary, kind.lower_is_better, reports.flush
+            self._recipe, job_folder, resources.events, primary, kind.lower_is_better, reports.flush
         )
-        self._validation = _validation(setup)
+        self._validation = _validation(resources, steps)
         self._rows = MetricRows()
-        self._pace = Pace(setup.max_steps_per_call)
-        self._profiler = Profiler(
-            setup.job_folder / reporting.TENSORBOARD_FOLDER / "train",
-            setup.job_folder,
-            setup.recipe.traces_interval,
-            first_step,
-        )
+        self._pace = Pace(resources.max_steps_per_call)
+        traces = job_folder / reporting.TENSORBOARD_FOLDER / "train"
+        self._profiler = Profiler(traces, job_folder, self._recipe.traces_interval, first_step)
         self._validated = -1  # the step of the latest validation
         self._wants_pictures = False
         self._has_extended = False  # whether the graph of an extended step has been built
@@ -121,31 +115,30 @@ class Trainer:
 
     def resume(self, point: ResumePoint) -> None:
         """Restore the training state saved at ``point``. Raises UserFault if it does not fit this training."""
-        data = self._setup.data
-        if (point.records, point.step_records) != (len(data.train), data.step_records):
+        if (point.records, point.step_records) != (len(self._data.train), self._data.step_records):
             raise UserFault(
                 "The training cannot resume: the dataset or the batch size has changed.",
                 "Start a new training.",
             )
-        self._checkpoints.restore(point, self._setup.variables)
-        self._rows.restore(point.step, self._training.traced.names, point.curve)
+        self._checkpoints.restore(point, self._resources.variables)
+        self._rows.restore(point.step, self._steps.training.traced.names, point.curve)
         self._validated = point.validated
-        self._wants_pictures = point.wants_pictures and bool(self._training.traced.pictures)
-        self._setup.generators.restore(point.random)
+        self._wants_pictures = point.wants_pictures and bool(self._steps.training.traced.pictures)
+        self._resources.generators.restore(point.random)
 
     def train(self) -> str:
         """Train to the end and return why it came early; empty if it did not. Raises Stopped on SIGTERM."""
-        setup = self._setup
         self._progress("Decoding images", now=True)
+        order = self._data.order(self._resources.seed, self.step)
         with (
-            contextlib.closing(setup.data.train.feed(setup.data.order(setup.seed, self.step))) as self._feed,
+            contextlib.closing(self._data.train.feed(order)) as self._feed,
             stopping.defer() as self._is_stopping,
         ):
             return self._loop()
 
     def _loop(self) -> str:
-        validations = self._upcoming(self._setup.recipe.val_interval, self._validated)
-        snapshots = self._upcoming(self._setup.recipe.snapshot_interval, self._checkpoints.saved_step)
+        validations = self._upcoming(self._recipe.val_interval, self._validated)
+        snapshots = self._upcoming(self._recipe.snapshot_interval, self._checkpoints.saved_step)
         if self._next_function.is_compiled:
             self._progress("Compiling a step", now=True)  # a minute or more for a large network
         self._reports.start_clock()
@@ -177,7 +170,7 @@ class Trainer:
         """Return why the training had ended early where it resumes; the latest validation alone decides this."""
         if self._validated >= self._timeline.total_steps:
             return ""
-        milestones = self._timeline.every(self._setup.recipe.val_interval)
+        milestones = self._timeline.every(self._recipe.val_interval)
         latest = [milestone.epoch for milestone in milestones if milestone.step == self._validated]
         return self._checkpoints.reason_to_stop(latest[0]) if latest else ""
 
@@ -190,25 +183,27 @@ class Trainer:
     @property
     def _next_function(self) -> StepFunction:
         """The function of the next step."""
-        head = self._setup.head_training
-        return head if head and self.step < self._setup.head_steps else self._training
+        head = self._steps.head_training
+        return head if head and self.step < self._steps.head_steps else self._steps.training
 
     @property
     def _steps_left_in_phase(self) -> int:
-        end = self._setup.head_steps if self.step < self._setup.head_steps else self._timeline.total_steps
-        return end - self.step
+        head_steps = self._steps.head_steps
+        return (head_steps if self.step < head_steps else self._timeline.total_steps) - self.step
 
     def _train_until(self, step: int) -> None:
         while self.step < step:
-            if self.step and self.step == self._setup.head_steps:
-                self._setup.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
+            if self.step and self.step == self._steps.head_steps:
+                self._resources.events.append(
+                    PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6))
+                )
                 log.info("Training all layers from here on")
             unprofiled = self._profiler.steps_until_next(self.step)
             count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
             if unprofiled is not None:
                 count = min(count, max(1, unprofiled))
             is_extended = self._wants_pictures
-            if self._setup.measures_updates:
+            if self._resources.measures_updates:
                 before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
                 is_extended = is_extended or before_measured == 0
                 count = min(count, max(1, before_measured))
@@ -218,7 +213,7 @@ class Trainer:
             is_representative = is_representative and (self._has_extended or not is_extended)
             began = time.monotonic()
             with self._profiler.profiling(self.step + 1) if unprofiled == 0 else contextlib.nullcontext():
-                metrics = self._extended_step() if is_extended else self._steps(count)
+                metrics = self._extended_step() if is_extended else self._take_steps(count)
             seconds = time.monotonic() - began
             self.step += len(metrics)
             if is_representative:
@@ -226,13 +221,13 @@ class Trainer:
             if not is_extended:
                 self._pace.update(len(metrics), seconds)
             self._report(self._rows.add(metrics, seconds if is_representative else None))
-            self._progress("Training the head" if self.step < self._setup.head_steps else "Training")
+            self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
             if self._is_stopping():
                 self._save_and_stop()
             if self.step < step and self._checkpoints.is_due:
                 self._save_to_resume()
 
-    def _steps(self, count: int) -> Rows:
+    def _take_steps(self, count: int) -> Rows:
         rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
         with numerics.explained(self.step + 1, rates[0]):
             metrics = self._next_function.steps(self._feed.take(count), rates, self.step)
@@ -267,7 +262,7 @@ class Trainer:
         if self.step:
             has_snapshots = self._checkpoints.has_snapshots
             numerics.check_validation_loss(values["loss"], self.step, rate, has_snapshots)
-        self._wants_pictures = self._setup.writes_pictures
+        self._wants_pictures = self._steps.writes_pictures
         if self.step:
             self._checkpoints.observe(self.step, epoch, values)
 
@@ -281,10 +276,10 @@ class Trainer:
         self._reports.training([self._measured(row) for row in rows])
 
     def _measured(self, row: Row) -> Measured:
-        values = self._training.summarize(row.means)
+        values = self._steps.training.summarize(row.means)
         values["learning_rate"] = self._learning_rate.at(row.step - 1)
         if row.steps_per_second is not None:
-            values["images_per_second"] = row.steps_per_second * self._setup.data.step_records
+            values["images_per_second"] = row.steps_per_second * self._data.step_records
         measured, statistics = self._statistics
         if measured == row.step == next_measured(row.step - 1, self._measuring_interval):
             values |= statistics
@@ -292,13 +287,13 @@ class Trainer:
 
     def _write_histograms(self) -> None:
         """Write histograms of weights and activations to TensorBoard's logs, without side effects."""
-        if self._setup.activations is None:
+        if self._steps.activations is None:
             return
-        variables = self._setup.store.variables
+        variables = self._resources.store.variables
         weights = {name: item.numpy() for name, item in variables.items() if item.dtype.is_floating}
         self._reports.train_board.histograms(self.step, weights)
-        with self._setup.side_effects.undone():
-            self._reports.val_board.spreads(self.step, self._setup.activations.spreads())
+        with self._resources.side_effects.undone():
+            self._reports.val_board.spreads(self.step, self._steps.activations.spreads())
 
     def _progress(self, doing: str, now: bool = False) -> None:
         self._reports.progress(self.step, doing, now)
@@ -307,12 +302,11 @@ class Trainer:
 
     def _save_epoch(self, epoch: float, is_last: bool) -> None:
         self._progress("Saving a snapshot", now=True)
-        self._checkpoints.save_epoch(
-            epoch, self.step, self._setup.variables, self._resume_point, is_last=is_last
-        )
+        variables = self._resources.variables
+        self._checkpoints.save_epoch(epoch, self.step, variables, self._resume_point, is_last=is_last)
 
     def _save_to_resume(self) -> None:
-        self._checkpoints.save_to_resume(self.step, self._setup.variables, self._resume_point)
+        self._checkpoints.save_to_resume(self.step, self._resources.variables, self._resume_point)
 
     def _save_and_stop(self) -> None:
         self._save_to_resume()
@@ -323,22 +317,23 @@ class Trainer:
             snapshot=snapshot,
             step=self.step,
             epoch=self._timeline.epoch(self.step),
-            seed=self._setup.seed,
-            records=len(self._setup.data.train),
-            step_records=self._setup.data.step_records,
+            seed=self._resources.seed,
+            records=len(self._data.train),
+            step_records=self._data.step_records,
             validated=self._validated,
             saved=self._checkpoints.saved_step,
             wants_pictures=self._wants_pictures,
             watched=self._checkpoints.state(),
-            random=self._setup.generators.state(),
-            curve=self._rows.state(self._training.traced.names),
-            trunk=self._setup.trunk,
+            random=self._resources.generators.state(),
+            curve=self._rows.state(self._steps.training.traced.names),
+            trunk=list(self._steps.trunk),
         )
 
 
-def _validation(setup: Setup) -> Validation | None:
-    if setup.data.val is None or setup.evaluation is None:
+def _validation(resources: Resources, steps: Steps) -> Validation | None:
+    data, evaluation = resources.data, steps.evaluation
+    if data.val is None or evaluation is None:
         return None
     return Validation(
-        setup.evaluation, setup.data.val, setup.data.batch_size, setup.side_effects, setup.max_steps_per_call
+        evaluation, data.val, data.batch_size, resources.side_effects, resources.max_steps_per_call
     )

@@ -15,8 +15,8 @@ from digits.worker.network import tower
 from digits.worker.network.network import Network
 from digits.worker.network.variables import VariableStore, make_state
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.loop.pace import Pace
 from digits.worker.training.loop.side_effects import SideEffects
+from digits.worker.training.loop.timeline import Pace
 from digits.worker.training.step import numerics
 from digits.worker.training.step.tracing import stack_rows, trace
 

@@ -31,7 +31,7 @@ class StepFunction:
     """
 
     def __init__(self, step: TrainingStep, warn: Callable[[str], None] = lambda message: None) -> None:
-        self._step, self._warn = step, warn
+        self.step, self._warn = step, warn
         self._row, fault = self._build_row, None
         if step.options.config.compiled:
             try:
@@ -57,7 +57,7 @@ class StepFunction:
                 raise
             # Some programs only fail on the device. The network's own mistakes also fail without XLA.
             self._row, self.is_compiled = self._build_row, False
-            self._function, _ = trace(self._loop, signature(self._step))
+            self._function, _ = trace(self._loop, signature(self.step))
             rows = self._function(*arguments).numpy()
             self._warn(xla.warning(error))
         self._is_proven = True
@@ -78,7 +78,7 @@ class StepFunction:
 
     def summarize(self, means: Iterable[float]) -> dict[str, float]:
         """The metrics by name, from the ``means`` of the columns `Traced.names`."""
-        return self._step.network.summarize(dict(zip(self.traced.names, means, strict=True)))
+        return self.step.network.summarize(dict(zip(self.traced.names, means, strict=True)))
 
     @property
     def graph(self) -> tf.Graph:
@@ -101,23 +101,23 @@ class StepFunction:
         return stack_rows(tf.shape(positions)[0], row)
 
     def _build_row(self, *given: tf.Tensor) -> tuple[tf.Tensor, Traced]:
-        step = self._step.build(*given)
+        step = self.step.build(*given)
         return step.row, step.traced
 
     @cached_property
     def _extended(self) -> tuple[Any, Traced]:
         def build(*given: tf.Tensor) -> tuple[Any, Traced]:
-            step = build_extended(self._step, *given)
+            step = build_extended(self.step, *given)
             pictures = [tf.convert_to_tensor(item.tensor) for item in step.traced.pictures]
             return (step.row, pictures, step.statistics), step.traced
 
-        return trace(build, signature(self._step))
+        return trace(build, signature(self.step))
 
     @property
     def _batch_signature(self) -> list[tf.TensorSpec]:
         """The types of the arguments of `TrainingStep.build`, with the size of its batches."""
-        images, labels, _, rates, step = signature(self._step)
-        config = self._step.options.config
+        images, labels, _, rates, step = signature(self.step)
+        config = self.step.options.config
         size = config.batch_size * config.batches
         return [
             tf.TensorSpec((size, *images.shape[1:]), images.dtype),
