@@ -156,10 +156,10 @@ def _without_self(error: TypeError) -> UserFault | None:
     called = _ARGUMENTS.match(str(error))
     if called is None and "too many positional arguments" not in str(error):
         return None
-    found = user_text.method_without_self(called[1] if called else "")
-    if found is None:
+    method = user_text.method_without_self(called[1] if called else "")
+    if method is None:
         return None
-    name, line = found
+    name, line = method
     return UserFault(f"{name} does not have a self parameter.", "Add self as the first parameter.", line)
 
 

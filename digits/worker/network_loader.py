@@ -132,11 +132,11 @@ def _other_tower(names: dict[str, Any]) -> tuple[str, int | None]:
 
 
 def _check_property(kind: type, name: str) -> None:
-    found = getattr(kind, name, None)
-    if found is None:
+    attribute = getattr(kind, name, None)
+    if attribute is None:
         raise _fault(network_contract.missing(name, _line_of(kind)))
-    if not isinstance(found, property):
-        raise _fault(network_contract.not_a_property(name, user_text.line_of_function(found)))
+    if not isinstance(attribute, property):
+        raise _fault(network_contract.not_a_property(name, user_text.line_of_function(attribute)))
 
 
 def _line_of(kind: Any) -> int | None:

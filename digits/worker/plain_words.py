@@ -113,7 +113,7 @@ _HEADLINES = [
 def headline(text: str) -> str:
     """A one-line headline for the error message ``text``; ``text`` itself if it is short."""
     for pattern, words in _HEADLINES:
-        if found := pattern.search(text):
-            return words.format(*(group or "an operation" for group in found.groups()))
+        if match := pattern.search(text):
+            return words.format(*(group or "an operation" for group in match.groups()))
     first = text.strip().split("\n", 1)[0]
     return first if len(first) <= MAX_HEADLINE_CHARACTERS else f"{first[: MAX_HEADLINE_CHARACTERS - 1]}…"

@@ -97,7 +97,7 @@ def uses_labels(line: int) -> bool:
 def method_without_self(name: str = "") -> tuple[str, int] | None:
     """Return a method without ``self`` as ``Class.method`` with its line: the one named ``name``, or the only one."""
     parsed = tree()
-    found = {
+    methods = {
         f"{kind.name}.{item.name}": item.lineno
         for kind in ast.walk(parsed or ast.Module([], []))
         if isinstance(kind, ast.ClassDef)
@@ -105,8 +105,8 @@ def method_without_self(name: str = "") -> tuple[str, int] | None:
         if isinstance(item, ast.FunctionDef) and _lacks_self(item)
     }
     if name:
-        return next(((key, line) for key, line in found.items() if name.endswith(key)), None)
-    return next(iter(found.items())) if len(found) == 1 else None
+        return next(((key, line) for key, line in methods.items() if name.endswith(key)), None)
+    return next(iter(methods.items())) if len(methods) == 1 else None
 
 
 def _lacks_self(method: ast.FunctionDef) -> bool:

@@ -359,13 +359,13 @@ def _import_part(module: Any, part: str, wanted: str) -> Any:
     if isinstance(module, missing_modules.MissingModule):
         return module.part(part)
     try:
-        found = _find_part(module, part, wanted)
+        imported = _find_part(module, part, wanted)
     except MissingPart as error:
-        found = missing_modules.stand_in_for(wanted, error)
-        setattr(module, part, found)  # for the import statement
-    if isinstance(found, missing_modules.MissingModule):
-        found.check()
-    return found
+        imported = missing_modules.stand_in_for(wanted, error)
+        setattr(module, part, imported)  # for the import statement
+    if isinstance(imported, missing_modules.MissingModule):
+        imported.check()
+    return imported
 
 
 def _find_part(module: Any, part: str, wanted: str) -> Any:

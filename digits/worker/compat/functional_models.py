@@ -71,13 +71,13 @@ def _add_dtypes(get: Any) -> Any:
 
     @functools.wraps(get)
     def typed(identifier: Any) -> Any:
-        found = get(identifier)
-        is_old = isinstance(found, init_ops.Initializer) or "partition_info" in getattr(
-            getattr(found, "__code__", None), "co_varnames", ()
+        initializer = get(identifier)
+        is_old = isinstance(initializer, init_ops.Initializer) or "partition_info" in getattr(
+            getattr(initializer, "__code__", None), "co_varnames", ()
         )
         if not is_old:
-            return found
-        return lambda shape, dtype=None, **kwargs: found(shape, dtype=tf.as_dtype(dtype or "float32"))
+            return initializer
+        return lambda shape, dtype=None, **kwargs: initializer(shape, dtype=tf.as_dtype(dtype or "float32"))
 
     return typed
 
@@ -89,10 +89,10 @@ def _pass_tensors(get: Any) -> Any:
 
     @functools.wraps(get)
     def on_tensors(identifier: Any) -> Any:
-        found = get(identifier)
-        if found is None or isinstance(found, keras.regularizers.Regularizer):
-            return found
-        return lambda weight: found(tf.convert_to_tensor(weight))
+        regularizer = get(identifier)
+        if regularizer is None or isinstance(regularizer, keras.regularizers.Regularizer):
+            return regularizer
+        return lambda weight: regularizer(tf.convert_to_tensor(weight))
 
     return on_tensors
 

@@ -51,9 +51,9 @@ class Imports:
 
 def stand_in_for(name: str, error: ImportError) -> MissingModule:
     """Return a stand-in for ``name``, which a module does not have; using it raises ``error``."""
-    found = MissingModule(name, error)
-    found.check()
-    return found
+    stand_in = MissingModule(name, error)
+    stand_in.check()
+    return stand_in
 
 
 class MissingModule(types.ModuleType):

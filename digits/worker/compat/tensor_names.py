@@ -27,17 +27,17 @@ def patch_lookups(graph: tf.Graph, variables: Variables) -> None:
         try:
             return find(graph, name, allow_tensor=False)
         except (KeyError, ValueError) as error:
-            found = _operation(graph, name)
-            if found is None:
+            element = _operation(graph, name)
+            if element is None:
                 raise KeyError(_missing(graph, name)) from error
-            return found
+            return element
 
     def tensor(name: str) -> Any:
         name, _, number = name.partition(":")
         known = variables()
-        found = known.get(_PREFIXES.sub("", name.removesuffix("/read")))
-        if found is not None:
-            return found.value()
+        variable = known.get(_PREFIXES.sub("", name.removesuffix("/read")))
+        if variable is not None:
+            return variable.value()
         return operation(name).outputs[int(number or 0)]
 
     def element(obj: Any, allow_tensor: bool = True, allow_operation: bool = True) -> Any:

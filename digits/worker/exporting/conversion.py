@@ -38,7 +38,7 @@ def write_saved_model(exported: ServedModel, folder: Path) -> None:
 
 def write_litert(
     exported: Exported,
-    found: Trained,
+    model: Trained,
     file: Path,
     precision: str,
     calibration: NDArray[np.float32] | None = None,
@@ -54,7 +54,7 @@ def write_litert(
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
     elif calibration is not None:
-        name, batch = input_name(found), exported.signature.inputs[0].shape[0] or 1
+        name, batch = input_name(model), exported.signature.inputs[0].shape[0] or 1
 
         def examples() -> Iterator[dict[str, NDArray[np.float32]]]:
             for start in range(0, len(calibration) - batch + 1, batch):
@@ -66,7 +66,7 @@ def write_litert(
     except Exception as error:  # its own class is not public
         unsupported = set(_LITERT_OPERATION.findall(str(error)))
         if unsupported:
-            raise refuse_operations(found, "LiteRT", unsupported) from error
+            raise refuse_operations(model, "LiteRT", unsupported) from error
         reason = str(error).strip().partition("\n")[0][:300]
         raise UserFault(
             f"The network cannot be converted to LiteRT: {reason}",
@@ -75,7 +75,7 @@ def write_litert(
     file.write_bytes(content)
 
 
-def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
+def write_onnx(exported: Exported, trained: Trained, file: Path) -> None:
     """Write an ONNX file. Raises UserFault if it does not support an operation."""
     import onnx
     from tf2onnx import convert
@@ -97,19 +97,19 @@ def write_onnx(exported: Exported, found: Trained, file: Path) -> None:
                 _inlinable(frozen.graph.as_graph_def()),
                 input_names=[taken.name],
                 output_names=list(names),
-                tensors_to_rename={taken.name: input_name(found), **names},
+                tensors_to_rename={taken.name: input_name(trained), **names},
                 opset=OPSET,
             )
         except Exception as error:
             if unsupported:
-                raise refuse_operations(found, "ONNX", unsupported) from error
+                raise refuse_operations(trained, "ONNX", unsupported) from error
             reason = " ".join(str(error).split())[:300]
             raise UserFault(
                 f"The network cannot be converted to ONNX: {reason}",
                 "Export it as a SavedModel, which supports all operations.",
             ) from error
     if unsupported:
-        raise refuse_operations(found, "ONNX", unsupported)
+        raise refuse_operations(trained, "ONNX", unsupported)
     for value in (*model.graph.input, *model.graph.output):
         dimensions = value.type.tensor_type.shape.dim
         if dimensions and dimensions[0].dim_param:

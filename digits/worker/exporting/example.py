@@ -58,17 +58,17 @@ def runtime_of(format_: ExportFormat) -> str:
     return format_.partition("-")[0]
 
 
-def example(found: Trained, format_: ExportFormat, batch: int, has_labels: bool) -> str:
+def example(model: Trained, format_: ExportFormat, batch: int, has_labels: bool) -> str:
     """Return the source code of the example, which predicts from the file given as its argument."""
     statement, run = _RUN[runtime_of(format_)]
     imports = ["import numpy as np", statement]
     lines = []
     if has_labels:
         lines.append('labels = Path(__file__).with_name("labels.txt").read_text("utf-8").splitlines()')
-    shape = (1, *found.input_shape)
-    if takes_image(found):
+    shape = (1, *model.input_shape)
+    if takes_image(model):
         imports.append("from image_conversion import prepare")
-        manifest = found.manifest
+        manifest = model.manifest
         settings = manifest.width, manifest.height, manifest.channels, manifest.resize_mode, manifest.padding
         prepared = f"prepare(sys.argv[1], {', '.join(map(repr, settings))})"
         lines.append(f"inputs = {prepared}[np.newaxis].astype(np.float32)")
@@ -76,28 +76,28 @@ def example(found: Trained, format_: ExportFormat, batch: int, has_labels: bool)
         lines.append(f"inputs = np.load(sys.argv[1]).astype(np.float32).reshape({shape})")
     if batch > 1:
         lines[-1] += f".repeat({batch}, axis=0)"
-    lines += [line.format(input=input_name(found), found=_named_in_keras(found)) for line in run]
-    name = main_output(found)
-    if is_channels_first(_shapes(found)[name], found.targets.channels):
+    lines += [line.format(input=input_name(model), found=_named_in_keras(model)) for line in run]
+    name = main_output(model)
+    if is_channels_first(_shapes(model)[name], model.targets.channels):
         lines.append(f'outputs["{name}"] = outputs["{name}"].transpose(0, 2, 3, 1)')
-    lines += found.targets.example(name) if not found.traced.latent else [f'print(outputs["{name}"].shape)']
+    lines += model.targets.example(name) if not model.traced.latent else [f'print(outputs["{name}"].shape)']
     if any("Image." in line for line in lines):
         imports.append("from PIL import Image")
     imports.sort(key=lambda line: line.split()[1].lower())
     return "\n".join(["import sys", "from pathlib import Path", *imports, *lines]) + "\n"
 
 
-def main_output(found: Trained) -> str:
+def main_output(model: Trained) -> str:
     """Return the name of the first output that the prediction depends on."""
-    structure, outputs = found.traced.function.structured_outputs, _shapes(found)
-    if len(outputs) == 1 or found.traced.latent:
+    structure, outputs = model.traced.function.structured_outputs, _shapes(model)
+    if len(outputs) == 1 or model.traced.latent:
         return next(iter(outputs))
     random = np.random.default_rng(0)
     zeros = {name: np.zeros([size or 1 for size in shape], np.float32) for name, shape in outputs.items()}
 
     def predict(values: dict[str, Any]) -> Any:
         restored = restore_structure(structure, values)
-        return found.targets.predict(tf.nest.map_structure(tf.constant, restored)).numpy()
+        return model.targets.predict(tf.nest.map_structure(tf.constant, restored)).numpy()
 
     before = predict(zeros)
     for name, value in zeros.items():
@@ -108,18 +108,18 @@ def main_output(found: Trained) -> str:
     return next(iter(outputs))
 
 
-def _shapes(found: Trained) -> dict[str, list[int | None]]:
+def _shapes(model: Trained) -> dict[str, list[int | None]]:
     """Return the shapes of all outputs by name; that of one with an unknown number of dimensions is empty."""
-    outputs = named(found.traced.function.structured_outputs)
+    outputs = named(model.traced.function.structured_outputs)
     return {
         name: tensor.shape.as_list() if tensor.shape.rank is not None else []
         for name, tensor in outputs.items()
     }
 
 
-def _named_in_keras(found: Trained) -> str:
+def _named_in_keras(model: Trained) -> str:
     """Return an expression that maps ``found``, the result of a Keras model, to a dict of outputs by name."""
-    structure = found.traced.function.structured_outputs
+    structure = model.traced.function.structured_outputs
     if isinstance(structure, dict):
         return "found"
     if isinstance(structure, (list, tuple)):
@@ -127,8 +127,8 @@ def _named_in_keras(found: Trained) -> str:
     return '{"output": found}'
 
 
-def takes_image(found: Trained) -> bool:
+def takes_image(model: Trained) -> bool:
     """Return whether the example reads an image file, for which it needs the module `image_conversion`."""
-    manifest = found.manifest
+    manifest = model.manifest
     is_image = manifest.dtype == "uint8" and manifest.channels in (1, 3)
-    return is_image and not found.traced.latent and found.targets.takes_image
+    return is_image and not model.traced.latent and model.targets.takes_image

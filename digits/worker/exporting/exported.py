@@ -32,16 +32,16 @@ class Exported(tf.Module):
     """
 
     def __init__(
-        self, found: Trained, batch: int | None = None, outputs: Callable[[Any], dict[str, Any]] | None = None
+        self, model: Trained, batch: int | None = None, outputs: Callable[[Any], dict[str, Any]] | None = None
     ) -> None:
         super().__init__()
-        known = [*found.store.variables.values(), *found.store.local.values()]
+        known = [*model.store.variables.values(), *model.store.local.values()]
         # The network may also use variables that it does not own, such as the step number.
         self._variables = list(
-            {id(item): item for item in [*known, *found.traced.function.variables]}.values()
+            {id(item): item for item in [*known, *model.traced.function.variables]}.values()
         )
-        spec = tf.TensorSpec((batch, *found.input_shape), tf.float32, name=input_name(found))
-        compute = outputs or (lambda values: named(found.outputs(values)))
+        spec = tf.TensorSpec((batch, *model.input_shape), tf.float32, name=input_name(model))
+        compute = outputs or (lambda values: named(model.outputs(values)))
         self.predict = tf.function(compute, autograph=False, input_signature=[spec])
         self.signature = self.predict.get_concrete_function()
 
@@ -49,16 +49,16 @@ class Exported(tf.Module):
 class ServedModel(Exported):
     """An `Exported` network that can also return the predictions of its kind, as DIGITS serves them."""
 
-    def __init__(self, found: Trained) -> None:
-        super().__init__(found)
+    def __init__(self, model: Trained) -> None:
+        super().__init__(model)
         self.functions = {SIGNATURE: self.signature}
-        if found.traced.latent:
+        if model.traced.latent:
             return
-        structure = found.traced.function.structured_outputs
+        structure = model.traced.function.structured_outputs
 
         def predictions(values: tf.Tensor) -> dict[str, tf.Tensor]:
             outputs = restore_structure(structure, self.predict(values))
-            return {PREDICTIONS_SIGNATURE: found.targets.predict(outputs)}
+            return {PREDICTIONS_SIGNATURE: model.targets.predict(outputs)}
 
         self.predictions = tf.function(
             predictions, autograph=False, input_signature=self.predict.input_signature
@@ -66,14 +66,14 @@ class ServedModel(Exported):
         self.functions[PREDICTIONS_SIGNATURE] = self.predictions.get_concrete_function()
 
 
-def input_name(found: Trained) -> str:
+def input_name(model: Trained) -> str:
     """Return the name of the input: ``vectors`` for networks that generate images, otherwise ``images``."""
-    return "vectors" if found.traced.latent else "images"
+    return "vectors" if model.traced.latent else "images"
 
 
-def check_is_exportable(found: Trained) -> None:
+def check_is_exportable(model: Trained) -> None:
     """Raise NotExportable, with the line, if the network calls Python code at run time."""
-    if place := place_of(found, _OF_PYTHON):
+    if place := place_of(model, _OF_PYTHON):
         raise NotExportable(
             "The network calls Python code at run time (tf.py_func), which cannot be exported.",
             "Use TensorFlow functions instead.",
@@ -82,11 +82,11 @@ def check_is_exportable(found: Trained) -> None:
 
 
 def refuse_operations(
-    found: Trained, title: str, op_types: Collection[str], advice: str = ""
+    model: Trained, title: str, op_types: Collection[str], advice: str = ""
 ) -> NotExportable:
     """Return the error for unsupported operations, with the layer and line of the first one."""
     listed = ", ".join(sorted(op_types))
-    place = place_of(found, op_types)
+    place = place_of(model, op_types)
     where = f": {place[0]}" if place else ""
     return NotExportable(
         f"{title} does not support the operation {listed}{where}.",
@@ -95,9 +95,9 @@ def refuse_operations(
     )
 
 
-def place_of(found: Trained, op_types: Collection[str]) -> tuple[str, int] | None:
+def place_of(model: Trained, op_types: Collection[str]) -> tuple[str, int] | None:
     """Return the name and line of the first operation of these types, or None. The line is 0 if unknown."""
-    graph = found.traced.function.graph
+    graph = model.traced.function.graph
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(node for inner in definition.library.function for node in inner.node_def)]
     node = next((node for node in nodes if node.op in op_types), None)
@@ -109,21 +109,21 @@ def place_of(found: Trained, op_types: Collection[str]) -> tuple[str, int] | Non
 class LayerOutputs(Exported):
     """A function that returns the output of each layer as ``layer_0000`` and so on; ``names`` maps them to layers."""
 
-    def __init__(self, found: Trained, batch: int | None = None) -> None:
+    def __init__(self, model: Trained, batch: int | None = None) -> None:
         self.names: dict[str, str] = {}
 
         def outputs(values: tf.Tensor) -> dict[str, tf.Tensor]:
-            built = found.traced.build(found.prepare(values))
+            built = model.traced.build(model.prepare(values))
             graph = tf.compat.v1.get_default_graph()
-            layers = layer_table.activations(graph, built, found.store.variables.values())
+            layers = layer_table.activations(graph, built, model.store.variables.values())
             self.names.update({f"layer_{place:04}": name for place, name in enumerate(layers)})
             return dict(zip(self.names, layers.values(), strict=True))
 
-        super().__init__(found, batch, outputs)
+        super().__init__(model, batch, outputs)
 
 
-def required_batch(found: Trained) -> int:
+def required_batch(model: Trained) -> int:
     """Return the number of images that the network requires; 1 if it accepts any number. Raises its errors."""
-    batches = Batches(lambda values: named(found.outputs(values)), found.batch_size)
-    batches(np.zeros((1, *found.input_shape), np.float32))
+    batches = Batches(lambda values: named(model.outputs(values)), model.batch_size)
+    batches(np.zeros((1, *model.input_shape), np.float32))
     return batches.smallest

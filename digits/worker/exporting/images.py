@@ -20,46 +20,46 @@ MAX_BYTES = 512 << 20
 
 
 def verification_images(
-    found: Trained, dataset: Path, count: int, batch: int
+    model: Trained, dataset: Path, count: int, batch: int
 ) -> tuple[NDArray[np.float32], str]:
     """Return about ``count`` inputs, float32 [images, ...], and their source. Their number is a multiple of ``batch``.
 
     The inputs are evenly spaced validation images; training images if there is no validation split; random pixels for
     imported models, which have no records; or random vectors for networks that generate images.
     """
-    splits = found.manifest.splits
-    if found.traced.latent or not splits:
-        return _random(found, _batches(found, count, batch)), RANDOM
+    splits = model.manifest.splits
+    if model.traced.latent or not splits:
+        return _random(model, _batches(model, count, batch)), RANDOM
     split: Split = "val" if "val" in splits and splits["val"].count else "train"
-    return _records(found, dataset, split, _batches(found, min(count, splits[split].count), batch)), split
+    return _records(model, dataset, split, _batches(model, min(count, splits[split].count), batch)), split
 
 
-def calibration_images(found: Trained, dataset: Path, count: int, batch: int) -> NDArray[np.float32]:
+def calibration_images(model: Trained, dataset: Path, count: int, batch: int) -> NDArray[np.float32]:
     """Return about ``count`` training images, float32 [images, ...]. Their number is a multiple of ``batch``.
 
     Raises UserFault if the model was imported and has no training images.
     """
-    count = _batches(found, count, batch)
-    if not found.traced.latent and not found.manifest.splits:
+    count = _batches(model, count, batch)
+    if not model.traced.latent and not model.manifest.splits:
         raise UserFault(IMPORTED_IN_INT8.message, IMPORTED_IN_INT8.hint)
-    return _random(found, count) if found.traced.latent else _records(found, dataset, "train", count)
+    return _random(model, count) if model.traced.latent else _records(model, dataset, "train", count)
 
 
-def _batches(found: Trained, count: int, batch: int) -> int:
+def _batches(model: Trained, count: int, batch: int) -> int:
     """Round ``count`` up to a multiple of ``batch``, limited by `MAX_BYTES`."""
-    most = MAX_BYTES // (4 * math.prod(found.input_shape))
+    most = MAX_BYTES // (4 * math.prod(model.input_shape))
     return batch * max(1, math.ceil(min(count, most) / batch))
 
 
-def _random(found: Trained, count: int) -> NDArray[np.float32]:
+def _random(model: Trained, count: int) -> NDArray[np.float32]:
     """Return normally distributed vectors for generators, otherwise random pixels from 0 to 255."""
-    random, shape = np.random.default_rng(0), (count, *found.input_shape)
-    values = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
+    random, shape = np.random.default_rng(0), (count, *model.input_shape)
+    values = random.normal(size=shape) if model.traced.latent else random.integers(0, 256, shape)
     return values.astype(np.float32)
 
 
-def _records(found: Trained, dataset: Path, split: Split, count: int) -> NDArray[np.float32]:
-    records = feeds.Records(dataset, found.manifest, split, budget_bytes=0)
+def _records(model: Trained, dataset: Path, split: Split, count: int) -> NDArray[np.float32]:
+    records = feeds.Records(dataset, model.manifest, split, budget_bytes=0)
     try:
         places = np.linspace(0, len(records) - 1, min(count, len(records))).astype(np.int64)
         feed = records.stream(iter([np.resize(places, count)]))

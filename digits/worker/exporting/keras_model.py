@@ -23,11 +23,11 @@ from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.models.trained import Trained
 
 
-def write_keras(found: Trained, file: Path) -> None:
+def write_keras(trained: Trained, file: Path) -> None:
     """Write a ``.keras`` file. Raises NotExportable, with the line, if the network calls functions outside of Keras."""
     try:
         with keras_functions.enabled():
-            model = _build(found)
+            model = _build(trained)
         for operation in model.operations:
             if isinstance(operation, TensorFlowOperation):
                 raise keras_functions.refuse(operation)
@@ -42,12 +42,12 @@ def write_keras(found: Trained, file: Path) -> None:
         ) from error
 
 
-def _build(found: Trained) -> Any:
-    inputs = keras.Input(found.input_shape, dtype="float32", name=input_name(found))
-    latent = found.traced.latent
-    images = keras.layers.Reshape((1, 1, latent))(inputs) if latent else _prepared(found, inputs)
-    net = found.network
-    with found.store.trace(net.own, tower.INFERENCE), net.building(None):
+def _build(model: Trained) -> Any:
+    inputs = keras.Input(model.input_shape, dtype="float32", name=input_name(model))
+    latent = model.traced.latent
+    images = keras.layers.Reshape((1, 1, latent))(inputs) if latent else _prepared(model, inputs)
+    net = model.network
+    with model.store.trace(net.own, tower.INFERENCE), net.building(None):
         built = net.tower_class(images, None, list(net.shape), net.target.outputs, False, True)
         with (
             net.building(built, None, net.accessed),
@@ -62,24 +62,24 @@ def _build(found: Trained) -> Any:
 
 def _rename_operations(outputs: Any) -> None:
     """Give operations that compute ``outputs`` other names than the layers, which the network may name like one."""
-    found: dict[int, Any] = {}
+    operations_by_id: dict[int, Any] = {}
     waiting = tf.nest.flatten(outputs)
     while waiting:
         history = waiting.pop()._keras_history
-        if id(history.operation) not in found:
-            found[id(history.operation)] = history.operation
+        if id(history.operation) not in operations_by_id:
+            operations_by_id[id(history.operation)] = history.operation
             waiting += [item for node in history.operation._inbound_nodes for item in node.input_tensors]
-    operations = [item for item in found.values() if not isinstance(item, keras.layers.Layer)]
-    names = {item.name for item in found.values() if isinstance(item, keras.layers.Layer)}
+    operations = [item for item in operations_by_id.values() if not isinstance(item, keras.layers.Layer)]
+    names = {item.name for item in operations_by_id.values() if isinstance(item, keras.layers.Layer)}
     for operation in operations:
         while operation.name in names:
             operation.name += "_operation"
         names.add(operation.name)
 
 
-def _prepared(found: Trained, images: Any) -> Any:
+def _prepared(model: Trained, images: Any) -> Any:
     """Apply the preprocessing of the training as Keras layers and operations."""
-    prepare = found.prepare
+    prepare = model.prepare
     if np.any(prepare.mean):
         mean = np.broadcast_to(prepare.mean, prepare.image_shape)
         if prepare.mean.ndim == 1:

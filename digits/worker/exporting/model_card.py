@@ -45,13 +45,13 @@ class Sources:
         return self.dataset == self.model
 
 
-def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
+def model_card(model: Trained, sources: Sources, export: ModelExport) -> str:
     """Return the model card of ``export`` as Markdown."""
-    manifest, title = found.manifest, FORMATS[export.format].title
+    manifest, title = model.manifest, FORMATS[export.format].title
     splits = ", ".join(f"{split.count:,} {name}" for name, split in manifest.splits.items() if split.count)
     channels = "color" if manifest.channels == 3 else f"{manifest.channels} channels"
     size = f"{manifest.width}×{manifest.height}, {channels.replace('1 channels', 'grayscale')}"
-    pixels = "0 to 255" if manifest.dtype == "uint8" and not found.traced.latent else "any values"
+    pixels = "0 to 255" if manifest.dtype == "uint8" and not model.traced.latent else "any values"
     sections = [
         f"# {name_of(sources.model)}\n\n"
         f"Snapshot of epoch {epoch_label(export.epoch)} (step {export.step:,}), exported as {title} "
@@ -66,7 +66,7 @@ def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
                 "Content hash": f"`{export.content_hash}`",
             },
         ),
-        _section("Settings", _settings(sources, found)),
+        _section("Settings", _settings(sources, model)),
         _section(
             "Metrics",
             {name: f"{value:.6g}" for name, value in sources.snapshot.metrics.items()},
@@ -101,14 +101,14 @@ def model_card(found: Trained, sources: Sources, export: ModelExport) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _settings(sources: Sources, found: Trained) -> dict[str, str]:
+def _settings(sources: Sources, model: Trained) -> dict[str, str]:
     recipe = recipes.load(sources.model / TRAIN_FOLDER, recipes.Train)
-    network = _network_name(sources.model, recipe, found)
+    network = _network_name(sources.model, recipe, model)
     preparation = {
         "Mean subtraction": recipe.mean,
         "Crop": f"{recipe.crop_size} pixels" if recipe.crop_size else "none",
     }
-    parameters = f"{found.store.parameters:,} parameters"
+    parameters = f"{model.store.parameters:,} parameters"
     if sources.is_imported:
         return {"Network": f"imported, {parameters}", **preparation}
     defaults = type(recipe.augment)()
@@ -121,7 +121,7 @@ def _settings(sources: Sources, found: Trained) -> dict[str, str]:
     return {
         "Network": f"{network}, {parameters}",
         "Epochs": f"{recipe.epochs:g}",
-        "Batch size": str(found.batch_size),
+        "Batch size": str(model.batch_size),
         "Optimizer": f"{recipe.solver.type}, learning rate {recipe.solver.learning_rate:g}",
         "Learning-rate schedule": _schedule(recipe.lr_policy),
         **preparation,
@@ -132,10 +132,10 @@ def _settings(sources: Sources, found: Trained) -> dict[str, str]:
     }
 
 
-def _network_name(model: Path, recipe: recipes.Train, found: Trained) -> str:
+def _network_name(model: Path, recipe: recipes.Train, trained: Trained) -> str:
     """Return the title of the standard network, or ``custom`` if the source code is not that of one."""
     text = (model / recipe.network).read_text(encoding="utf-8", errors="replace")
-    packages = ("digits", kind_named(found.manifest.kind).package)
+    packages = ("digits", kind_named(trained.manifest.kind).package)
     folders = [importlib.resources.files(package) / "networks" for package in packages]
     files = [file for folder in folders if folder.is_dir() for file in folder.iterdir() if file.is_file()]
     if any(file.name.endswith(".py") and file.read_text(encoding="utf-8") == text for file in files):

@@ -52,25 +52,25 @@ class Verified:
     runtime: str
 
 
-def verify(found: Trained, target: Path, runtime: str, inputs: NDArray[np.float32], batch: int) -> Verified:
+def verify(model: Trained, target: Path, runtime: str, inputs: NDArray[np.float32], batch: int) -> Verified:
     """Run the export ``target`` on ``inputs``, float32 [images, ...], and compare its outputs with the network's.
 
     ``runtime`` is ``savedmodel``, ``keras``, ``litert`` or ``onnx``. Raises UserFault if its runtime cannot run it.
     """
-    expected, again = _expected(found, inputs, batch), _expected(found, inputs[:batch], batch)
+    expected, again = _expected(model, inputs, batch), _expected(model, inputs[:batch], batch)
     if runtime == "savedmodel":
-        given, measured = _run_saved_model(found, target, inputs, batch)
+        given, measured = _run_saved_model(model, target, inputs, batch)
     elif runtime == "keras":
         given, measured = _run_keras(target, inputs, batch)
     else:
         given, measured = _run_program(runtime, target, inputs, batch)
-    known = found.targets if not found.traced.latent else None
+    known = model.targets if not model.traced.latent else None
     is_random = _largest({name: expected[name][: len(value)] for name, value in again.items()}, again)[0]
     difference, worst = _largest(expected, given, known)
     return Verified(
         difference=None if is_random > TOLERANCE else difference,
         worst_output=worst,
-        agreement=_agreement(found, expected, given),
+        agreement=_agreement(model, expected, given),
         milliseconds=round(measured["milliseconds"], 3),
         any_batch=measured["any_batch"],
         runtime=measured["runtime"],
@@ -84,13 +84,13 @@ def differing_layer(layers: LayerOutputs, target: Path, runtime: str, inputs: ND
     """
     expected = _arrays(layers.predict(tf.constant(inputs)))
     given, _ = _run_program(runtime, target, inputs, len(inputs))
-    found = (name for name in layers.names if _apart(given[name], expected[name]) > TOLERANCE)
-    return layers.names[name] if (name := next(found, "")) else ""
+    differing = (name for name in layers.names if _apart(given[name], expected[name]) > TOLERANCE)
+    return layers.names[name] if (name := next(differing, "")) else ""
 
 
-def _expected(found: Trained, inputs: NDArray[np.float32], batch: int) -> Outputs:
+def _expected(model: Trained, inputs: NDArray[np.float32], batch: int) -> Outputs:
     def call(images: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
-        return _arrays(named(found.outputs(tf.constant(images))))
+        return _arrays(named(model.outputs(tf.constant(images))))
 
     parts = [call(inputs[start : start + batch]) for start in range(0, len(inputs), batch)]
     return {name: np.concatenate([np.atleast_1d(part[name]) for part in parts]) for name in parts[0]}
@@ -101,10 +101,10 @@ def _arrays(outputs: Mapping[str, tf.Tensor]) -> dict[str, NDArray[Any]]:
 
 
 def _run_saved_model(
-    found: Trained, target: Path, inputs: NDArray[np.float32], batch: int
+    model: Trained, target: Path, inputs: NDArray[np.float32], batch: int
 ) -> tuple[Outputs, dict[str, Any]]:
     signature = tf.saved_model.load(str(target.parent)).signatures[SIGNATURE]
-    name = input_name(found)
+    name = input_name(model)
     outputs, measured = runtime_program.measure(
         lambda images: _arrays(signature(**{name: tf.constant(images)})), inputs, batch
     )
@@ -182,15 +182,15 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
     return found if np.isfinite(found) else float("inf")
 
 
-def _agreement(found: Trained, expected: Outputs, given: Outputs) -> float | None:
-    if found.traced.latent or set(expected) != set(given):
+def _agreement(model: Trained, expected: Outputs, given: Outputs) -> float | None:
+    if model.traced.latent or set(expected) != set(given):
         return None
-    structure = found.traced.function.structured_outputs
+    structure = model.traced.function.structured_outputs
 
     def predict(outputs: Outputs) -> NDArray[Any]:
         values = restore_structure(structure, dict(outputs))
-        predicted: NDArray[Any] = found.targets.predict(tf.nest.map_structure(tf.constant, values)).numpy()
+        predicted: NDArray[Any] = model.targets.predict(tf.nest.map_structure(tf.constant, values)).numpy()
         return predicted
 
     one, other = predict(expected), predict(given)
-    return found.targets.agreement(one, other) if one.shape == other.shape else 0.0
+    return model.targets.agreement(one, other) if one.shape == other.shape else 0.0

@@ -134,15 +134,15 @@ class Preparation:
             # MixUp blends numbers like images.
             part = tf.reshape(tf.cast(share, y.dtype), [-1] + [1] * (y.shape.rank - 1))
             return {"y": part * y + (1 - part) * augment.take_partners(y)}
-        found = {"y": y}
+        targets = {"y": y}
         if self.class_weights is not None:
-            found["weights"] = tf.gather(self.class_weights, y)
+            targets["weights"] = tf.gather(self.class_weights, y)
         if share is None:
-            return found
-        found.update(others=augment.take_partners(y), share=share)
+            return targets
+        targets.update(others=augment.take_partners(y), share=share)
         if self.class_weights is not None:
-            found["other_weights"] = augment.take_partners(found["weights"])
-        return found
+            targets["other_weights"] = augment.take_partners(targets["weights"])
+        return targets
 
 
 def _gatherable(values: tf.Tensor) -> tf.Tensor:

@@ -88,8 +88,8 @@ class Attribution:
         chosen = self._chosen(batch, output)
         activation, gradient = (value.numpy()[0] for value in self._layer_function(layer)(batch, chosen))
         weights = gradient.mean(axis=(0, 1))
-        found = np.maximum((activation * weights).sum(axis=-1), 0)
-        return self._as_json("grad_cam", chosen, found, {"layer": layer})
+        heat = np.maximum((activation * weights).sum(axis=-1), 0)
+        return self._as_json("grad_cam", chosen, heat, {"layer": layer})
 
     def integrated_gradients(self, pixels: NDArray[Any], output: int | None = None) -> dict[str, Any]:
         """Return the heat map of an ``output`` by integrated gradients along `STEPS` steps from a black image.
@@ -107,9 +107,9 @@ class Attribution:
             total += self._gradients(path, chosen).sum(axis=0)
         attribution = image * total / STEPS
         ends = [self._score(each, chosen) for each in (image, np.zeros_like(image))]
-        found = np.abs(attribution).sum(axis=-1)
+        heat = np.abs(attribution).sum(axis=-1)
         more = {"attributed": float(attribution.sum()), "difference": ends[0] - ends[1]}
-        return self._as_json("integrated_gradients", chosen, found, more)
+        return self._as_json("integrated_gradients", chosen, heat, more)
 
     @property
     def _path_batch(self) -> int:
@@ -120,12 +120,12 @@ class Attribution:
 
     def _map_sizes(self) -> dict[str, int]:
         """Return the number of positions of each layer's maps; 0 for layers without maps."""
-        found = {}
+        sizes = {}
         for row in self._inspector.table:
             shape = row["shape"]
             is_map = len(shape) == 4 and None not in shape[1:] and shape[1] * shape[2] > 1
-            found[row["name"]] = shape[1] * shape[2] if is_map else 0
-        return found
+            sizes[row["name"]] = shape[1] * shape[2] if is_map else 0
+        return sizes
 
     def _output_rank(self) -> int:
         return int(_main_output(self._trained.traced.built.output).shape.rank or 0)
@@ -152,8 +152,10 @@ class Attribution:
     def _gradients(self, batch: NDArray[np.float32], chosen: tf.Tensor) -> NDArray[np.float32]:
         """Return the gradients of the chosen score with respect to images, float32 [N, H, W, C]."""
         # Images that are repeated share the gradient of their sum.
-        found: NDArray[np.float32] = self._gradient_function(tf.constant(self._repeat(batch)), chosen).numpy()
-        return found.reshape(len(batch), -1, *batch.shape[1:]).sum(axis=1) / self._inspector.repeats
+        gradients: NDArray[np.float32] = self._gradient_function(
+            tf.constant(self._repeat(batch)), chosen
+        ).numpy()
+        return gradients.reshape(len(batch), -1, *batch.shape[1:]).sum(axis=1) / self._inspector.repeats
 
     @functools.cached_property
     def _gradient_function(self) -> Any:
@@ -210,8 +212,8 @@ class Attribution:
         seen = self._trained.prepare.shape[:2]
         resized = tf.image.resize(heat[..., None], seen, method="bilinear")
         whole = tf.image.resize_with_crop_or_pad(resized, height, width)
-        found: NDArray[np.float32] = whole.numpy()[..., 0]
-        return found
+        resized_heat: NDArray[np.float32] = whole.numpy()[..., 0]
+        return resized_heat
 
 
 def _main_output(outputs: Any) -> tf.Tensor:

@@ -92,13 +92,13 @@ class Inspector:
         """
         layer, variable = self._first_kernel()
         key = next(name for name, each in self.trained.store.variables.items() if each is variable)
-        found: dict[str, NDArray[Any]] = {}
+        values: dict[str, NDArray[Any]] = {}
         for snapshot in snapshots:
             try:
-                found[snapshot] = tf.train.load_checkpoint(str(folder / snapshot)).get_tensor(key)
+                values[snapshot] = tf.train.load_checkpoint(str(folder / snapshot)).get_tensor(key)
             except (tf.errors.OpError, ValueError, KeyError):
                 continue  # being removed, or damaged
-        kernels = {name: as_maps(value) for name, value in found.items()}
+        kernels = {name: as_maps(value) for name, value in values.items()}
         limits = tiles.value_range(
             np.concatenate([value.ravel() for value in kernels.values()] or [np.zeros(1)])
         )
@@ -129,8 +129,8 @@ class Inspector:
         key = pixels.tobytes()
         if self._kept[0] == key:
             return self._kept[1]
-        found = self._function(tf.constant(np.repeat(pixels[None], self.repeats, axis=0)))
-        arrays = {name: _first(value.numpy()) for name, value in found.items()}
+        outputs = self._function(tf.constant(np.repeat(pixels[None], self.repeats, axis=0)))
+        arrays = {name: _first(value.numpy()) for name, value in outputs.items()}
         if sum(value.size for value in arrays.values()) <= MAX_KEPT:
             self._kept = key, arrays
         return arrays
@@ -148,8 +148,8 @@ class Inspector:
 
 
 def _first(batch: NDArray[Any]) -> NDArray[Any]:
-    found: NDArray[Any] = batch[0] if batch.ndim else batch
-    return found
+    first: NDArray[Any] = batch[0] if batch.ndim else batch
+    return first
 
 
 def describe_activation(values: NDArray[Any]) -> dict[str, Any]:

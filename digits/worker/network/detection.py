@@ -67,12 +67,12 @@ def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf
     flat = tf.reshape(probabilities, [shape[0], -1])
     # The map of a small image can have fewer cells.
     flat = tf.pad(flat, [[0, 0], [0, tf.maximum(count - tf.shape(flat)[1], 0)]])
-    found, places = tf.math.top_k(flat, count)
+    best, places = tf.math.top_k(flat, count)
     cells = tf.minimum(places // shape[3], shape[1] * shape[2] - 1)
     boxes = tf.reshape(_as_boxes(full_precision.to_float32(edges)), [shape[0], -1, 4])
     boxes = tf.gather(boxes, cells, batch_dims=1) * stride
     classes = tf.cast(places % shape[3], tf.float32)
-    rows = tf.concat([boxes, found[..., None], classes[..., None]], axis=2)
+    rows = tf.concat([boxes, best[..., None], classes[..., None]], axis=2)
     return tf.ensure_shape(rows, [None, count, 6])
 
 
@@ -122,14 +122,14 @@ def _focal_loss(logits: tf.Tensor, heat: tf.Tensor, ignored: tf.Tensor) -> tf.Te
     return tf.reduce_sum(tf.where(is_middle, positive, negative)) / tf.maximum(objects, 1.0)
 
 
-def _iou_loss(found: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+def _iou_loss(boxes: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
     """1 - generalized IoU of boxes [..., 4]."""
-    low = tf.maximum(found[..., :2], target[..., :2])
-    high = tf.minimum(found[..., 2:], target[..., 2:])
+    low = tf.maximum(boxes[..., :2], target[..., :2])
+    high = tf.minimum(boxes[..., 2:], target[..., 2:])
     both = tf.reduce_prod(tf.maximum(high - low, 0), axis=-1)
-    union = _areas(found) + _areas(target) - both
-    outer_low = tf.minimum(found[..., :2], target[..., :2])
-    outer_high = tf.maximum(found[..., 2:], target[..., 2:])
+    union = _areas(boxes) + _areas(target) - both
+    outer_low = tf.minimum(boxes[..., :2], target[..., :2])
+    outer_high = tf.maximum(boxes[..., 2:], target[..., 2:])
     hull = tf.reduce_prod(tf.maximum(outer_high - outer_low, 0), axis=-1)
     iou = both / (union + _EPSILON)
     return 1 - iou + (hull - union) / (hull + _EPSILON)

@@ -45,15 +45,15 @@ def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] 
     """
     if shape:
         return _trace_for(network, store, shape)
-    found = _trace_for(network, store, network.shape)
-    size = _latent_size(network, found)
+    traced = _trace_for(network, store, network.shape)
+    size = _latent_size(network, traced)
     if size:
         # A network that cannot be built for such vectors expects images.
         with contextlib.suppress(Exception):
             generator = _trace_for(network, store, (1, 1, size))
             if generated_images(generator.built.output):
                 return replace(generator, latent=size)
-    return found
+    return traced
 
 
 def generated_images(output: Any) -> list[tf.Tensor]:
@@ -78,12 +78,12 @@ def _ends_with_channels(tensor: tf.Tensor) -> bool:
     return tensor.shape.rank == 4 and tensor.shape[3] in (1, 3)
 
 
-def _latent_size(network: Network, found: Inference) -> int:
+def _latent_size(network: Network, traced: Inference) -> int:
     """Return the size of the vectors to which the inference network reshapes its images, or 0."""
     if not network.may_depend_on("is_inference"):
         return 0
     pixels = math.prod(network.shape)
-    waiting: list[Any] = [found.function.inputs[0]]
+    waiting: list[Any] = [traced.function.inputs[0]]
     while waiting:
         for operation in waiting.pop().consumers():
             if operation.type in ("Cast", "Identity"):

@@ -50,8 +50,8 @@ def exported(job_id: str, snapshot: str | None, beside: Iterable[Path | None]) -
             "The folder of the job must be beside that of the dataset.",
         )
     chosen = _choose(folder, job_id, snapshot)
-    if found := _find(folder, chosen):
-        return found
+    if export := _find(folder, chosen):
+        return export
     (folder / model_export.FOLDER).mkdir(exist_ok=True)
     with _locked(folder / model_export.FOLDER):
         return _find(folder, chosen[:1]) or _export(folder, job_id, chosen[0].name)
@@ -59,18 +59,18 @@ def exported(job_id: str, snapshot: str | None, beside: Iterable[Path | None]) -
 
 def _choose(folder: Path, job_id: str, snapshot: str | None) -> list[Snapshot]:
     """Return the snapshots that can be used, the preferred one first; at least one."""
-    found = snapshot_list.read(folder)
-    default = found.default
+    snapshots = snapshot_list.read(folder)
+    default = snapshots.default
     if default is None:
         raise UserFault(
             f"digits.pretrained: the job {job_id} has no snapshots.", "Choose a model that has been trained."
         )
     if snapshot is None:
-        return [default, *(each for each in found if each is not default)]
+        return [default, *(each for each in snapshots if each is not default)]
     name = f"snapshot_{snapshot}.ckpt" if _EPOCH.fullmatch(snapshot) else snapshot
-    chosen = [each for each in found if each.name == name]
+    chosen = [each for each in snapshots if each.name == name]
     if not chosen:
-        epochs = ", ".join(f"{each.epoch:g}" for each in list(found)[:8])
+        epochs = ", ".join(f"{each.epoch:g}" for each in list(snapshots)[:8])
         raise UserFault(
             f"digits.pretrained: the job {job_id} has no snapshot {snapshot!r}.",
             f"The newest snapshots are from the epochs {epochs}: write {job_id}/{default.epoch:g}, for example.",
@@ -134,8 +134,8 @@ def _run(recipe: recipes.Export, folder: Path) -> Failed | None:
             stderr=subprocess.DEVNULL,
             check=False,
         )
-        found = events.read(Path(task_folder) / EVENTS_FILE)[0]
-    failures = [event for event in found if isinstance(event, Failed)]
+        log_events = events.read(Path(task_folder) / EVENTS_FILE)[0]
+    failures = [event for event in log_events if isinstance(event, Failed)]
     if failures:
         return failures[-1]
     return Failed(message=f"Its export ended with exit code {done.returncode}.") if done.returncode else None

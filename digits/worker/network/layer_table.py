@@ -74,7 +74,7 @@ def activations(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> d
 
 def outputs(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> dict[str, LayerOutput]:
     """Return the layers with floating-point outputs, by unique name, in order; see `activations`."""
-    found: dict[str, LayerOutput] = {}
+    named: dict[str, LayerOutput] = {}
     for layer in _layers(graph, built, variables):
         output = layer.output
         if not isinstance(output, tf.Tensor) or output.graph is not graph or not output.dtype.is_floating:
@@ -83,25 +83,25 @@ def outputs(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> dict[
         if len(consumers) == 1 and consumers[0].type in _ACTIVATIONS:
             output = consumers[0].outputs[0]
         name, number = layer.row["name"], 0
-        while name in found:
+        while name in named:
             number += 1
             name = f"{layer.row['name']}_{number}"
-        found[name] = LayerOutput(layer.row, output, layer.weights)
-    return found
+        named[name] = LayerOutput(layer.row, output, layer.weights)
+    return named
 
 
 def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[_Layer]:
     calls = [call for call in built.calls.calls if _is_row(call)]
     first_calls = {id(call.layer): call for call in reversed(calls)}  # shared layers have one row
     seen: set[int] = set()
-    found = [
+    layers = [
         _Layer(call.first, _row_of(call, seen), tf.nest.flatten(call.outputs)[0], _weights_of(call))
         for call in calls
         if first_calls[id(call.layer)] is call
     ]
     taken = [(call.first, call.last) for call in calls]
-    found += _layers_between(graph, built.calls.last, variables, taken, seen)
-    return sorted(found, key=lambda layer: layer.place)
+    layers += _layers_between(graph, built.calls.last, variables, taken, seen)
+    return sorted(layers, key=lambda layer: layer.place)
 
 
 def _is_row(call: Call) -> bool:

@@ -130,8 +130,8 @@ class Network:
 
     def _statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.name_scope("metrics"):
-            found = self.kind_metrics.statistics(output, y)
-            return {f"{_STATISTIC}{name}": tf.reduce_mean(values) for name, values in found.items()}
+            statistics = self.kind_metrics.statistics(output, y)
+            return {f"{_STATISTIC}{name}": tf.reduce_mean(values) for name, values in statistics.items()}
 
     def summarize(
         self, means: Mapping[str, float], record_values: NDArray[np.float32] | None = None
@@ -147,10 +147,10 @@ class Network:
                 statistics[name.removeprefix(_STATISTIC)] = value
             else:
                 own[name] = value
-        found = self.kind_metrics.summarize(statistics)
+        metrics = self.kind_metrics.summarize(statistics)
         if record_values is not None and record_values.shape[1]:
-            found |= self.kind_metrics.summarize_records(record_values)
-        return own | {name: value for name, value in found.items() if name not in own}
+            metrics |= self.kind_metrics.summarize_records(record_values)
+        return own | {name: value for name, value in metrics.items() if name not in own}
 
     def _output(self, built: Any) -> Any:
         output = _property(built, "inference")
@@ -285,8 +285,8 @@ def _list_variables(wanted: Any, store: VariableStore) -> list[tf.Variable]:
             "Select variables by their names, such as "
             f"{', '.join(variable.name for variable in tf.compat.v1.trainable_variables()[:8])}.",
         )
-    found = [plain(variable) for variable in listed]
-    return [variable for variable in found if not store.is_frozen(variable)]
+    variables = [plain(variable) for variable in listed]
+    return [variable for variable in variables if not store.is_frozen(variable)]
 
 
 def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:

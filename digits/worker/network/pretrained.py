@@ -68,8 +68,8 @@ def _path(name: str) -> Path:
 
 def _parts() -> PretrainedParts:
     """Return the collection of the pretrained models of the network; an unused one outside of its class."""
-    found = build_context.current().pretrained
-    return PretrainedParts() if found is None else found
+    parts = build_context.current().pretrained
+    return PretrainedParts() if parts is None else parts
 
 
 def _application(entry: Pretrained, include_top: bool, pooling: str | None) -> Callable[[Any], Any]:

@@ -88,13 +88,13 @@ def _record(
 
 def flatten(summaries: Any) -> list[Recorded]:
     """Flatten a list of summaries and merged summaries; other items are ignored."""
-    found: list[Recorded] = []
+    recorded: list[Recorded] = []
     for item in summaries or []:
         if isinstance(item, Recorded):
-            found.append(item)
+            recorded.append(item)
         elif isinstance(item, (list, tuple)):
-            found += flatten(item)
-    return found
+            recorded += flatten(item)
+    return recorded
 
 
 def charts(recorded: list[Recorded]) -> dict[str, tf.Tensor]:

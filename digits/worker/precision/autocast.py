@@ -145,8 +145,8 @@ def _dtype_of_variable(definition: Any, given: dict[str, Any]) -> tf.DType | Non
         if argument.type == types_pb2.DT_RESOURCE:
             data = resource_variable_ops.get_eager_safe_handle_data(given[argument.name])
             if data is not None and len(data.shape_and_type) == 1:
-                found = tf.as_dtype(data.shape_and_type[0].dtype)
-                return found if found in FLOATS else None
+                dtype = tf.as_dtype(data.shape_and_type[0].dtype)
+                return dtype if dtype in FLOATS else None
     return None
 
 

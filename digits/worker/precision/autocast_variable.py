@@ -138,5 +138,5 @@ def _get(getter: Callable[..., Any], name: str, *args: Any, dtype: Any = None, *
     if wanted not in LOW or not is_low():
         return getter(name, *args, dtype=dtype, **kwargs)
     # Initial values and regularization are computed in float32.
-    found = getter(name, *args, dtype=tf.float32, **kwargs)
-    return view(plain(found), wanted)
+    variable = getter(name, *args, dtype=tf.float32, **kwargs)
+    return view(plain(variable), wanted)

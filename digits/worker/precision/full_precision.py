@@ -32,9 +32,9 @@ def to_float32(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(to_float32(item) for item in value)
     if isinstance(value, dict):
-        found = value.copy()  # keeps the type, such as OrderedDict
-        found.update((key, to_float32(item)) for key, item in value.items())
-        return found
+        copy = value.copy()  # keeps the type, such as OrderedDict
+        copy.update((key, to_float32(item)) for key, item in value.items())
+        return copy
     return value
 
 
@@ -65,11 +65,11 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def functions_in_float32(*sources: Any) -> dict[str, Callable[..., Any]]:
     """Return the functions of modules, such as losses, each wrapped by `in_float32`, by name."""
-    found: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Callable[..., Any]] = {}
     for source in reversed(sources):
         for name in dir(source):
             function = getattr(source, name)
             computes = not name.startswith(("_", "get_", "add_")) and callable(function)
             if computes and not isinstance(function, type):
-                found[name] = in_float32(function)
-    return found
+                functions[name] = in_float32(function)
+    return functions

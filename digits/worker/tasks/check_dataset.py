@@ -106,8 +106,8 @@ def _measure(
             return
         for start in range(piece.start, piece.stop, CHUNK_RECORDS):
             stop = min(start + CHUNK_RECORDS, piece.stop)
-            found = map(reader.read, range(start, stop))
-            send(_Described(piece.split, start, describe(found, stop - start, manifest.target)))
+            records = map(reader.read, range(start, stop))
+            send(_Described(piece.split, start, describe(records, stop - start, manifest.target)))
 
     progress = background.Progress(events, "Checking images", total)
     damaged: list[DamagedRecords] = []

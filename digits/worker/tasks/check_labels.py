@@ -41,7 +41,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
     }
     total = sum(map(len, records.values()))
     progress = background.Progress(events, "Checking labels", total)
-    found: list[NDArray[Any]] = []
+    parts: list[NDArray[Any]] = []
     accuracy: dict[Split, float] = {}
     for name, split in records.items():
         probabilities = np.empty((len(split), len(manifest.target.names)), np.float32)
@@ -53,9 +53,9 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
             probabilities[batch.places], given[batch.places] = predicted, batch.targets
             progress.advance(len(batch.places))
         split.close()
-        found.append(label_errors.find(probabilities, given, SPLITS.index(name)))
+        parts.append(label_errors.find(probabilities, given, SPLITS.index(name)))
         accuracy[name] = float(np.mean(probabilities.argmax(1) == given))
-    errors = label_errors.sort(np.concatenate(found))
+    errors = label_errors.sort(np.concatenate(parts))
     check = LabelCheck(
         content_hash=manifest.content_hash,
         model_id=recipe.model_id,

@@ -463,13 +463,13 @@ class ShardMaker:
             return [
                 images.open_picture(data, recipe.channels, enough=enough) for data in plan.read(split, place)
             ]
-        found = []
+        pictures = []
         for name in names:
             try:
-                found.append(images.open_picture(split.images.read(name), recipe.channels, enough=enough))
+                pictures.append(images.open_picture(split.images.read(name), recipe.channels, enough=enough))
             except (images.UnusableImage, OSError) as error:
                 raise UnusablePart(name, error) from error
-        return found
+        return pictures
 
     def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
         recipe, size = self._recipe, (self._recipe.width, self._recipe.height)

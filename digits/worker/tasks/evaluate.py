@@ -66,9 +66,9 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
         try:
             _predict_all(predictor, records, collected, timing, writer, events)
             events.append(Progressed(PREDICTING_SHARE, doing="Computing the metrics"))
-            found = collected.found()
-            worst = _predict_worst(model, predictor, records, writer.errors(found))
-            scores = writer.write(found, timing, worst)
+            predictions = collected.found()
+            worst = _predict_worst(model, predictor, records, writer.errors(predictions))
+            scores = writer.write(predictions, timing, worst)
         except Exception:
             with contextlib.suppress(OSError):
                 writer.write_partial(collected, timing)
@@ -160,25 +160,25 @@ class Writer:
                 "Choose a dataset that contains only classes of the model.",
             )
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, predictions: Found) -> NDArray[np.float32]:
         """Return the errors of all records, float32 [records]; NaN for those of classes that the model lacks."""
-        counted = self._counted(found)
+        counted = self._counted(predictions)
         if counted is None:
-            return self.evaluation.errors(found)
-        errors = np.full(found.records, np.nan, np.float32)
-        errors[counted] = self.evaluation.errors(found.select(counted))
+            return self.evaluation.errors(predictions)
+        errors = np.full(predictions.records, np.nan, np.float32)
+        errors[counted] = self.evaluation.errors(predictions.select(counted))
         return errors
 
-    def _counted(self, found: Found) -> NDArray[np.bool_] | None:
+    def _counted(self, predictions: Found) -> NDArray[np.bool_] | None:
         """Return which records are of a class that the model has, bool [records]; None if all are."""
         if not self._fit.has_unknown_records:
             return None
-        counted: NDArray[np.bool_] = found.targets >= 0
+        counted: NDArray[np.bool_] = predictions.targets >= 0
         return counted
 
-    def write(self, found: Found, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
+    def write(self, predictions: Found, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
         """Publish the result for all records, and return its metrics."""
-        result, arrays = self._compute(found, timing)
+        result, arrays = self._compute(predictions, timing)
         self._publish(result, arrays, worst)
         return result.metrics
 
@@ -186,10 +186,10 @@ class Writer:
         """Publish the result for the first records, unless there are none or there is a complete result."""
         if not collected.count or self._has_complete_result():
             return
-        found = collected.found()
-        counted = self._counted(found)
+        predictions = collected.found()
+        counted = self._counted(predictions)
         if counted is None or counted.any():
-            self._publish(*self._compute(found, timing), {})
+            self._publish(*self._compute(predictions, timing), {})
 
     def _has_complete_result(self) -> bool:
         try:
@@ -199,14 +199,14 @@ class Writer:
         return result.content_hash == self._manifest.content_hash and not result.is_partial
 
     def _compute(
-        self, found: Found, timing: Timing
+        self, predictions: Found, timing: Timing
     ) -> tuple[evaluations.Evaluation, dict[str, NDArray[Any]]]:
-        """Return the result for the records ``found``, and the arrays of its folder.
+        """Return the result for the ``predictions``, and the arrays of its folder.
 
         Raises UserFault if the model lacks the classes of all records.
         """
-        chosen = self._counted(found)
-        counted = found if chosen is None else found.select(chosen)
+        chosen = self._counted(predictions)
+        counted = predictions if chosen is None else predictions.select(chosen)
         if not counted.records:
             raise UserFault("The model has none of the classes of these records.", "Choose another dataset.")
         result = evaluations.Evaluation(
@@ -216,22 +216,22 @@ class Writer:
             dataset_id=Path(self._recipe.dataset).name,
             content_hash=self._manifest.content_hash,
             split=self._recipe.split,
-            records=found.records,
+            records=predictions.records,
             total=self._manifest.splits[self._recipe.split].count,
             metrics=_scores(self._metrics, self.evaluation, counted),
             details=self.evaluation.details(counted),
             classes=self._fit.target.names if self._fit.maps_names else [],
             lacking=self._fit.lacking,
-            excluded=found.records - counted.records,
+            excluded=predictions.records - counted.records,
             predicting_seconds=round(timing.seconds, 3),
             seconds_per_record=float(f"{timing.seconds_per_record:.3g}"),
             seconds=round(time.monotonic() - self._started, 3),
         )
-        arrays: dict[str, NDArray[Any]] = {evaluations.ERRORS_FILE: self.errors(found)}
+        arrays: dict[str, NDArray[Any]] = {evaluations.ERRORS_FILE: self.errors(predictions)}
         if self.evaluation.keeps_predictions:
             arrays |= {
-                evaluations.PREDICTIONS_FILE: found.predicted,
-                evaluations.TARGETS_FILE: found.targets,
+                evaluations.PREDICTIONS_FILE: predictions.predicted,
+                evaluations.TARGETS_FILE: predictions.targets,
             }
         return result, arrays
 
@@ -285,12 +285,12 @@ class Collected:
         return Found(self.count, statistics=statistics, values=arrays["values"], **kept)
 
 
-def _scores(metrics: Metrics, evaluation: Evaluation, found: Found) -> dict[str, float]:
+def _scores(metrics: Metrics, evaluation: Evaluation, predictions: Found) -> dict[str, float]:
     """Return all metrics, those of validations as they compute them."""
     means: Mapping[str, float] = {
-        name: float(values.mean(dtype=np.float64)) for name, values in found.statistics.items()
+        name: float(values.mean(dtype=np.float64)) for name, values in predictions.statistics.items()
     }
     scores = metrics.summarize(means)
-    if found.values.shape[1]:
-        scores |= metrics.summarize_records(found.values)
-    return {name: float(value) for name, value in (scores | evaluation.metrics(found)).items()}
+    if predictions.values.shape[1]:
+        scores |= metrics.summarize_records(predictions.values)
+    return {name: float(value) for name, value in (scores | evaluation.metrics(predictions)).items()}

@@ -87,51 +87,51 @@ class _Export:
     def write(self) -> dict[str, Any]:
         began = time.monotonic()
         self._events.append(Progressed(0.0, doing="Loading the snapshot"))
-        found = trained.load(self._model, self._recipe.snapshot, self._dataset)
-        check_is_exportable(found)
-        batch = required_batch(found)
+        model = trained.load(self._model, self._recipe.snapshot, self._dataset)
+        check_is_exportable(model)
+        batch = required_batch(model)
         try:
-            exported, verified, used = self._convert_and_verify(found, batch)
+            exported, verified, used = self._convert_and_verify(model, batch)
         except RuntimeRefusal:
             # TensorFlow accepts some batch sizes that other runtimes reject, because it prunes operations.
-            if batch == found.batch_size:
+            if batch == model.batch_size:
                 raise
-            exported, verified, used = self._convert_and_verify(found, found.batch_size)
-        self._check(found, verified, used)
+            exported, verified, used = self._convert_and_verify(model, model.batch_size)
+        self._check(model, verified, used)
         self._events.append(Progressed(0.95, doing="Writing the model card"))
-        return self._describe(found, exported, verified, began, used)
+        return self._describe(model, exported, verified, began, used)
 
     def _convert_and_verify(
-        self, found: Trained, batch: int
+        self, model: Trained, batch: int
     ) -> tuple[Exported, Verified, tuple[int, str, int]]:
         self._events.append(Progressed(0.2, doing=f"Converting to {self._format.title}"))
-        exported = self._convert(found, batch)
+        exported = self._convert(model, batch)
         self._events.append(Progressed(0.6, doing="Comparing the outputs"))
-        inputs, source = images.verification_images(found, self._dataset, VERIFIED_IMAGES, batch)
+        inputs, source = images.verification_images(model, self._dataset, VERIFIED_IMAGES, batch)
         runtime = example.runtime_of(self._recipe.format)
-        verified = verification.verify(found, self._file, runtime, inputs, batch)
+        verified = verification.verify(model, self._file, runtime, inputs, batch)
         return exported, verified, (len(inputs), source, batch)
 
-    def _convert(self, found: Trained, batch: int) -> Exported:
+    def _convert(self, model: Trained, batch: int) -> Exported:
         runtime, _, precision = self._recipe.format.partition("-")
         if runtime == "savedmodel":
-            served = ServedModel(found)
+            served = ServedModel(model)
             conversion.write_saved_model(served, self._folder)
             return served
         if runtime == "keras":
-            keras_model.write_keras(found, self._file)
-            return Exported(found)
-        exported = Exported(found, batch if batch > 1 else None)
+            keras_model.write_keras(model, self._file)
+            return Exported(model)
+        exported = Exported(model, batch if batch > 1 else None)
         if runtime == "onnx":
-            conversion.write_onnx(exported, found, self._file)
+            conversion.write_onnx(exported, model, self._file)
         else:
             calibration = None
             if precision == "int8":
-                calibration = images.calibration_images(found, self._dataset, CALIBRATION_IMAGES, batch)
-            conversion.write_litert(exported, found, self._file, precision or "float32", calibration)
+                calibration = images.calibration_images(model, self._dataset, CALIBRATION_IMAGES, batch)
+            conversion.write_litert(exported, model, self._file, precision or "float32", calibration)
         return exported
 
-    def _check(self, found: Trained, verified: Verified, used: tuple[int, str, int]) -> None:
+    def _check(self, model: Trained, verified: Verified, used: tuple[int, str, int]) -> None:
         if verified.difference is None:
             self._events.append(
                 Warned("The network uses random numbers, so the exported model could not be verified.")
@@ -143,7 +143,7 @@ class _Export:
                 "Choose another format, such as one in float32.",
             )
         elif self._recipe.format in EXACT and verified.difference > TOLERANCE:
-            layer = self._differing_layer(found, used[2])
+            layer = self._differing_layer(model, used[2])
             where = f" The first layer that differs is “{layer}”." if layer else ""
             raise UserFault(
                 f"The exported model returns different values in {verified.runtime}: its output "
@@ -152,42 +152,42 @@ class _Export:
                 "Choose another format.",
             )
 
-    def _differing_layer(self, found: Trained, batch: int) -> str:
+    def _differing_layer(self, model: Trained, batch: int) -> str:
         """Return the name of the first layer that differs in LiteRT or ONNX; empty if unknown."""
         runtime = example.runtime_of(self._recipe.format)
-        if runtime not in ("litert", "onnx") or found.traced.latent:
+        if runtime not in ("litert", "onnx") or model.traced.latent:
             return ""
         self._events.append(Progressed(0.8, doing="Searching for the layer that differs"))
-        inputs, _ = images.verification_images(found, self._dataset, batch, batch)
+        inputs, _ = images.verification_images(model, self._dataset, batch, batch)
         with contextlib.suppress(UserFault):  # such as an output of a layer that cannot be converted
-            layers = LayerOutputs(found, batch if batch > 1 else None)
+            layers = LayerOutputs(model, batch if batch > 1 else None)
             if runtime == "onnx":
-                conversion.write_onnx(layers, found, self._file)
+                conversion.write_onnx(layers, model, self._file)
             else:
-                conversion.write_litert(layers, found, self._file, "float32")
+                conversion.write_litert(layers, model, self._file, "float32")
             return verification.differing_layer(layers, self._file, runtime, inputs)
         return ""
 
     def _describe(
         self,
-        found: Trained,
+        model: Trained,
         exported: Exported,
         verified: Verified,
         began: float,
         images_used: tuple[int, str, int],
     ) -> dict[str, Any]:
-        recipe, manifest = self._recipe, found.manifest
+        recipe, manifest = self._recipe, model.manifest
         count, source, batch = images_used
         snapshot = next(item for item in snapshot_list.read(self._model) if item.name == recipe.snapshot)
-        about = _about(found, exported)
+        about = _about(model, exported)
         target = manifest.target
         labels = target.labels or target.contained_names
         if labels:
             (self._folder / LABELS_FILE).write_text("".join(f"{label}\n" for label in labels))
         (self._folder / exports.EXAMPLE_FILE).write_text(
-            example.example(found, recipe.format, batch, bool(labels))
+            example.example(model, recipe.format, batch, bool(labels))
         )
-        if example.takes_image(found):
+        if example.takes_image(model):
             shutil.copyfile(image_conversion.__file__, self._folder / exports.CONVERSION_FILE)
         if recipe.format == "savedmodel":
             details = {"snapshot": recipe.snapshot, **about}
@@ -221,13 +221,13 @@ class _Export:
             signatures=[*exported.functions] if isinstance(exported, ServedModel) else [],
         )
         sources = model_card.Sources(self._model, self._dataset, snapshot)
-        (self._folder / exports.CARD_FILE).write_text(model_card.model_card(found, sources, result))
+        (self._folder / exports.CARD_FILE).write_text(model_card.model_card(model, sources, result))
         write_json(self._folder / exports.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
         return {**about, **msgspec.to_builtins(result)}
 
 
-def _about(found: Trained, exported: Exported) -> dict[str, Any]:
-    manifest = found.manifest
+def _about(model: Trained, exported: Exported) -> dict[str, Any]:
+    manifest = model.manifest
     pixels = {
         "range": [0, 255] if manifest.dtype == "uint8" else None,
         "colors": "RGB" if manifest.channels == 3 else "gray",
@@ -235,10 +235,10 @@ def _about(found: Trained, exported: Exported) -> dict[str, Any]:
     }
     return {
         "input": {
-            "name": input_name(found),
-            "shape": [exported.signature.inputs[0].shape[0], *found.input_shape],
+            "name": input_name(model),
+            "shape": [exported.signature.inputs[0].shape[0], *model.input_shape],
             "type": "float32",
-            **({} if found.traced.latent else pixels),
+            **({} if model.traced.latent else pixels),
         },
         "outputs": {
             name: {
@@ -249,7 +249,7 @@ def _about(found: Trained, exported: Exported) -> dict[str, Any]:
         },
         "target": {"names": manifest.target.names, "classes": manifest.target.classes},
         "labels": manifest.target.labels,
-        "parameters": found.store.parameters,
+        "parameters": model.store.parameters,
         "tensorflow": tf.__version__,
     }
 

@@ -257,13 +257,13 @@ def _network_in(folders: Iterable[Path]) -> Path | None:
         [path for path in sorted(folder.glob("*.py")) if path.name not in (EXAMPLE_FILE, CONVERSION_FILE)]
         for folder in folders
     )
-    found = next(filter(None, files), [])
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found[:5])
+    sources = next(filter(None, files), [])
+    if len(sources) > 1:
+        names = ", ".join(path.name for path in sources[:5])
         raise UserFault(
             f"The folder contains several Python files: {names}.", "Specify the one that defines the network."
         )
-    return found[0] if found else None
+    return sources[0] if sources else None
 
 
 def _weights_in(source: Path) -> Path:
@@ -275,24 +275,24 @@ def _weights_in(source: Path) -> Path:
         return source.with_suffix("") if source.suffix in (CHECKPOINT_SUFFIX, ".meta") else source
     if _is_saved_model(source) or not source.is_dir():
         return source  # a prefix
-    found: list[Path] = []
+    models: list[Path] = []
     folders = [source]
     for _ in range(1 + MAX_SEARCHED_LEVELS):
         inside = [path for folder in folders for path in sorted(folder.iterdir())]
-        found += [path.with_suffix("") for path in inside if path.suffix == CHECKPOINT_SUFFIX]
-        found += [path for path in inside if path.suffix in (*pretrained_files.KERAS_SUFFIXES, ".pb")]
-        found += [path for path in inside if _is_saved_model(path)]
-        if found:
+        models += [path.with_suffix("") for path in inside if path.suffix == CHECKPOINT_SUFFIX]
+        models += [path for path in inside if path.suffix in (*pretrained_files.KERAS_SUFFIXES, ".pb")]
+        models += [path for path in inside if _is_saved_model(path)]
+        if models:
             break
         folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    if len(models) == 1:
+        return models[0]
+    if not models:
         raise UserFault(
             "The folder or archive contains no model.",
             "Add a DIGITS archive (info.json), a checkpoint (.index), a SavedModel, or a .keras or .h5 file.",
         )
-    names = ", ".join(path.name for path in found[:5])
+    names = ", ".join(path.name for path in models[:5])
     raise UserFault(f"The folder or archive contains several models: {names}.", "Specify one of them.")
 
 

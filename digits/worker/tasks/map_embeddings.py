@@ -135,10 +135,10 @@ def map_by_pca(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], float]
     if not np.ptp(values, axis=0).any():
         return np.zeros((len(values), 2), np.float32), 1.0
     pca = PCA(min(2, *values.shape), random_state=SEED)
-    found = np.zeros((len(values), 2), np.float32)
+    coordinates = np.zeros((len(values), 2), np.float32)
     reduced = pca.fit_transform(values)
-    found[:, : reduced.shape[1]] = reduced
-    return found, min(1.0, float(pca.explained_variance_ratio_.sum()))
+    coordinates[:, : reduced.shape[1]] = reduced
+    return coordinates, min(1.0, float(pca.explained_variance_ratio_.sum()))
 
 
 def map_by_tsne(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -150,8 +150,8 @@ def map_by_tsne(values: NDArray[np.float32]) -> NDArray[np.float32]:
     tsne = TSNE(2, perplexity=perplexity, init="pca", learning_rate="auto", random_state=SEED)
     # Its threads busy-wait for each other, which makes it several times slower beside other processes.
     with threadpool_limits(1):
-        found: NDArray[np.float32] = tsne.fit_transform(reduced).astype(np.float32)
-    return found
+        coordinates: NDArray[np.float32] = tsne.fit_transform(reduced).astype(np.float32)
+    return coordinates
 
 
 def _reduce(values: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
@@ -159,8 +159,8 @@ def _reduce(values: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]
     if values.shape[1] <= dimensions:
         return values
     pca = PCA(min(dimensions, len(values)), random_state=SEED)
-    found: NDArray[np.float32] = pca.fit_transform(values).astype(np.float32)
-    return found
+    reduced: NDArray[np.float32] = pca.fit_transform(values).astype(np.float32)
+    return reduced
 
 
 def _obstacle(values: NDArray[np.float32]) -> str:

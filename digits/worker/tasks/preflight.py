@@ -131,14 +131,14 @@ class Verdict:
 
 def verdict(start: Start, cost: Cost) -> Verdict:
     """Assess a training by its first step and its total cost."""
-    found = [_of_loss(start)]
+    verdicts = [_of_loss(start)]
     if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
-        found.append(_too_large(cost))
+        verdicts.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
-        found.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
+        verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     return Verdict(
-        min((item.level for item in found), key=order.index), " ".join(item.message for item in found)
+        min((item.level for item in verdicts), key=order.index), " ".join(item.message for item in verdicts)
     )
 
 

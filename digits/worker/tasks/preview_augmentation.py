@@ -63,15 +63,15 @@ def run(recipe: recipes.PreviewAugmentation, task_folder: Path, events: EventLog
         return _picture(seen[place], labels["y"][place], target, _in_words(note))
 
     stored = pixels.numpy() if manifest.dtype == "uint8" else images.scale_to_pixels(pixels.numpy())
-    found = []
+    records = []
     for place, number in enumerate(numbers):
         value = targets[place].numpy()
         original = _picture(stored[place], value, target, target.describe(value))
         variants = [variant(turn * len(numbers) + place) for turn in range(recipe.variants)]
-        found.append(Augmented(number=number, original=original, variants=variants))
+        records.append(Augmented(number=number, original=original, variants=variants))
     low, high = float(tf.reduce_min(batch)), float(tf.reduce_max(batch))
     augmentation_preview.save(
-        task_folder.parent, AugmentationPreview(shape=prepare.shape, low=low, high=high, records=found)
+        task_folder.parent, AugmentationPreview(shape=prepare.shape, low=low, high=high, records=records)
     )
     return {"records": len(numbers)}
 

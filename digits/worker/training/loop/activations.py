@@ -38,8 +38,8 @@ class Activations:
     def spreads(self) -> dict[str, NDArray[Any]]:
         """The result of `digits.worker.training.loop.tensorboard_log.spread` for each layer, by tag."""
         self._randomness.reset()
-        found = self._function(self._images)
-        return {f"activations/{name}": value.numpy() for name, value in zip(self._names, found, strict=True)}
+        values = self._function(self._images)
+        return {f"activations/{name}": value.numpy() for name, value in zip(self._names, values, strict=True)}
 
     def _spreads(self, images: tf.Tensor) -> list[tf.Tensor]:
         with self._randomness.draw_for("activations", tf.constant(0, tf.int64)):

@@ -42,10 +42,10 @@ def measuring_interval(total_steps: int) -> int:
 
 def next_measured(step: int, interval: int) -> int:
     """Return the first step after ``step`` that is measured. It always ends a row of the curves."""
-    found = (step // interval + 1) * interval
-    while not ends_row(found):
-        found += interval
-    return found
+    measured = (step // interval + 1) * interval
+    while not ends_row(measured):
+        measured += interval
+    return measured
 
 
 @dataclass(frozen=True)

@@ -68,15 +68,15 @@ class TensorBoardLog:
 
     def pictures(self, step: int, pictures: Sequence[tuple[Recorded, Any]]) -> None:
         """Write the histograms, images and texts of a network, with their values in ``step``."""
-        found: list[Any] = []
+        values: list[Any] = []
         for item, value in pictures:
             if item.type == HISTOGRAM:
-                found.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
+                values.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
             elif item.type == TEXT:
-                found += _texts(item, value)
+                values += _texts(item, value)
             else:
-                found += _images(item, value)
-        self._summary(step, found)
+                values += _images(item, value)
+        self._summary(step, values)
 
     def histograms(self, step: int, values: Mapping[str, Any]) -> None:
         """Write a histogram of each array in ``values``, such as weights, by tag."""
@@ -187,12 +187,12 @@ def spread(tensor: tf.Tensor) -> tf.Tensor:
     return tf.concat([ends, [tf.cast(tf.size(values), tf.float64)], sums, bins], 0)
 
 
-def _counted(found: NDArray[Any]) -> Any:
-    least, largest, count, total, squares = found[:5].tolist()
+def _counted(spread_values: NDArray[Any]) -> Any:
+    least, largest, count, total, squares = spread_values[:5].tolist()
     if not count:
         return v1.HistogramProto()
     edges = np.linspace(least, largest, _MAX_BINS + 1)[1:]
-    bins = found[5:]
+    bins = spread_values[5:]
     if largest == least:
         edges, bins = np.array([largest]), np.array([count])
     return v1.HistogramProto(

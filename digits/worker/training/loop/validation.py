@@ -167,7 +167,7 @@ class Validation:
     ) -> None:
         """Evaluate the next batches, and append their metrics and the values of their records."""
         with numerics.explained(step + 1, rate):
-            found, of_records = self._evaluation(feed.take(batches))
-        rows.append(found)
+            metrics, of_records = self._evaluation(feed.take(batches))
+        rows.append(metrics)
         room = MAX_RECORD_VALUES // max(1, self._evaluation.record_width) - sum(map(len, values))
         values.append(of_records[: max(0, room)])

@@ -44,14 +44,14 @@ class Grid(Struct, frozen=True):
 
 
 class Generator:
-    """Generates images with the network ``found``, whose input are latent vectors.
+    """Generates images with the network ``trained``, whose inputs are latent vectors.
 
     If its loss uses the labels, its vectors end with a one-hot class.
     """
 
-    def __init__(self, found: Trained) -> None:
-        self._trained, self._size = found, found.traced.latent
-        self._labels = found.manifest.target.names if self._is_conditional() else []
+    def __init__(self, trained: Trained) -> None:
+        self._trained, self._size = trained, trained.traced.latent
+        self._labels = trained.manifest.target.names if self._is_conditional() else []
 
     def _is_conditional(self) -> bool:
         target = self._trained.manifest.target
@@ -88,21 +88,23 @@ class Generator:
             )
         except latent.UnusableVector as error:
             raise UserFault(str(error)) from error
-        found = self._run(vectors)
-        sheets = np.concatenate([found[:, place] for place in range(found.shape[1])], axis=2)
+        generated = self._run(vectors)
+        sheets = np.concatenate([generated[:, place] for place in range(generated.shape[1])], axis=2)
         answer: dict[str, Any] = {
             "grid": _data_uri(latent.draw_grid(sheets, grid.columns)),
             "vectors": [[round(float(value), 6) for value in vector] for vector in vectors],
-            "width": int(found.shape[3]),
-            "height": int(found.shape[2]),
+            "width": int(generated.shape[3]),
+            "height": int(generated.shape[2]),
             "classes": self._labels,
         }
         if grid.with_images:
-            answer["images"] = [[_data_uri(images.as_image(item)) for item in several] for several in found]
+            answer["images"] = [
+                [_data_uri(images.as_image(item)) for item in several] for several in generated
+            ]
         if grid.with_values:
-            if found.size > MAX_VALUES:
+            if generated.size > MAX_VALUES:
                 raise UserFault("The images are too large for JSON.", "Generate fewer images.")
-            answer["values"] = [several[0].tolist() for several in found]
+            answer["values"] = [several[0].tolist() for several in generated]
         return answer
 
     def _run(self, vectors: NDArray[np.float32]) -> NDArray[np.uint8]:

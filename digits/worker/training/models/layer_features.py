@@ -105,10 +105,10 @@ def last_before_output(layers: Mapping[str, LayerOutput], outputs: Any) -> str:
     The layer that computes the output is the last one with weights. If it is the only layer, it is returned. Raises
     UserFault for a network without layers.
     """
-    found = [
+    numeric = [
         item for item in tf.nest.flatten(outputs) if isinstance(item, tf.Tensor) and item.dtype.is_floating
     ]
-    reached = _dependencies(found[:1])
+    reached = _dependencies(numeric[:1])
     names = [name for name, layer in layers.items() if layer.output.op.name in reached] or list(layers)
     if not names:
         raise UserFault("The network has no layers whose activations could be mapped.")
@@ -121,10 +121,10 @@ def last_before_output(layers: Mapping[str, LayerOutput], outputs: Any) -> str:
 
 def _dependencies(tensors: list[tf.Tensor]) -> set[str]:
     """Return the names of all operations on which ``tensors`` depend."""
-    waiting, found = [tensor.op for tensor in tensors], set[str]()
+    waiting, names = [tensor.op for tensor in tensors], set[str]()
     while waiting:
         operation = waiting.pop()
-        if operation.name not in found:
-            found.add(operation.name)
+        if operation.name not in names:
+            names.add(operation.name)
             waiting += [item.op for item in operation.inputs]
-    return found
+    return names

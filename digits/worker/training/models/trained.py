@@ -66,12 +66,12 @@ class Trained:
 
     def label_flow(self, classes: int) -> LabelFlow:
         """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
-        found = []
+        flows = []
 
         def validate(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             built = self.network.build(self.store, tower.VALIDATION, x, y)
             losses = [item.loss for item in built.objectives]
-            found.append(label_flow.follow(x, y, losses, (), classes if self.network.target.classes else 0))
+            flows.append(label_flow.follow(x, y, losses, (), classes if self.network.target.classes else 0))
             return losses[0]
 
         target = self.network.target
@@ -80,7 +80,7 @@ class Trained:
             tf.TensorSpec([None, *target.shape], target.dtype),
         ]
         tf.function(validate, autograph=False, input_signature=signature).get_concrete_function()
-        return found[-1]
+        return flows[-1]
 
 
 def load(model_folder: Path, snapshot: str, dataset: Path | None = None) -> Trained:

@@ -82,9 +82,11 @@ def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: i
         if operation.name not in done:
             flow.add(operation, is_of_loss=False)
     is_single = len(losses) == 1
-    found = [operation for operation in operations if is_single and flow.is_classification(operation)]
+    losses_of_classes = [
+        operation for operation in operations if is_single and flow.is_classification(operation)
+    ]
     return LabelFlow(
-        [operation.outputs[0] for operation in found],
+        [operation.outputs[0] for operation in losses_of_classes],
         any(flow.origin(loss).labels for loss in losses),
         flow.has_normalization,
         list(flow.warnings.values()),
@@ -105,10 +107,10 @@ class _Flow:
 
     def add(self, operation: Any, is_of_loss: bool) -> None:
         inputs = [self.origin(tensor) for tensor in operation.inputs]
-        found = self._combined(operation.type, inputs)
+        origin = self._combined(operation.type, inputs)
         for output in operation.outputs:
-            self._origins.setdefault(output.name, found)
-        if is_of_loss and found.batch and operation.type.startswith(_NORMALIZING):
+            self._origins.setdefault(output.name, origin)
+        if is_of_loss and origin.batch and operation.type.startswith(_NORMALIZING):
             self.has_normalization = True
         if operation.type in _ELEMENTWISE and len(inputs) == 2:
             self._check_shapes(operation, inputs)
@@ -197,15 +199,15 @@ def _words(shape: Any) -> str:
 
 def _in_order(tensors: Iterable[Any]) -> list[Any]:
     """The operations that compute ``tensors``, in topological order."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     waiting = [(tensor.op, False) for tensor in tensors if isinstance(tensor, tf.Tensor)]
     opened: set[str] = set()
     while waiting:
         operation, is_ready = waiting.pop()
         if is_ready:
-            found[operation.name] = operation
+            by_name[operation.name] = operation
         elif operation.name not in opened:
             opened.add(operation.name)
             waiting.append((operation, True))
             waiting += [(tensor.op, False) for tensor in operation.inputs]
-    return list(found.values())
+    return list(by_name.values())

@@ -57,10 +57,10 @@ def explained(step: int, rate: float) -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = _MARK.search(str(error))
-        if found is None:
+        mark = _MARK.search(str(error))
+        if mark is None:
             raise
-        op_type, name, line, value = found.groups()
+        op_type, name, line, value = mark.groups()
         raise fault(Place(op_type, name, int(line)), value, step, rate) from None
 
 

@@ -164,12 +164,12 @@ class Values:
         self._done.add(operation.name)
         inputs = [self.of(tensor) for tensor in operation.inputs]
         with tf.init_scope(), tf.device(operation.device or None):
-            found = _executed(operation, inputs)
+            values = _executed(operation, inputs)
             self._values.update(
-                (tensor.name, value) for tensor, value in zip(operation.outputs, found, strict=True)
+                (tensor.name, value) for tensor, value in zip(operation.outputs, values, strict=True)
             )
             if self.fault is None and not numerics.is_unchecked(operation.type):
-                self._check(operation, inputs, found)
+                self._check(operation, inputs, values)
 
     def _check(self, operation: Any, inputs: list[Any], outputs: Sequence[Any]) -> None:
         for output in outputs[: numerics.checked_outputs(operation.type)]:
@@ -231,8 +231,8 @@ def _executed_in_a_graph(operation: Any, inputs: list[Any]) -> Sequence[Any]:
         attributes = dict(operation.node_def.attr)
         return list(graph._create_op_internal(operation.type, values, types, attrs=attributes).outputs)
 
-    found: Sequence[Any] = tf.function(built, autograph=False)(*inputs)
-    return found
+    outputs: Sequence[Any] = tf.function(built, autograph=False)(*inputs)
+    return outputs
 
 
 def _attribute(operation: Any, name: str) -> tuple[str, Any]:
@@ -304,8 +304,8 @@ def _heard() -> Iterator[_Heard]:
         yield heard
 
 
-def _numbers(name: str, found: np.ndarray[Any, Any]) -> dict[str, Any]:
-    numbers = found.astype(np.float64)
+def _numbers(name: str, values: np.ndarray[Any, Any]) -> dict[str, Any]:
+    numbers = values.astype(np.float64)
     return {
         "name": name,
         "shape": list(numbers.shape),

@@ -219,7 +219,7 @@ def _cross_entropy(flow: LabelFlow) -> dict[str, tf.Tensor]:
 def gradients_of(built: Built, scale: tf.Tensor | None = None) -> Gradients:
     """Return the gradients of the losses and the regularization; ``scale`` keeps those of half precision from zero."""
     regularization = _regularization_gradients(built)
-    found = []
+    of_losses = []
     for objective in built.objectives:
         gradients = []
         for variable, gradient in zip(objective.variables, _loss_gradients(objective, scale), strict=True):
@@ -227,8 +227,8 @@ def gradients_of(built: Built, scale: tf.Tensor | None = None) -> Gradients:
             extra = regularization.pop(id(variable), None)
             terms = [tf.convert_to_tensor(term) for term in (gradient, extra) if term is not None]
             gradients.append(tf.add_n(terms) if len(terms) > 1 else gradient if extra is None else extra)
-        found.append(gradients)
-    return found
+        of_losses.append(gradients)
+    return of_losses
 
 
 def _loss_gradients(objective: Objective, scale: tf.Tensor | None) -> Sequence[Any]:

@@ -37,13 +37,13 @@ class UpdateStatistics:
         That is the norm of all gradients, and for each layer the norm of the change of its weights divided by the
         norm of the weights.
         """
-        found = {GRADIENT_NORM: tf.cast(self._norm, tf.float32)}
+        statistics = {GRADIENT_NORM: tf.cast(self._norm, tf.float32)}
         for name, before in self._before.items():
             after = [variable.read_value() for variable in self._layers[name]]
             changes = [new - old for new, old in zip(after, before, strict=True)]
             ratio = tf.math.divide_no_nan(tf.linalg.global_norm(changes), tf.linalg.global_norm(before))
-            found[f"{UPDATE_RATIO}{name}"] = tf.cast(ratio, tf.float32)
-        return found
+            statistics[f"{UPDATE_RATIO}{name}"] = tf.cast(ratio, tf.float32)
+        return statistics
 
 
 def _layers(variables: Sequence[tf.Variable]) -> dict[str, list[tf.Variable]]:

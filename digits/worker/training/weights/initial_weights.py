@@ -62,14 +62,16 @@ class InitialWeights:
                 "Fine-tuning requires pretrained weights.",
                 "Choose initial weights, use digits.pretrained in the network, or train from scratch.",
             )
-        found = {each for name in names for each in restore.names_in(self._source(name), variables)}
-        found.update(parts.variables)
-        if not found and not parts.frozen:
+        pretrained_names = {
+            each for name in names for each in restore.names_in(self._source(name), variables)
+        }
+        pretrained_names.update(parts.variables)
+        if not pretrained_names and not parts.frozen:
             raise UserFault(
                 f"{_title(names[-1])} do not fit this network: no variable has the same name and shape.",
                 "Choose weights of this network, or train it from scratch.",
             )
-        return [name for name in variables if name in found]
+        return [name for name in variables if name in pretrained_names]
 
     def load(self, store: VariableStore, frozen: Frozen, trained: Collection[str]) -> None:
         """Assign the weights, if any, to the variables of ``store``; the others keep their values.
@@ -119,18 +121,18 @@ class InitialWeights:
 
         places = WeightsPlaces(Path(recipe.weights_folder), recipe.weights_sources)
         try:
-            found = pretrained.obtain(entry, places, progress)
+            obtained = pretrained.obtain(entry, places, progress)
         except pretrained.WeightsMissing as error:
             raise UserFault(error.message, error.hint) from error
-        if found.differs:
+        if obtained.differs:
             self._events.append(
                 Warned(
-                    f"{found.path} is not the file that Keras publishes: its checksum differs. It is used because an "
-                    "administrator put it there."
+                    f"{obtained.path} is not the file that Keras publishes: its checksum differs. It is used because "
+                    "an administrator put it there."
                 )
             )
-        log.info("ImageNet weights: %s", found.path)
-        return found.path
+        log.info("ImageNet weights: %s", obtained.path)
+        return obtained.path
 
 
 def _entry(name: str) -> Pretrained:

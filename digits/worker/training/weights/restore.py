@@ -121,9 +121,9 @@ def open_application(path: Path, entry: Pretrained) -> Source:
 
 def assign(source: Source, variables: Mapping[str, tf.Variable]) -> Report:
     """Assign to ``variables``, by name, the matching values of ``source``. Raises UserFault if it is damaged."""
-    found, by_order = _match(source, variables)
+    matches, by_order = _match(source, variables)
     with _readable(source.path):
-        return _assigned(source, variables, found, by_order)
+        return _assigned(source, variables, matches, by_order)
 
 
 def names_in(source: Source, variables: Mapping[str, tf.Variable]) -> list[str]:
@@ -136,10 +136,10 @@ def _match(source: Source, variables: Mapping[str, tf.Variable]) -> tuple[dict[s
 
     Also returns whether names were ignored.
     """
-    found = _by_name(source, variables)
-    if source.is_ordered and not any(fits for _, fits in found.values()):
+    matches = _by_name(source, variables)
+    if source.is_ordered and not any(fits for _, fits in matches.values()):
         return _by_order(source, variables), True
-    return found, False
+    return matches, False
 
 
 class Frozen:
@@ -182,14 +182,14 @@ def _matches(name: str, pattern: str) -> bool:
 def _by_name(source: Source, variables: Mapping[str, tf.Variable]) -> dict[str, tuple[str, bool]]:
     """For each variable that has one, the name in ``source`` and whether the shape fits."""
     without_first = {name.partition("/")[2]: name for name in source.shapes}
-    found = {}
+    matches = {}
     for name, variable in variables.items():
         candidates = [each for each in _candidates(name, source.shapes, without_first) if each]
         shape = variable.shape.as_list()
         fitting = [each for each in candidates if source.shapes[each] == shape]
         if candidates:
-            found[name] = (fitting or candidates)[0], bool(fitting)
-    return found
+            matches[name] = (fitting or candidates)[0], bool(fitting)
+    return matches
 
 
 def _candidates(name: str, shapes: Mapping[str, Any], without_first: Mapping[str, str]) -> Iterator[str]:
@@ -207,25 +207,25 @@ def _candidates(name: str, shapes: Mapping[str, Any], without_first: Mapping[str
 
 
 def _by_order(source: Source, variables: Mapping[str, tf.Variable]) -> dict[str, tuple[str, bool]]:
-    found = {}
+    matches = {}
     numbers = [(name, item) for name, item in variables.items() if item.dtype.is_floating]
     for (name, variable), (other, shape) in zip(numbers, source.shapes.items(), strict=False):
         if variable.shape.as_list() != shape:
-            found[name] = other, False
+            matches[name] = other, False
             break
-        found[name] = other, True
-    return found
+        matches[name] = other, True
+    return matches
 
 
 def _assigned(
     source: Source,
     variables: Mapping[str, tf.Variable],
-    found: Mapping[str, tuple[str, bool]],
+    matches: Mapping[str, tuple[str, bool]],
     by_order: bool,
 ) -> Report:
     report = Report(by_order=by_order)
     for name, variable in variables.items():
-        other, fits = found.get(name, ("", False))
+        other, fits = matches.get(name, ("", False))
         if fits:
             variable.assign(tf.cast(source.read(other), variable.dtype))
             report.taken[name] = other
@@ -233,7 +233,7 @@ def _assigned(
             report.other_shape[name] = f"{source.shapes[other]}, not {variable.shape.as_list()}"
         elif variable.dtype.is_floating:  # states of random generators do not matter
             report.missing.append(name)
-    used = {other for other, _ in found.values()}
+    used = {other for other, _ in matches.values()}
     report.unused.extend(name for name in source.shapes if name not in used and _is_of_a_network(name))
     return report
 

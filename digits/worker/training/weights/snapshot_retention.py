@@ -38,9 +38,9 @@ class SnapshotRetention:
         except UnreadableFile as error:
             log.warning("No snapshots are removed: the list of production models cannot be read: %s", error)
             return []
-        found = [(epoch, path) for epoch, path in old if path.name not in needed | promoted]
-        self._events.append(*(Removed(epoch, path.name) for epoch, path in found))
-        return [path for _, path in found]
+        removed = [(epoch, path) for epoch, path in old if path.name not in needed | promoted]
+        self._events.append(*(Removed(epoch, path.name) for epoch, path in removed))
+        return [path for _, path in removed]
 
     def remove(self, superseded: Collection[Path], resumable: Collection[str]) -> None:
         """Remove the ``superseded`` snapshots, and all resume snapshots except the ``resumable`` ones."""

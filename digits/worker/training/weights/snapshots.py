@@ -50,8 +50,8 @@ def resume_prefix(folder: Path, step: int) -> Path:
 
 def of_epochs(folder: Path) -> list[tuple[float, Path]]:
     """Epoch and prefix of the complete snapshots of epochs in ``folder``, the newest first."""
-    found = [(match, path) for path in _complete(folder) if (match := _OF_EPOCH.fullmatch(path.name))]
-    return sorted(((float(match[1]), path) for match, path in found), reverse=True)
+    matches = [(match, path) for path in _complete(folder) if (match := _OF_EPOCH.fullmatch(path.name))]
+    return sorted(((float(match[1]), path) for match, path in matches), reverse=True)
 
 
 def remove(target: Path) -> None:
