@@ -148,7 +148,6 @@ REGISTER = {
         tensorflow.python.ops.rnn_cell BasicRNNCell GRUCell BasicLSTMCell LSTMCell DeviceWrapper DropoutWrapper
         tensorflow.python.ops.rnn_cell LSTMStateTuple RNNCell ResidualWrapper MultiRNNCell
         tensorflow.python.ops.rnn_cell.MultiRNNCell _cells
-        tensorflow.python.framework.function Defun
     """,
     "Files of other programs are read and written.": """
         tensorflow.python.framework.convert_to_constants convert_variables_to_constants_v2

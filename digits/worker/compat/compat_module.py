@@ -84,7 +84,7 @@ def tensorflow() -> CompatModule:
         v1,
         tf,
         **compat_ops.top(),
-        **{name: full_precision.in_float32(getattr(v1, name)) for name in _PYTHON_FUNCTIONS},
+        py_func=full_precision.in_float32(v1.py_func),  # calls Python with NumPy arrays, which are float32
         **_match_dtypes(v1),
         layers=slim_patches.layer_functions(),
         summary=CompatModule("tensorflow.summary", summaries.SummaryFunctions()),
@@ -96,12 +96,10 @@ def tensorflow() -> CompatModule:
         data=CompatModule("tensorflow.data", v1.data, tf.data),
         train=CompatModule("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
         image=CompatModule("tensorflow.image", v1.image, tf.image, **compat_ops.image()),
-        math=CompatModule("tensorflow.math", v1.math, tf.math, **_match_dtypes(v1.math), **compat_ops.math()),
+        math=CompatModule("tensorflow.math", v1.math, tf.math, **_match_dtypes(v1.math)),
         random=CompatModule("tensorflow.random", v1.random, tf.random),
         linalg=CompatModule("tensorflow.linalg", v1.linalg, tf.linalg, **_match_dtypes(v1.linalg)),
-        signal=CompatModule(
-            "tensorflow.signal", v1.signal, tf.signal, **full_precision.functions_in_float32(tf.signal)
-        ),
+        signal=CompatModule("tensorflow.signal", v1.signal, tf.signal),
         saved_model=CompatModule(
             "tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model
         ),
@@ -112,11 +110,8 @@ def tensorflow() -> CompatModule:
     return compat_tf
 
 
-# Functions that call Python with NumPy arrays; these are float32.
-_PYTHON_FUNCTIONS = ("py_func", "py_function", "numpy_function")
-
 # Functions that check the dtypes of their inputs themselves.
-_DTYPE_CHECKED = ("accumulate_n", "div_no_nan", "divide_no_nan", "matmul", "multiply_no_nan", "one_hot")
+_DTYPE_CHECKED = ("matmul", "one_hot")
 
 
 def _match_dtypes(module: Any) -> dict[str, Any]:
@@ -131,12 +126,7 @@ _LOSSES = (
     "sparse_softmax_cross_entropy_with_logits",
     "sigmoid_cross_entropy_with_logits",
     "weighted_cross_entropy_with_logits",
-    "log_poisson_loss",
     "l2_loss",
-    "ctc_loss",
-    "ctc_loss_v2",
-    "nce_loss",
-    "sampled_softmax_loss",
 )
 
 # Operations whose GPU kernels support float32 only.
@@ -233,7 +223,6 @@ class _Internal(CompatModule):
             "rnn_cell_impl": compat_tf.nn.rnn_cell,
             "layers": compat_tf.layers,
             "normalization": compat_tf.layers,
-            "function": types.SimpleNamespace(Defun=compat_tf.Defun),
         }
         return [known.get(last, compat_tf), compat_tf.nn, compat_tf]
 

@@ -16,9 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import function as old_function
 
-from digits.worker.failure import UserFault
 from digits.worker.network import summaries, tower
 
 v1 = tf.compat.v1
@@ -213,28 +211,6 @@ def _initial_value(var: Any) -> Any:
     return value
 
 
-_Session: Any = v1.Session
-
-
-class Session(_Session):
-    """A session that evaluates only tensors that do not depend on the network's input."""
-
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        if isinstance(fetches, tf.Operation) and fetches.type == "NoOp":
-            return None
-        try:
-            return super().run(fetches, feed_dict, options, run_metadata)
-        except (ValueError, TypeError, RuntimeError, tf.errors.OpError) as error:
-            raise UserFault(
-                "tf.Session cannot run this while the network is being built.",
-                "DIGITS runs the network: compute the output in inference and the loss in loss, without a session.",
-            ) from error
-
-
-class InteractiveSession(Session):
-    """A session that does not install itself as the default."""
-
-
 class _VariableType(type):
     """Creates variables with the arguments of TensorFlow 1; every variable is an instance."""
 
@@ -250,25 +226,6 @@ class _VariableType(type):
 
 class Variable(metaclass=_VariableType):
     """``tf.Variable``."""
-
-
-def _optimizers() -> dict[str, Any]:
-    """Return the optimizers of TensorFlow 1. They compute gradients but never update variables.
-
-    DIGITS 6 did not run the operations they returned; here, every operation with a side effect would run.
-    """
-    classes = {name: cls for name, cls in vars(v1.train).items() if name.endswith("Optimizer")}
-    return {name: _disable_updates(cls) for name, cls in classes.items() if isinstance(cls, type)}
-
-
-def _disable_updates(cls: type) -> type:
-    def apply_gradients(self: Any, grads_and_vars: Any, global_step: Any = None, name: Any = None) -> Any:
-        return tf.no_op(name=name or "train")
-
-    def minimize(self: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        return tf.no_op(name=kwargs.get("name") or "train")
-
-    return type(cls.__name__, (cls,), {"apply_gradients": apply_gradients, "minimize": minimize})
 
 
 def _do_nothing(*args: Any, **kwargs: Any) -> None:
@@ -332,10 +289,7 @@ def top() -> dict[str, Any]:
         "device": device,
         "zeros_like": _prefer_v1("", "zeros_like"),
         "ones_like": _prefer_v1("", "ones_like"),
-        "Session": Session,
         "Variable": Variable,
-        "InteractiveSession": InteractiveSession,
-        "Defun": old_function.Defun,
         **old_summaries(),
         "function": tf.function,
     }
@@ -345,10 +299,8 @@ def nn() -> dict[str, Any]:
     """Return the names in ``tf.nn`` that replace TensorFlow's."""
     return {
         "dilation2d": _prefer_v1("nn.", "dilation2d"),
-        "erosion2d": _prefer_v1("nn.", "erosion2d"),
         "rnn": v1.nn.static_rnn,
         "bidirectional_rnn": v1.nn.static_bidirectional_rnn,
-        "state_saving_rnn": v1.nn.static_state_saving_rnn,
         "softmax_cross_entropy_with_logits": _labels_first(v1.nn.softmax_cross_entropy_with_logits, "dense"),
         "sigmoid_cross_entropy_with_logits": _labels_first(v1.nn.sigmoid_cross_entropy_with_logits, "dense"),
         "sparse_softmax_cross_entropy_with_logits": _labels_first(
@@ -357,21 +309,14 @@ def nn() -> dict[str, Any]:
     }
 
 
-def math() -> dict[str, Any]:
-    """Return the names in ``tf.math`` that replace TensorFlow's."""
-    return {"bincount": _prefer_v1("math.", "bincount")}
-
-
 def train() -> dict[str, Any]:
     """Return the names in ``tf.train`` that replace TensorFlow's."""
     return {
-        **_optimizers(),
         "get_or_create_global_step": global_step,
         "get_global_step": global_step,
         "create_global_step": global_step,
         "ExponentialMovingAverage": ExponentialMovingAverage,
         "SummaryWriter": summaries.SummaryFunctions.FileWriter,
-        "replica_device_setter": _do_nothing,
     }
 
 
@@ -382,5 +327,4 @@ def image() -> dict[str, Any]:
         "resize_images": resize_images,
         "resize": resize,
         "ResizeMethod": tf.image.ResizeMethod,  # a superset of the old one
-        "extract_glimpse": _prefer_v1("image.", "extract_glimpse"),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 # By module: names that work as in TensorFlow 1, including their names for variables.
 GUARANTEED = {
     "tf": (
@@ -14,10 +16,10 @@ GUARANTEED = {
         "minimum mul multiply name_scope neg no_op norm one_hot ones ones_initializer ones_like pack pad "
         "placeholder_with_default pow py_func random_crop random_normal random_normal_initializer random_shuffle "
         "random_uniform random_uniform_initializer range reduce_max reduce_mean reduce_min reduce_prod reduce_sum "
-        "reshape reverse scalar_summary scan select set_random_seed shape sigmoid sign size slice split sqrt square "
-        "squared_difference squeeze stack stop_gradient sub subtract tanh tensordot tile to_float to_int32 to_int64 "
-        "trainable_variables transpose truncated_normal truncated_normal_initializer unpack unstack variable_scope "
-        "variance_scaling_initializer where while_loop zeros zeros_initializer zeros_like"
+        "repeat reshape reverse scalar_summary scan select set_random_seed shape sigmoid sign size slice split sqrt "
+        "square squared_difference squeeze stack stop_gradient sub subtract tanh tensordot tile to_float to_int32 "
+        "to_int64 trainable_variables transpose truncated_normal truncated_normal_initializer unpack unstack "
+        "variable_scope variance_scaling_initializer where while_loop zeros zeros_initializer zeros_like"
     ),
     "tf.nn": (
         "atrous_conv2d avg_pool batch_normalization bias_add bidirectional_dynamic_rnn conv1d conv2d conv2d_transpose "
@@ -41,7 +43,8 @@ GUARANTEED = {
         "get_regularization_losses get_total_loss hinge_loss huber_loss log_loss mean_pairwise_squared_error "
         "mean_squared_error sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy"
     ),
-    "tf.image": "resize_bilinear resize_images resize_nearest_neighbor",
+    "tf.image": "resize resize_bilinear resize_images resize_nearest_neighbor",
+    "tf.random": "normal",
     "tf.summary": "FileWriter histogram image merge merge_all scalar text",
     "tf.train": (
         "ExponentialMovingAverage Saver exponential_decay get_global_step get_or_create_global_step "
@@ -70,6 +73,62 @@ GUARANTEED = {
     ),
     "slim.nets": "alexnet inception overfeat resnet_v1 resnet_v2 vgg",
 }
+
+
+# Modules that contain guaranteed names under other paths, and names for programs, which compute nothing.
+_SAME = {
+    "tensorflow": "tf", "tf.compat.v1": "tf", "tf.math": "tf", "tf.linalg": "tf", "tf.dtypes": "tf",
+    "tf.contrib.slim": "slim", "tf.contrib.slim.losses": "slim.losses", "tf.contrib.losses": "slim.losses",
+}  # fmt: skip
+_OTHERS = (
+    "tf.keras",
+    "tf.logging",
+    "tf.compat.v1.logging",
+    "tf.summary",
+    "slim.nets",
+    "tf.contrib.slim.nets",
+)
+# The number of functions without half precision that a warning lists.
+MAX_LISTED = 5
+
+
+def is_guaranteed(name: str) -> bool:
+    """Return whether a network can rely on ``name``, such as ``tf.nn.relu``."""
+    module, _, last = name.rpartition(".")
+    if any(f"{name}.".startswith(f"{other}.") for other in _OTHERS):
+        return True
+    modules = {module, _SAME.get(module, module)} | ({"tf.nn"} if module == "tf.math" else set())
+    return any(last in GUARANTEED.get(each, "").split() for each in modules)
+
+
+def calls_beyond(tree: ast.AST) -> dict[str, int]:
+    """Return the functions of TensorFlow that a network calls although they are not guaranteed, with their lines."""
+    calls: dict[str, int] = {}
+    for node in ast.walk(tree):
+        name = _dotted(node.func) if isinstance(node, ast.Call) else ""
+        if name.startswith(("tf.", "tensorflow.", "slim.")) and not is_guaranteed(name):
+            calls.setdefault(name, node.lineno)  # type: ignore[attr-defined]
+    return calls
+
+
+def precision_warning(tree: ast.AST | None) -> str:
+    """Return the warning for a network that computes in half precision where that is not available, or ""."""
+    calls = calls_beyond(tree) if tree else {}
+    if not calls:
+        return ""
+    listed = ", ".join(f"{name} (line {line})" for name, line in list(calls.items())[:MAX_LISTED])
+    return (
+        "Half precision is guaranteed for Keras and the functions that the documentation lists. The network also calls "
+        f"{listed}{', …' if len(calls) > MAX_LISTED else ''}: if they fail or the loss differs, train in float32."
+    )
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return ``tf.nn.relu`` for an expression like this; empty for others."""
+    if isinstance(node, ast.Name):
+        return node.id
+    inner = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    return f"{inner}.{node.attr}" if inner and isinstance(node, ast.Attribute) else ""
 
 
 def names_table() -> str:

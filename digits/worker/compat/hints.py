@@ -81,7 +81,6 @@ _INSTEAD = {
     "keras.preprocessing.image": _DATA,
     "keras.utils.multi_gpu_model": "Remove it: choose the GPUs in the form.",
     "models": "Copy the model's code into the network.",
-    "Session": _LOOP,
     "slim": "Import it as tensorflow.contrib.slim.",
     "summary": "Append tf.summary.scalar, histogram, image or text to self.summaries.",
     "train": _LOOP,
@@ -106,6 +105,11 @@ _PROGRAMS = (
     "Supervisor MonitoredSession MonitoredTrainingSession SingularMonitoredSession SessionManager Server "
     "basic_train_loop"
 ).split()
+_OPTIMIZERS = (
+    "AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer GradientDescentOptimizer "
+    "MomentumOptimizer Optimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer RMSPropOptimizer "
+    "SyncReplicasOptimizer"
+).split()
 _SLIM_SUMMARIES = (
     "summarize_activation summarize_activations summarize_biases summarize_collection summarize_tensor "
     "summarize_tensors summarize_variables summarize_weights"
@@ -117,6 +121,10 @@ _UNUSABLE = {
     "flags": _FLAGS,
     **{f"train.{name}": _DATA for name in _READERS},
     **{f"train.{name}": _LOOP for name in _PROGRAMS},
+    **{f"train.{name}": "Choose the optimizer in the form." for name in _OPTIMIZERS},
+    "Session": _LOOP,
+    "InteractiveSession": _LOOP,
+    "train.replica_device_setter": "Remove it: choose the GPUs in the form.",
     **{f"contrib.{module}.{name}": _SUMMARIES for name in _SLIM_SUMMARIES for module in ("slim", "layers")},
     **{f"contrib.slim.{name}": _LOOP for name in ("evaluation", "learning", "optimize_loss")},
     "contrib.layers.optimize_loss": _LOOP,

@@ -142,16 +142,6 @@ BODIES = {
         "x = tf.layers.max_pooling2d(tf.layers.conv2d(x, np.int64(3), np.int64(1)), np.int64(2), np.int64(2))",
         "g = tf.gradients(tf.reduce_sum(x * x), [x], name='g', colocate_gradients_with_ops=True)[0]\nx = tf.stop_gradient(g)",
         "@tf.custom_gradient\ndef clip(a):\n    return tf.identity(a), lambda dy: tf.clip_by_norm(dy, 1.0)\nx = clip(x)",
-        "from tensorflow.python.framework import function\n@function.Defun(tf.float32, tf.float32)\n"
-        "def back(a, dy): return dy * 2\n@function.Defun(tf.float32, grad_func=back)\ndef forth(a): return a * 3\n"
-        "y = forth(x); y.set_shape(x.get_shape()); x = y",
-    ],
-    "optimizers": [
-        "w = tf.get_variable('w', [3]); x = x * w; l = tf.reduce_mean(x); o = tf.train.AdamOptimizer(0.1)\n"
-        "pairs = [(tf.clip_by_norm(g, 5.0), v) for g, v in o.compute_gradients(l)]; assert pairs[0][1] is w\n"
-        "self.train = o.apply_gradients(pairs); assert len(tf.global_variables()) == 1",
-        "w = tf.get_variable('w', [3]); x = x * w\n"
-        "self.train = tf.train.MomentumOptimizer(0.1, 0.9).minimize(tf.reduce_mean(x), tf.train.get_global_step())",
     ],
     "types": [
         "assert isinstance(tf.get_variable('w', [1]), tf.Variable) and not isinstance(x, tf.Variable)\n"
@@ -159,14 +149,13 @@ BODIES = {
     ],
     "the program": [
         "with tf.device('/gpu:0'): x = slim.conv2d(x, 3, 3)\nwith tf.device('/cpu:0'): x = x * tf.get_variable('w', [3])\n"
-        "with tf.device('/job:worker/task:0/gpu:3'), tf.device(tf.train.replica_device_setter(1)): x = x + 1\n"
+        "with tf.device('/job:worker/task:0/gpu:3'): x = x + 1\n"
         "with tf.device(lambda op: '/gpu:0'): x = x + 1",
         "s = tf.train.get_or_create_global_step(); assert s.name == 'global_step:0'\n"
         "assert s is tf.train.get_global_step() is slim.get_or_create_global_step()\n"
         "x = x * tf.train.exponential_decay(0.1, s, 10, 0.9)",
         "tf.logging.set_verbosity(tf.logging.INFO); tf.logging.info('a %s', x.name); tf.set_random_seed(3)",
         "keep = tf.placeholder(tf.float32, name='never_used')",
-        "with tf.Session() as s: v = s.run(tf.constant(3.0))\nassert v == 3",
         "folder = os.path.dirname(os.path.abspath(__file__)); assert __name__ != '__main__'",
     ],
 }
@@ -259,6 +248,8 @@ UNSUPPORTED = {
     "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
     "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
     "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
+    "x = 1\nwith tf.Session() as session: pass\n": ("tf.Session", "DIGITS runs", 2),
+    "o = tf.train.AdamOptimizer(0.1)\n": ("tf.train.AdamOptimizer", "in the form", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "x = 1\nfor name in {'a': x}.iteritems(): pass\n": ("iteritems", "items", 2),
     "import cPickle\n\ncPickle.dumps(3)\n": ("cPickle", "pickle", 3),
@@ -284,19 +275,6 @@ def test_unsupported_calls_name_their_replacement(visualize: Any, text: str) -> 
     assert words in failure.message
     assert hint in failure.hint
     assert failure.line == line
-
-
-def test_a_session_that_needs_the_input_is_refused(visualize: Any) -> None:
-    # The failing operation may be from another line or none; the hint suggests removing the session.
-    fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
-    for body, line in (
-        ("        tf.Session().run(tf.reduce_mean(x))", 5),
-        (fed + "        tf.Session().run(q, {p: [1.0]})", 7),
-        (fed + "        with tf.Session() as session:\n            session.run(q)", 8),
-    ):
-        failure = visualize(TEMPLATE.format(body=body)).failure
-        assert "tf.Session" in failure.message
-        assert failure.line == line
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.core.events import Warned
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
@@ -40,7 +41,7 @@ full, half = tf.constant([2.0]), tf.reduce_mean(x)
 shown += [x - full, full + x, x / full, tf.div(full, x + 300.0), full ** 0.5 * x, x * np.float32(2.0)]
 shown += [tf.multiply(np.ones([144], np.float32), x), tf.concat([full, x[0]], 0), tf.add_n([x, tf.zeros_like(x, tf.float32)])]
 shown += [tf.stack([full[0], half]), tf.convert_to_tensor([half, full[0]]), tf.where(x > full, x, tf.zeros(tf.shape(x)))]
-shown += [tf.matmul(tf.random_normal([8, 144]), x, transpose_b=True), tf.math.divide_no_nan(x, full)]
+shown += [tf.matmul(tf.random_normal([8, 144]), x, transpose_b=True)]
 shown += [tf.one_hot([0], 2, full[0], half), tf.nn.dropout(x, keep_prob=tf.constant(0.9)), tf.Variable(full) * x]
 shown += [Dense(8)(x), tf.reshape(self.x, [-1, 12, 12]) @ tf.eye(12), tf.maximum(x, full), tf.keras.layers.Dense(4, dtype='float32')(x) + x[:, :4]]
 x = x * 0.01 + tf.add_n([tf.reduce_mean(item) for item in shown]) * tf.constant(1e-3)
@@ -144,16 +145,16 @@ def test_explicit_casts_hold_until_mixed_with_half_precision(train: Any) -> None
 FULL_ONLY = classifier(
     """
 x = tf.reshape(self.x / 255.0, [-1, 12, 12])
-shown += [tf.einsum('nij,njk->nik', x, x), tf.abs(tf.signal.rfft(x))]
+shown += [tf.einsum('nij,njk->nik', x, x)]
 shown += [tf.image.resize_images(self.x, [6, 6]), tf.py_func(lambda a: np.float32(a.itemsize), [x], tf.float32)]
-x = tf.concat([tf.reshape(item, [-1, item.shape[1] * item.shape[2]]) for item in shown[:3]], 1)
+x = tf.concat([tf.reshape(item, [-1, item.shape[1] * item.shape[2]]) for item in shown[:2]], 1)
 """
 )
 
 
 def test_operations_without_half_precision_compute_in_float32(train: Any) -> None:
     outcome = train(FULL_ONLY, precision="mixed_float16", epochs=1)
-    assert types(outcome) == ["float16"] + ["float32"] * 3
+    assert types(outcome) == ["float16"] + ["float32"] * 2
 
 
 GRADIENTS = classifier(
@@ -180,6 +181,9 @@ def test_gradients_flow_through_casts(train: Any) -> None:
         train(GRADIENTS, name=name, precision=name, epochs=2) for name in ("float32", "mixed_bfloat16")
     )
     assert set(types(half)) == {"bfloat16"}
+    (warning,) = half.of(Warned)
+    assert "tf.linalg.logdet (line" in warning.message and "float32" in warning.message
+    assert not full.of(Warned)
     assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
 
 

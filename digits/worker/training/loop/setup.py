@@ -18,7 +18,8 @@ from digits.core.events import Built as NetworkBuilt
 from digits.core.events import EventLog, Warned
 from digits.core.recipe import Solver
 from digits.core.schedules import LearningRate, TwoPhaseRate
-from digits.worker import network_loader
+from digits.worker import network_loader, user_text
+from digits.worker.compat import guaranteed
 from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
 from digits.worker.network.flops import count_flops
@@ -189,6 +190,8 @@ def _build(
     if head_steps:
         phases.append(Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0))
     warn = _warn_once(resources.events)
+    if config.precision != "float32" and (message := guaranteed.precision_warning(user_text.tree())):
+        warn(message)
     with _checked_numerics(recipe):
         functions = [
             StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
