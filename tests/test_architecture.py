@@ -72,9 +72,9 @@ def test_the_worker_has_all_optimizers(in_child) -> None:
 
 
 def _optimizers() -> set[str]:
-    from digits.worker.training.step.optimizers import KINDS
+    from digits.worker.training.step.optimizers import ALGORITHMS
 
-    return set(KINDS)
+    return set(ALGORITHMS)
 
 
 def test_the_form_has_all_schedules_and_their_settings() -> None:

@@ -116,7 +116,7 @@ def _missing_package(error: BaseException, line: int) -> UserFault | None:
         # By class name, because the compatibility layer must not be imported here.
         if type(value).__name__ == "MissingModule":
             own = vars(value)["_error"]
-            return None if own is error else UserFault(f"{_kind(own)}: {own}", getattr(own, "hint", ""))
+            return None if own is error else UserFault(f"{_class_name(own)}: {own}", getattr(own, "hint", ""))
         for module, place in user_text.imports_of(name):
             package = module.partition(".")[0]
             if value is None and not packages.is_installed(package):
@@ -197,7 +197,7 @@ def _remembered_frames(message: str) -> Iterator[Frame]:
 def _words(error: BaseException, source: BaseException, is_raised_by_user: bool) -> tuple[str, str]:
     if isinstance(error, UserFault):
         return error.message[:MAX_MESSAGE_CHARACTERS], error.hint
-    kind = _kind(source)
+    name = _class_name(source)
     if isinstance(source, SystemExit):
         return f"The network ended the program: exit({source.code!r}).", "Remove the call to exit()."
     text = _essence(str(getattr(source, "message", "") or source))
@@ -210,13 +210,13 @@ def _words(error: BaseException, source: BaseException, is_raised_by_user: bool)
     if not is_raised_by_user:  # their own message needs no hint
         hint = hint or next((hint for name, hint in _HINTS.items() if _is_a(source, name)), "")
         hint = hint or next((hint for words, hint in _HINTS_BY_WORDS.items() if words in text), "")
-    return f"{kind}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else kind, hint
+    return f"{name}: {text}"[:MAX_MESSAGE_CHARACTERS] if text else name, hint
 
 
-def _kind(error: BaseException) -> str:
+def _class_name(error: BaseException) -> str:
     """Return the name of the error's class; for our own, that of Python's class it derives from."""
-    kinds = [kind for kind in type(error).__mro__ if not kind.__module__.startswith("digits.")]
-    return kinds[0].__name__
+    classes = [each for each in type(error).__mro__ if not each.__module__.startswith("digits.")]
+    return classes[0].__name__
 
 
 def _essence(text: str) -> str:
@@ -241,7 +241,7 @@ _OF_A_TRACE = re.compile(r"Graph execution error|Detected at node|Traceback|\s|S
 
 
 def _is_a(error: BaseException, name: str) -> bool:
-    return any(kind.__name__ == name for kind in type(error).__mro__)
+    return any(each.__name__ == name for each in type(error).__mro__)
 
 
 # The message of the operating system; TensorFlow puts it into an error for exhausted memory.

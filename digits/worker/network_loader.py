@@ -111,36 +111,36 @@ def user_model(text: str) -> type:
 
 
 def _tower_class_in(names: dict[str, Any]) -> type:
-    kind = names.get("UserModel")
-    if kind is None and callable(names.get("build_model")):
-        kind = tower.from_function(names["build_model"])
-    if kind is None:
+    tower_class = names.get("UserModel")
+    if tower_class is None and callable(names.get("build_model")):
+        tower_class = tower.from_function(names["build_model"])
+    if tower_class is None:
         raise _fault(network_contract.undefined(*_other_tower(names)))
-    if not isinstance(kind, type) or not issubclass(kind, tower.Tower):
-        raise _fault(network_contract.not_a_tower(_line_of(kind)))
+    if not isinstance(tower_class, type) or not issubclass(tower_class, tower.Tower):
+        raise _fault(network_contract.not_a_tower(_line_of(tower_class)))
     for name in network_contract.PROPERTIES:
-        _check_property(kind, name)
-    return kind
+        _check_property(tower_class, name)
+    return tower_class
 
 
 def _other_tower(names: dict[str, Any]) -> tuple[str, int | None]:
     """Return the name and line of the network's first class that derives from Tower."""
-    for name, kind in names.items():
-        if isinstance(kind, type) and issubclass(kind, tower.Tower) and kind is not tower.Tower:
-            return name, _line_of(kind)
+    for name, value in names.items():
+        if isinstance(value, type) and issubclass(value, tower.Tower) and value is not tower.Tower:
+            return name, _line_of(value)
     return "", None
 
 
-def _check_property(kind: type, name: str) -> None:
-    attribute = getattr(kind, name, None)
+def _check_property(tower_class: type, name: str) -> None:
+    attribute = getattr(tower_class, name, None)
     if attribute is None:
-        raise _fault(network_contract.missing(name, _line_of(kind)))
+        raise _fault(network_contract.missing(name, _line_of(tower_class)))
     if not isinstance(attribute, property):
         raise _fault(network_contract.not_a_property(name, user_text.line_of_function(attribute)))
 
 
-def _line_of(kind: Any) -> int | None:
-    return network_contract.line_of_class(user_text.tree(), getattr(kind, "__name__", ""))
+def _line_of(value: Any) -> int | None:
+    return network_contract.line_of_class(user_text.tree(), getattr(value, "__name__", ""))
 
 
 def _fault(fault: Fault) -> UserFault:

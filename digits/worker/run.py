@@ -93,9 +93,9 @@ def _run(task_folder: Path, events: EventLog) -> int:
         name = recipes.task_of(task_folder)
         if name not in PROGRAMS:
             raise UserFault(f"There is no task called {name!r}.")
-        kind, module = PROGRAMS[name]
-        is_dataset = kind is recipes.CreateDataset  # whose recipe class depends on its kind
-        recipe = load_recipe(task_folder) if is_dataset else recipes.load(task_folder, kind)
+        recipe_class, module = PROGRAMS[name]
+        is_dataset = recipe_class is recipes.CreateDataset  # whose recipe class depends on its kind
+        recipe = load_recipe(task_folder) if is_dataset else recipes.load(task_folder, recipe_class)
         result = _import(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None

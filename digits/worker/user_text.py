@@ -98,10 +98,10 @@ def method_without_self(name: str = "") -> tuple[str, int] | None:
     """Return a method without ``self`` as ``Class.method`` with its line: the one named ``name``, or the only one."""
     parsed = tree()
     methods = {
-        f"{kind.name}.{item.name}": item.lineno
-        for kind in ast.walk(parsed or ast.Module([], []))
-        if isinstance(kind, ast.ClassDef)
-        for item in kind.body
+        f"{owner.name}.{item.name}": item.lineno
+        for owner in ast.walk(parsed or ast.Module([], []))
+        if isinstance(owner, ast.ClassDef)
+        for item in owner.body
         if isinstance(item, ast.FunctionDef) and _lacks_self(item)
     }
     if name:

@@ -121,11 +121,11 @@ def _lacking(task: Path) -> list[str]:
 def _lacking_in_optimizers() -> dict[str, list[str]]:
     import tensorflow as tf
 
-    from digits.worker.training.step.optimizers import KINDS, Optimizer
+    from digits.worker.training.step.optimizers import ALGORITHMS, Optimizer
 
     found = {}
     variable = tf.Variable([1.0, 2.0], name="model/w")
-    for kind in KINDS:
+    for kind in ALGORITHMS:
         optimizer = Optimizer(recipe.Solver(type=kind))
 
         def step(rate: Any, step: Any, optimizer: Any = optimizer) -> None:

@@ -386,7 +386,7 @@ class Decoder:
         )
 
     @property
-    def place(self) -> str:
+    def device(self) -> str:
         """The device for decoded images: the first GPU if it can gather them, otherwise the CPU."""
         gpus = tf.config.list_logical_devices("GPU")
         is_for_any_device = all(any(size % width == 0 for width in GATHERED) for size in self._pictures_bytes)
@@ -411,7 +411,7 @@ class Decoder:
             images[start : start + len(batch)] = batch
             targets[start : start + len(batch)] = values
             start += len(batch)
-        with tf.device(self.place):
+        with tf.device(self.device):
             return tf.identity(tf.experimental.dlpack.from_dlpack(images.__dlpack__())), tf.constant(targets)
 
     @_as_written
@@ -497,7 +497,7 @@ class _StreamedFeed:
 
     def take(self, batches: int) -> Chunk:
         parts = [self._next() for _ in range(batches)]
-        with tf.device(self._decoder.place):
+        with tf.device(self._decoder.device):
             images = tf.concat([part[0] for part in parts], 0) if batches > 1 else parts[0][0]
         targets = tf.concat([part[1] for part in parts], 0)
         positions = np.arange(len(targets)).reshape(batches, -1)
@@ -524,7 +524,7 @@ class _StreamedFeed:
                 payloads = [self._reader.payload(int(index)) for index in indexes]
                 with tf.device("/device:CPU:0"):  # keeps the GPU free for training steps
                     images, targets = self._decoder.decode(tf.constant(payloads))
-                with tf.device(self._decoder.place):  # copied to a GPU while it computes the previous step
+                with tf.device(self._decoder.device):  # copied to a GPU while it computes the previous step
                     images = tf.identity(images)
                 self._queue.put((images, targets))
             self._queue.put(IndexError("the order has no more batches"))

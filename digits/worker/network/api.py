@@ -247,8 +247,8 @@ def _of_one_type(lhs: Any, rhs: Any) -> tuple[tf.Tensor, tf.Tensor]:
     lhs, rhs = tf.convert_to_tensor(lhs), tf.convert_to_tensor(rhs)
     if lhs.dtype == rhs.dtype:
         return lhs, rhs
-    kind = lhs.dtype if lhs.dtype.is_floating else rhs.dtype
-    return tf.cast(lhs, kind), tf.cast(rhs, kind)
+    dtype = lhs.dtype if lhs.dtype.is_floating else rhs.dtype
+    return tf.cast(lhs, dtype), tf.cast(rhs, dtype)
 
 
 def _check_outputs(pred: Any) -> None:

@@ -131,8 +131,8 @@ def record_calls(is_training: bool) -> Iterator[Calls]:
     """Record the calls of layers inside; Keras layers use ``is_training`` by default."""
     calls = Calls()
     with contextlib.ExitStack() as stack:
-        for kind in (keras.layers.Layer, LegacyLayer):
-            stack.enter_context(_wrap(kind, calls))
+        for layer_class in (keras.layers.Layer, LegacyLayer):
+            stack.enter_context(_wrap(layer_class, calls))
         stack.enter_context(_keras_stage(is_training))
         stack.enter_context(_load_once())
         stack.enter_context(_regularize_once(calls))
@@ -141,14 +141,14 @@ def record_calls(is_training: bool) -> Iterator[Calls]:
         calls.last = calls.graph.version
 
 
-def _wrap(kind: Any, calls: Calls) -> contextlib.AbstractContextManager[None]:
-    original = kind.__call__
+def _wrap(layer_class: Any, calls: Calls) -> contextlib.AbstractContextManager[None]:
+    original = layer_class.__call__
 
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         return calls.around(self, original, *args, **kwargs)
 
-    return replace(kind, "__call__", wrapper)
+    return replace(layer_class, "__call__", wrapper)
 
 
 def _load_once() -> contextlib.AbstractContextManager[None]:

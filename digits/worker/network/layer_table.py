@@ -39,9 +39,9 @@ _ACTIVATIONS = {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Softplus", "Softsi
 
 @dataclass
 class _Layer:
-    """A layer whose operations start at ``place``, its ``row`` of the table, its ``output`` and its ``weights``."""
+    """A layer whose operations start at ``position``, its ``row`` of the table, its ``output`` and its ``weights``."""
 
-    place: int
+    position: int
     row: LayerRow
     output: Any
     weights: list[Any] = field(default_factory=list)
@@ -101,7 +101,7 @@ def _layers(graph: Any, built: Built, variables: Iterable[tf.Variable]) -> list[
     ]
     taken = [(call.first, call.last) for call in calls]
     layers += _layers_between(graph, built.calls.last, variables, taken, seen)
-    return sorted(layers, key=lambda layer: layer.place)
+    return sorted(layers, key=lambda layer: layer.position)
 
 
 def _is_row(call: Call) -> bool:
@@ -132,12 +132,12 @@ def _layers_between(
     """Return layers for operations with weights, up to number ``last``, that belong to no known layer."""
     handles = {id(variable.handle): variable for variable in variables}
     weights = _Weights({inner.op.name: handles.get(id(outer)) for outer, inner in graph.captures})
-    inside = {place for first, last in layers_at for place in range(first, last)}
+    inside = {position for first, last in layers_at for position in range(first, last)}
     layers: list[_Layer] = []
     giving: dict[str, _Layer] = {}
-    for place, operation in enumerate(graph.get_operations()[:last]):
+    for position, operation in enumerate(graph.get_operations()[:last]):
         read = weights.read(operation)
-        if weights.are_computed(operation) or place in inside or _GRADIENT.search(operation.name):
+        if weights.are_computed(operation) or position in inside or _GRADIENT.search(operation.name):
             continue
         before = next((giving[item.op.name] for item in operation.inputs if item.op.name in giving), None)
         if read and before is not None and _finishes(operation, read, before):
@@ -147,7 +147,7 @@ def _layers_between(
             giving[operation.name] = before
         elif (read and _gives_values(operation)) or operation.type in _POOLING:
             row = _raw_row(operation, read, seen)
-            giving[operation.name] = _Layer(place, row, operation.outputs[0], list(read))
+            giving[operation.name] = _Layer(position, row, operation.outputs[0], list(read))
             layers.append(giving[operation.name])
     return layers
 

@@ -40,7 +40,7 @@ class _RecordedAttribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, tower: Any, kind: type) -> Any:
+    def __get__(self, tower: Any, owner: type) -> Any:
         if tower is None:
             return self
         accessed = build_context.current().accessed
@@ -49,7 +49,7 @@ class _RecordedAttribute:
         try:
             return vars(tower)[self._name]
         except KeyError:
-            raise AttributeError(f"{kind.__name__!r} object has no attribute {self._name!r}") from None
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self._name!r}") from None
 
     def __set__(self, tower: Any, value: Any) -> None:
         vars(tower)[self._name] = value

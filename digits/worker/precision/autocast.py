@@ -245,12 +245,12 @@ def _store(method: Callable[..., Any], array: Any, *args: Any, **kwargs: Any) ->
     return method(array, *args, **kwargs)
 
 
-def _branches(check: Callable[..., None], kind: Any, graphs: Sequence[Any]) -> None:
+def _branches(check: Callable[..., None], op_type: Any, graphs: Sequence[Any]) -> None:
     for number, outputs in enumerate(zip(*(graph.outputs for graph in graphs), strict=False)):
         wanted = _common_dtype(outputs)
         for graph in graphs:
             _cast_output(graph, number, wanted)
-    check(kind, graphs)
+    check(op_type, graphs)
 
 
 def _loop(check: Callable[..., None], body: Any, variables: Any) -> None:

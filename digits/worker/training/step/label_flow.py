@@ -130,15 +130,15 @@ class _Flow:
             and self.origin(targets).is_target
         )
 
-    def _combined(self, kind: str, inputs: list[_Origin]) -> _Origin:
-        if kind in _OF_SHAPES:
+    def _combined(self, op_type: str, inputs: list[_Origin]) -> _Origin:
+        if op_type in _OF_SHAPES:
             return _Origin()
-        if kind == "ReadVariableOp":
+        if op_type == "ReadVariableOp":
             return _Origin(batch=True)
         batch, labels = any(item.batch for item in inputs), any(item.labels for item in inputs)
-        if kind in _REARRANGED:
+        if op_type in _REARRANGED:
             return _Origin(batch, labels, numbers=inputs[0].numbers and not batch)
-        is_arithmetic = kind in _ARITHMETIC and any(item.numbers for item in inputs) and not batch
+        is_arithmetic = op_type in _ARITHMETIC and any(item.numbers for item in inputs) and not batch
         return _Origin(batch, labels, numbers=is_arithmetic)
 
     def _check_shapes(self, operation: Any, origins: list[_Origin]) -> None:
@@ -179,10 +179,10 @@ class _Flow:
             "digits.classification_loss.",
         )
 
-    def _warn(self, kind: str, operation: Any, text: str) -> None:
+    def _warn(self, about: str, operation: Any, text: str) -> None:
         line = numerics.line_that_created(operation.graph, operation.name)
         where = f"Line {line}: " if line else "In the network "
-        self.warnings.setdefault(kind, where + text)
+        self.warnings.setdefault(about, where + text)
 
 
 def _columns(scores: Any) -> int | None:

@@ -61,7 +61,7 @@ def explained(step: int, rate: float) -> Iterator[None]:
         if mark is None:
             raise
         op_type, name, line, value = mark.groups()
-        raise fault(Place(op_type, name, int(line)), value, step, rate) from None
+        raise fault(FaultyOperation(op_type, name, int(line)), value, step, rate) from None
 
 
 def check_losses(
@@ -73,8 +73,8 @@ def check_losses(
     """
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
-        place = int(bad[0])
-        raise _diverged("loss", float(losses[place]), first_step + place + 1, rates[place], has_snapshots)
+        first = int(bad[0])
+        raise _diverged("loss", float(losses[first]), first_step + first + 1, rates[first], has_snapshots)
 
 
 def check_validation_loss(loss: float, step: int, rate: float, has_snapshots: bool) -> None:
@@ -96,7 +96,7 @@ def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: b
 
 
 @dataclass(frozen=True)
-class Place:
+class FaultyOperation:
     """The operation ``name`` and its type, and the line of the network that creates it; 0 for none."""
 
     op_type: str
@@ -104,21 +104,21 @@ class Place:
     line: int
 
 
-def fault(place: Place, value: str, step: int, rate: float, inputs: str = "") -> UserFault:
+def fault(operation: FaultyOperation, value: str, step: int, rate: float, inputs: str = "") -> UserFault:
     """The error that reports the operation that is the first to yield ``value``, NaN or Inf.
 
     ``inputs`` is a sentence about its inputs.
     """
-    name = _LOOP_SCOPE.sub("", place.name)
+    name = _LOOP_SCOPE.sub("", operation.name)
     layer = name.rpartition("/")[0].removeprefix(f"{MODEL_SCOPE}/")
     where = f" in {layer}" if layer and "gradients" not in layer else ""
     backwards = " while gradients were computed" if "gradients" in name else ""
     return UserFault(
-        f"The operation {name} ({place.op_type}){where} is the first to return {value} values{backwards}, "
+        f"The operation {name} ({operation.op_type}){where} is the first to return {value} values{backwards}, "
         f"at step {step}, at the learning rate {rate:g}.",
         f"{inputs or 'All of its inputs were finite.'} Check it for a division by zero, the logarithm or "
         "root of a value that is not positive, or values that grow without bound.",
-        place.line or None,
+        operation.line or None,
     )
 
 

@@ -21,7 +21,7 @@ raw = tf.raw_ops
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Algorithm:
     """``slots`` are the states of a variable and their first value; ``apply`` changes the variable."""
 
     slots: dict[str, float]
@@ -32,7 +32,7 @@ class Optimizer:
     """Owns the state of an optimizer: variables called ``<scope>/<slot>/<variable>``."""
 
     def __init__(self, solver: Solver, scope: str = STATE_SCOPE) -> None:
-        self._kind, self._settings, self.scope = KINDS[solver.type], solver, scope
+        self._algorithm, self._settings, self.scope = ALGORITHMS[solver.type], solver, scope
         self.state: dict[str, tf.Variable] = {}
 
     def apply(
@@ -40,9 +40,9 @@ class Optimizer:
     ) -> tf.Operation:
         """Update ``variable`` with ``gradient`` at the learning ``rate``, then its constraint; ``step`` starts at 0."""
         gradient = tf.convert_to_tensor(gradient)  # densify the slices of an embedding
-        slots = {slot: self._slot(slot, variable).handle for slot in self._kind.slots}
+        slots = {slot: self._slot(slot, variable).handle for slot in self._algorithm.slots}
         rate = tf.cast(rate, gradient.dtype)
-        changed = self._kind.apply(variable.handle, slots, gradient, rate, self._settings, step)
+        changed = self._algorithm.apply(variable.handle, slots, gradient, rate, self._settings, step)
         if variable.constraint is None:
             return changed
         with tf.control_dependencies([changed]):
@@ -51,7 +51,7 @@ class Optimizer:
     def _slot(self, slot: str, variable: tf.Variable) -> tf.Variable:
         name = f"{self.scope}/{slot}/{variable.name.removesuffix(':0')}"
         if name not in self.state:
-            first = self._kind.slots[slot]
+            first = self._algorithm.slots[slot]
             with tf.device(variable.device):
                 self.state[name] = make_state(name, variable.shape, first, variable.dtype)
         return self.state[name]
@@ -169,16 +169,16 @@ def _ftrl(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any)
     )
 
 
-KINDS: dict[str, _Kind] = {
-    "SGD": _Kind({}, _sgd),
-    "MOMENTUM": _Kind({"momentum": 0.0}, _momentum(nesterov=False)),
-    "NESTEROV": _Kind({"momentum": 0.0}, _momentum(nesterov=True)),
-    "ADAGRAD": _Kind({"accumulator": 0.1}, _adagrad),
-    "ADAGRADDA": _Kind({"gradient_accumulator": 0.0, "gradient_squared_accumulator": 0.1}, _adagrad_da),
-    "ADADELTA": _Kind({"accumulator": 0.0, "accumulated_updates": 0.0}, _adadelta),
-    "ADAM": _Kind({"m": 0.0, "v": 0.0}, _adam),
-    "ADAMW": _Kind({"m": 0.0, "v": 0.0}, _adamw),
-    "LION": _Kind({"momentum": 0.0}, _lion),
-    "RMSPROP": _Kind({"mean_square": 1.0, "momentum": 0.0}, _rmsprop),
-    "FTRL": _Kind({"accumulator": 0.1, "linear": 0.0}, _ftrl),
+ALGORITHMS: dict[str, _Algorithm] = {
+    "SGD": _Algorithm({}, _sgd),
+    "MOMENTUM": _Algorithm({"momentum": 0.0}, _momentum(nesterov=False)),
+    "NESTEROV": _Algorithm({"momentum": 0.0}, _momentum(nesterov=True)),
+    "ADAGRAD": _Algorithm({"accumulator": 0.1}, _adagrad),
+    "ADAGRADDA": _Algorithm({"gradient_accumulator": 0.0, "gradient_squared_accumulator": 0.1}, _adagrad_da),
+    "ADADELTA": _Algorithm({"accumulator": 0.0, "accumulated_updates": 0.0}, _adadelta),
+    "ADAM": _Algorithm({"m": 0.0, "v": 0.0}, _adam),
+    "ADAMW": _Algorithm({"m": 0.0, "v": 0.0}, _adamw),
+    "LION": _Algorithm({"momentum": 0.0}, _lion),
+    "RMSPROP": _Algorithm({"mean_square": 1.0, "momentum": 0.0}, _rmsprop),
+    "FTRL": _Algorithm({"accumulator": 0.1, "linear": 0.0}, _ftrl),
 }

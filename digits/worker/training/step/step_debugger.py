@@ -56,7 +56,7 @@ def take(step: TrainingStep, store: VariableStore, chunk: Chunk, rate: float, nu
 
     Raises UserFault if the loss or a weight is NaN or infinite afterwards, or whatever the network raises.
     """
-    with _heard() as heard:
+    with _captured_output() as captured:
         built, values = _executed_step(step, chunk, rate, number)
     row = values.of(built.row).numpy().tolist()
     # NaN is harmless behind `tf.where` or in a chart.
@@ -65,7 +65,7 @@ def take(step: TrainingStep, store: VariableStore, chunk: Chunk, rate: float, nu
     outputs = layer_table.activations(values.graph, built.network, store.variables.values())
     layers = [_numbers(name, values.of(output).numpy()) for name, output in outputs.items()]
     metrics = step.network.summarize(dict(zip(built.traced.names, row, strict=True)))
-    return Step(built.traced, metrics, layers, heard.text)
+    return Step(built.traced, metrics, layers, captured.text)
 
 
 def make_variables(step: TrainingStep, chunk: Chunk) -> Traced:
@@ -134,7 +134,7 @@ class Values:
         op_callbacks.add_op_callback(self._built)
         self.graph._create_op_internal = created
         try:
-            with _readable(self):
+            with _showing_values(self):
                 yield
         finally:
             op_callbacks.remove_op_callback(self._built)
@@ -175,11 +175,13 @@ class Values:
         for output in outputs[: numerics.checked_outputs(operation.type)]:
             if not output.dtype.is_floating or tf.reduce_all(tf.math.is_finite(output)):
                 continue
-            kind = "NaN" if tf.reduce_any(tf.math.is_nan(output)) else "Inf"
+            value = "NaN" if tf.reduce_any(tf.math.is_nan(output)) else "Inf"
             given = ", ".join(_range(value.numpy()) for value in inputs if value.dtype.is_floating)
             self.fault = numerics.fault(
-                numerics.Place(operation.type, operation.name, numerics.line_of(operation.name, self.graph)),
-                kind,
+                numerics.FaultyOperation(
+                    operation.type, operation.name, numerics.line_of(operation.name, self.graph)
+                ),
+                value,
                 self._step,
                 self._rate,
                 f"Its inputs were {given}." if given else "",
@@ -237,11 +239,11 @@ def _executed_in_a_graph(operation: Any, inputs: list[Any]) -> Sequence[Any]:
 
 def _attribute(operation: Any, name: str) -> tuple[str, Any]:
     value = operation.node_def.attr[name]
-    kind = value.WhichOneof("value")
-    if kind == "list":
-        filled = [found for field, found in value.list.ListFields()]
+    field = value.WhichOneof("value")
+    if field == "list":
+        filled = [items for _, items in value.list.ListFields()]
         return name, [_plain(item) for item in filled[0]] if filled else []
-    return name, _plain(getattr(value, kind))
+    return name, _plain(getattr(value, field))
 
 
 def _plain(value: Any) -> Any:
@@ -253,9 +255,9 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _readable(values: Values) -> Iterator[None]:
+def _showing_values(values: Values) -> Iterator[None]:
     """Make tensors of the graph display their values and return them from ``numpy()``."""
-    kind = ops.SymbolicTensor
+    tensors = ops.SymbolicTensor
 
     def text(tensor: Any) -> str:
         if not values.has(tensor):
@@ -270,16 +272,16 @@ def _readable(values: Values) -> Iterator[None]:
             raise AttributeError(f"{tensor.name} is inside a function and has no value.")
         return values.of(tensor).numpy
 
-    before = kind.__repr__
+    before = tensors.__repr__
     with (
-        replace(kind, "__repr__", text),
-        replace(kind, "__str__", text),
-        replace(kind, "numpy", property(numpy)),
+        replace(tensors, "__repr__", text),
+        replace(tensors, "__str__", text),
+        replace(tensors, "numpy", property(numpy)),
     ):
         yield
 
 
-class _Heard(io.TextIOBase):
+class _CapturedOutput(io.TextIOBase):
     """Forwards what is written, and stores the beginning of it as ``text``."""
 
     def __init__(self, stream: Any) -> None:
@@ -297,11 +299,11 @@ class _Heard(io.TextIOBase):
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[_Heard]:
+def _captured_output() -> Iterator[_CapturedOutput]:
     """Capture printed text inside. Terminals are not captured, because a user may be debugging."""
-    heard = _Heard(sys.stdout)
-    with contextlib.nullcontext() if sys.stdout.isatty() else contextlib.redirect_stdout(heard):
-        yield heard
+    captured = _CapturedOutput(sys.stdout)
+    with contextlib.nullcontext() if sys.stdout.isatty() else contextlib.redirect_stdout(captured):
+        yield captured
 
 
 def _numbers(name: str, values: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def restore(path: Path, variables: Mapping[str, tf.Variable]) -> Report:
 
 def open_source(path: Path) -> Source:
     """Return the values in the file or folder ``path``. Raises UserFault if it is unreadable."""
-    with _readable(path):
+    with _explaining_errors(path):
         return replace(_source(path), path=path)
 
 
@@ -113,7 +113,7 @@ def open_application(path: Path, entry: Pretrained) -> Source:
 
     Raises UserFault if it is unreadable or contains the weights of another network.
     """
-    with _readable(path):
+    with _explaining_errors(path):
         if _is_whole_model(path):
             return replace(_keras_model(path), path=path)
         return replace(_application(path, entry), path=path)
@@ -122,7 +122,7 @@ def open_application(path: Path, entry: Pretrained) -> Source:
 def assign(source: Source, variables: Mapping[str, tf.Variable]) -> Report:
     """Assign to ``variables``, by name, the matching values of ``source``. Raises UserFault if it is damaged."""
     matches, by_order = _match(source, variables)
-    with _readable(source.path):
+    with _explaining_errors(source.path):
         return _assigned(source, variables, matches, by_order)
 
 
@@ -152,7 +152,7 @@ class Frozen:
     def __init__(self, weights: Path | None = None, patterns: Iterable[str] = ()) -> None:
         self._known: set[str] = set()
         if weights is not None:
-            with _readable(weights):
+            with _explaining_errors(weights):
                 names = _source(weights).shapes
                 self._known = {*names, *(f"{MODEL_SCOPE}/{name}" for name in names)}
         self._unmatched = dict.fromkeys(pattern.strip() for pattern in patterns if pattern.strip())
@@ -393,7 +393,7 @@ def _datasets(path: Path) -> dict[str, NDArray[Any]]:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _explaining_errors(path: Path) -> Iterator[None]:
     """Convert errors while reading the file ``path`` to UserFault."""
     try:
         yield

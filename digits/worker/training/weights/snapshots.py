@@ -126,7 +126,7 @@ _UNREADABLE = (tf.errors.OpError, ValueError, RuntimeError, LookupError, OSError
 
 def restore_exactly(source: Path, variables: Mapping[str, tf.Variable]) -> None:
     """Restore all variables from a snapshot of the same network; raises UserFault."""
-    with _readable(source) as reader:
+    with _opened(source) as reader:
         shapes = reader.get_variable_to_shape_map()
         wrong = [name for name, variable in variables.items() if shapes.get(name) != variable.shape.as_list()]
         if wrong:
@@ -162,12 +162,12 @@ def choose_another(damaged: Path) -> str:
 
 def step_of(source: Path) -> int:
     """Return the step number of a snapshot; 0 if it does not contain one. Raises UserFault."""
-    with _readable(source) as reader:
+    with _opened(source) as reader:
         return int(reader.get_tensor(STEP_NAME)) if reader.has_tensor(STEP_NAME) else 0
 
 
 @contextmanager
-def _readable(source: Path) -> Iterator[Any]:
+def _opened(source: Path) -> Iterator[Any]:
     """Open a checkpoint; errors in the block that uses it become a UserFault."""
     try:
         yield tf.train.load_checkpoint(str(source))

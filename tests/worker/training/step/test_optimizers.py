@@ -126,9 +126,9 @@ FORMULAS_IN_FORM = "SGD MOMENTUM NESTEROV ADAGRAD ADAGRADDA ADADELTA ADAM ADAMW 
 
 
 def _kinds() -> list[str]:
-    from digits.worker.training.step.optimizers import KINDS
+    from digits.worker.training.step.optimizers import ALGORITHMS
 
-    return list(KINDS)
+    return list(ALGORITHMS)
 
 
 def _two_steps(kinds: list[str]) -> dict[str, Any]:
