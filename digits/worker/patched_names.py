@@ -48,16 +48,8 @@ REGISTER = {
         tensorflow.python.ops.gen_random_ops.random_poisson_v2(shape, rate, seed=..., seed2=..., dtype=..., name=...)
         tensorflow.python.ops.gen_random_ops.random_shuffle(value, seed=..., seed2=..., name=...)
         tensorflow.python.ops.gen_random_ops parameterized_truncated_normal multinomial
-        tensorflow.python.ops.gen_candidate_sampling_ops uniform_candidate_sampler log_uniform_candidate_sampler
-        tensorflow.python.ops.gen_candidate_sampling_ops fixed_unigram_candidate_sampler
-        tensorflow.python.ops.gen_candidate_sampling_ops learned_unigram_candidate_sampler
-        tensorflow.python.ops.gen_candidate_sampling_ops thread_unsafe_unigram_candidate_sampler
-        tensorflow.python.ops.gen_image_ops sample_distorted_bounding_box sample_distorted_bounding_box_v2
         tensorflow._api.v2.raw_ops RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal
         tensorflow._api.v2.raw_ops ParameterizedTruncatedNormal RandomGamma RandomPoissonV2 Multinomial RandomShuffle
-        tensorflow._api.v2.raw_ops UniformCandidateSampler LogUniformCandidateSampler FixedUnigramCandidateSampler
-        tensorflow._api.v2.raw_ops LearnedUnigramCandidateSampler ThreadUnsafeUnigramCandidateSampler
-        tensorflow._api.v2.raw_ops SampleDistortedBoundingBox SampleDistortedBoundingBoxV2
         tensorflow.python.framework.random_seed.get_seed(op_seed)
         tensorflow.python.ops.while_v2 while_loop
         tensorflow.python.ops.stateful_random_ops global_generator

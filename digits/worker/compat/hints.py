@@ -110,6 +110,12 @@ _OPTIMIZERS = (
     "MomentumOptimizer Optimizer ProximalAdagradOptimizer ProximalGradientDescentOptimizer RMSPropOptimizer "
     "SyncReplicasOptimizer"
 ).split()
+# Functions whose random numbers a resumed training could not repeat.
+_SAMPLERS = (
+    "sampled_softmax_loss nce_loss uniform_candidate_sampler log_uniform_candidate_sampler all_candidate_sampler "
+    "fixed_unigram_candidate_sampler learned_unigram_candidate_sampler"
+).split()
+_UNREPEATABLE = "a training that is resumed could not repeat the random numbers."
 _SLIM_SUMMARIES = (
     "summarize_activation summarize_activations summarize_biases summarize_collection summarize_tensor "
     "summarize_tensors summarize_variables summarize_weights"
@@ -122,6 +128,14 @@ _UNUSABLE = {
     **{f"train.{name}": _DATA for name in _READERS},
     **{f"train.{name}": _LOOP for name in _PROGRAMS},
     **{f"train.{name}": "Choose the optimizer in the form." for name in _OPTIMIZERS},
+    **{
+        f"{module}.{name}": f"Use tf.nn.softmax_cross_entropy_with_logits: {_UNREPEATABLE}"
+        for module in ("nn", "random")
+        for name in _SAMPLERS
+    },
+    "image.sample_distorted_bounding_box": (
+        f"Use tf.image.stateless_sample_distorted_bounding_box: {_UNREPEATABLE}"
+    ),
     "Session": _LOOP,
     "InteractiveSession": _LOOP,
     "train.replica_device_setter": "Remove it: choose the GPUs in the form.",

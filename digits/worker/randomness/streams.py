@@ -19,17 +19,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import random_seed
-from tensorflow.python.ops import (
-    gen_candidate_sampling_ops,
-    gen_image_ops,
-    gen_random_ops,
-    stateful_random_ops,
-    while_v2,
-)
+from tensorflow.python.ops import gen_random_ops, stateful_random_ops, while_v2
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from digits.worker import build_context, patched_names
-from digits.worker.failure import UserFault
 
 raw = tf.raw_ops
 
@@ -181,34 +174,6 @@ def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
     return tf.gather(value, tf.argsort(draws, stable=True), name=name)
 
 
-def _refuse(function: str, instead: str) -> Callable[..., Any]:
-    def refuse(at: Any, *args: Any, **kwargs: Any) -> Any:
-        raise UserFault(
-            f"A network cannot use tf.{function}: a training that is resumed could not repeat its random numbers.",
-            f"Use tf.{instead}.",
-        )
-
-    return refuse
-
-
-_SAMPLED = _refuse(
-    "nn.sampled_softmax_loss, tf.nn.nce_loss and candidate samplers", "nn.softmax_cross_entropy_with_logits"
-)
-_BOXES = _refuse("image.sample_distorted_bounding_box", "image.stateless_sample_distorted_bounding_box")
-
-# Operations whose counters TensorFlow keeps to itself.
-_SAMPLERS = dict.fromkeys(
-    (
-        "uniform_candidate_sampler",
-        "log_uniform_candidate_sampler",
-        "fixed_unigram_candidate_sampler",
-        "learned_unigram_candidate_sampler",
-        "thread_unsafe_unigram_candidate_sampler",
-    ),
-    _SAMPLED,
-)
-_CROPS = dict.fromkeys(("sample_distorted_bounding_box", "sample_distorted_bounding_box_v2"), _BOXES)
-
 _NUMBERS: dict[str, Callable[..., Any]] = {
     "random_uniform": _uniform,
     "random_uniform_int": _uniform_int,
@@ -225,14 +190,9 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
 @functools.cache
 def _install() -> None:
     """Replace all random operations. Outside of `Randomness.draw_for` they are unchanged."""
-    for module, stand_ins in (
-        (gen_random_ops, _NUMBERS),
-        (gen_candidate_sampling_ops, _SAMPLERS),
-        (gen_image_ops, _CROPS),
-    ):
-        for name, stand_in in stand_ins.items():
-            _replace(module, name, stand_in)
-            _replace(raw, _class_name(name), stand_in)
+    for name, stand_in in _NUMBERS.items():
+        _replace(gen_random_ops, name, stand_in)
+        _replace(raw, _class_name(name), stand_in)
     original = random_seed.get_seed
 
     @functools.wraps(original)
