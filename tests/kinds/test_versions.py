@@ -28,6 +28,7 @@ from digits.data.targets.target import Target
 from digits.kinds import versions
 from digits.kinds.recipes import build_recipe
 from digits.kinds.versions import CreateVersion, Edits
+from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
 from digits.worker.tasks import create_dataset
 
@@ -370,7 +371,7 @@ def test_a_deleted_parent_is_named(tmp_path: Path, animals: Path) -> None:
     recipe = CreateVersion(kind="image-classification", parent=str(animals), parent_name="my animals")
     log = events.EventLog(tmp_path / "events.jsonl")
     with closing(log), pytest.raises(UnusableSource, match="my animals cannot"):
-        versions.read(recipe, create_dataset.Report(log))
+        versions.read(recipe, Report(log))
 
 
 def test_the_recipe_of_a_version_survives_a_file(animals: Path) -> None:

@@ -9,18 +9,13 @@ processes. The manifest is written last: its presence marks a complete dataset.
 from __future__ import annotations
 
 import csv
-import functools
-import hashlib
 import io
 import math
-import os
 import shutil
-import time
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import humanize
 import msgspec
@@ -29,45 +24,40 @@ from numpy.typing import NDArray
 
 from digits.core.csv_cells import harmless
 from digits.core.errors import DigitsError
-from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
+from digits.core.events import EventLog
 from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
 from digits.core.remote import replace_texts
-from digits.core.splits import SPLITS, Split
-from digits.data import images, parallel, records, samples
+from digits.core.splits import SPLITS
+from digits.data import parallel, samples
 from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
     FEATURES_FILE,
     LABELS_FILE,
-    MEAN_ARRAY_FILE,
-    MEAN_IMAGE_FILE,
-    MEAN_JPEG_FILE,
     SKIPPED_FILE,
     Manifest,
     SplitRecords,
     remove_products,
 )
 from digits.data.remote.copies import Copies
-from digits.data.sources import ImageSource, Plan, SplitPlan, Unusable, UnusableSource, count_of, show
+from digits.data.sources import Plan, Unusable, UnusableSource, count_of, show
 from digits.kinds.recipes import build_recipe, read_source
+from digits.worker.creation import mean_image
+from digits.worker.creation.report import Report
+from digits.worker.creation.shards import (
+    Advanced,
+    Piece,
+    ShardMaker,
+    ShardWritten,
+    Summed,
+    divide,
+    no_class_counts,
+    raw_bytes,
+)
 from digits.worker.failure import UserFault
 
-MAX_SKIPPED_EVENTS = 1000
-
-# Small enough to share the work evenly, and few enough to be opened together.
-RECORDS_PER_SHARD = 128
-SHARDS_OF_SMALL_RECORDS = 32
-MAX_SHARD_BYTES = 256 << 20
-
-NEWS_SECONDS = 0.2
-PROGRESS_SECONDS = 0.25
-SHARE_OF_DOWNLOAD = 0.5
-DIGEST_BYTES = 8
-MAX_UINT16_SUMMANDS = 65535 // 255
 # DIGITS 6 rounds mean images.
 MAX_MEAN_DIFFERENCE = 1.0
-
-_FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 
 
 def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -77,51 +67,6 @@ def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str,
     only the list of skipped images.
     """
     return Creation(recipe, task_folder.parent, events).run()
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Records ``start`` to ``stop`` of a split, which become the shard ``name``."""
-
-    split: str
-    name: str
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True)
-class Advanced:
-    """A process has finished ``images`` more images, of which ``unusable`` were skipped."""
-
-    images: int
-    unusable: list[Unusable]
-
-
-@dataclass(frozen=True)
-class ShardWritten:
-    """A shard of ``count`` records is complete; ``counts`` are those of the groups, ``counted`` of `Plan.counted`.
-
-    ``class_counts`` are those of `digits.data.manifest.SplitRecords`.
-    ``digests`` contains 8 bytes for the content of each source file, ``sha256`` the hash of the shard ``name``.
-    """
-
-    split: str
-    name: str
-    sha256: str
-    features: FeatureShapes
-    count: int
-    counts: NDArray[np.int64]
-    counted: NDArray[np.int64]
-    class_counts: NDArray[np.int64]
-    size_bytes: int
-    digests: bytes
-
-
-@dataclass(frozen=True)
-class Summed:
-    """The sum of all training images that a process wrote, float64 [height, width, channels]."""
-
-    total: NDArray[np.float64]
 
 
 @dataclass
@@ -136,14 +81,6 @@ class Written:
     digests: list[bytes] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     features: FeatureShapes = field(default_factory=FeatureShapes)
-
-
-class UnusablePart(Exception):
-    """The image ``name``, one of several in a record, cannot be used because of ``error``."""
-
-    def __init__(self, name: str, error: Exception) -> None:
-        super().__init__(name)
-        self.name, self.error = name, error
 
 
 class Creation:
@@ -219,7 +156,7 @@ class Creation:
         _need_enough(plan, written, skipped)
         self._warn_of_losses(plan, written)
         mean = total / written["train"].count
-        self._save_mean(mean, plan)
+        mean_image.save(mean, plan.dtype, self._job_folder)
         self._compare_mean(mean, plan)
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
@@ -260,7 +197,7 @@ class Creation:
             name: Written(
                 np.zeros(len(plan.groups), np.int64),
                 np.zeros(len(plan.counted), np.int64),
-                _no_class_counts(plan),
+                no_class_counts(plan),
             )
             for name in plan.splits
         }
@@ -275,7 +212,7 @@ class Creation:
         with closing(news):
             for message in news:
                 if isinstance(message, Advanced):
-                    self._report.advanced(message)
+                    self._report.advanced(message.images)
                     if message.unusable:
                         self._skip(message.unusable)
                 elif isinstance(message, ShardWritten):
@@ -291,7 +228,7 @@ class Creation:
                 elif isinstance(message, Summed):
                     total += message.total
                 else:
-                    self._report.advanced(Advanced(0, []))
+                    self._report.advanced(0)
         self._skipped.sort(key=_split_and_path)
         return total
 
@@ -342,18 +279,6 @@ class Creation:
             features.merge(split.features)
         write_json(self._job_folder / FEATURES_FILE, features.as_json(plan.target))
 
-    def _save_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
-        file = io.BytesIO()
-        np.save(file, mean.astype(np.float32), allow_pickle=False)
-        write_bytes(self._job_folder / MEAN_ARRAY_FILE, file.getvalue())
-        is_array = plan.dtype == "float32"
-        pixels = (
-            images.scale_to_pixels(mean.astype(np.float32)) if is_array else np.rint(mean).astype(np.uint8)
-        )
-        picture = images.side_by_side(pixels)
-        for name in (MEAN_IMAGE_FILE, MEAN_JPEG_FILE):
-            write_bytes(self._job_folder / name, images.encode(picture, Path(name).suffix[1:]))
-
     def _compare_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
         """Warn if the mean image differs from the known one by more than rounding; resized images are not compared."""
         known = plan.known_mean
@@ -374,303 +299,15 @@ class Creation:
         if recipe.encoding != "none":
             return
         count = sum(len(split) for split in plan.splits.values())
-        needed = count * _raw_bytes(recipe) * plan.stacked
+        needed = count * raw_bytes(recipe) * plan.stacked
         if needed > shutil.disk_usage(self._job_folder).free:
             raise _full_disk_fault(needed, self._job_folder)
 
     def _full_disk(self, written: dict[str, Written]) -> UserFault:
         done = sum(split.count for split in written.values())
         size = sum(split.size_bytes for split in written.values())
-        each = size / done if done else _raw_bytes(self._recipe)
+        each = size / done if done else raw_bytes(self._recipe)
         return _full_disk_fault(math.ceil(self._report.images * each), self._job_folder)
-
-
-class ShardMaker:
-    """The work of one process: convert the files of a piece to the records of a shard."""
-
-    def __init__(self, recipe: CreateDataset, plan: Plan, pieces: list[Piece], job_folder: Path) -> None:
-        self._recipe = recipe
-        self._plan = plan
-        self._pieces = pieces
-        self._job_folder = job_folder
-        # Image files have one or three channels.
-        self._format = "raw" if plan.stacked > 1 else _FORMATS[recipe.encoding]
-        self._sum = MeanSum()
-
-    def make(self, number: int, send: parallel.Send) -> None:
-        """Write the shard of piece ``number``; send Advanced periodically, and ShardWritten at the end."""
-        piece = self._pieces[number]
-        split = self._plan.splits[piece.split]
-        in_train = piece.split == "train"
-        target = self._plan.target
-        counts, class_counts = [0] * len(self._plan.groups), _no_class_counts(self._plan)
-        digests = bytearray()
-        kept: list[int] = []
-        features = FeatureShapes()
-        news = _News(send)
-        shard = self._job_folder / piece.name
-        with records.ShardWriter(shard, lists_classes=bool(target.contained_names)) as writer:
-            for place in range(piece.start, piece.stop):
-                group = split.groups[place] if split.groups else -1
-                try:
-                    make = self._record if self._plan.dtype == "uint8" else self._array_record
-                    record, pixels, digest = make(split, place)
-                except (images.UnusableImage, OSError, UnusablePart) as error:
-                    name = self._plan.groups[group] if group >= 0 else ""
-                    news.advance(_unusable(self._plan, piece.split, place, name, error))
-                    continue
-                classes = target.contained(record.target(target)) if target.contained_names else None
-                writer.add(records.encode_example(record), group, record.source, classes)
-                if classes is not None:
-                    class_counts[classes if len(classes) else -1] += 1
-                features.add(record)
-                if group >= 0:
-                    counts[group] += 1
-                kept.append(place)
-                digests += digest
-                if in_train:
-                    self._sum.add(pixels)
-                news.advance()
-        news.flush()
-        counted = self._plan.counts(split, kept)
-        send(
-            ShardWritten(
-                split=piece.split,
-                name=piece.name,
-                sha256=writer.sha256,
-                features=features,
-                count=len(kept),
-                counts=np.array(counts, np.int64),
-                counted=counted,
-                class_counts=class_counts,
-                size_bytes=writer.size_bytes,
-                digests=bytes(digests),
-            )
-        )
-
-    def finish(self, send: parallel.Send) -> None:
-        """Send the sum of the training images that this process wrote."""
-        if (total := self._sum.total()) is not None:
-            send(Summed(total))
-
-    def _pictures(self, split: SplitPlan, place: int) -> list[images.Picture]:
-        """Read the images of a record; raises UnusableImage, OSError and UnusablePart."""
-        plan, recipe = self._plan, self._recipe
-        # Images to pad are decoded at their full size.
-        enough = None if plan.padding else (recipe.width, recipe.height)
-        names = plan.names(split, place)
-        if len(names) == 1:
-            return [
-                images.open_picture(data, recipe.channels, enough=enough) for data in plan.read(split, place)
-            ]
-        pictures = []
-        for name in names:
-            try:
-                pictures.append(images.open_picture(split.images.read(name), recipe.channels, enough=enough))
-            except (images.UnusableImage, OSError) as error:
-                raise UnusablePart(name, error) from error
-        return pictures
-
-    def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
-        recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
-        read = self._pictures(split, place)
-        pictures = [self._plan.pad(item) for item in read]
-        first = pictures[0]
-        features = self._plan.features(split, place, _geometry(first.size, *size, recipe.resize_mode))
-        digest = _digest(b"".join([item.data for item in pictures]))
-        # The padding noise depends on the images only, so that it is reproducible.
-        seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-        resized = [item.resize(*size, recipe.resize_mode, seed=seed) for item in pictures]
-        pixels = resized[0] if len(resized) == 1 else np.concatenate(resized, axis=2)
-        if first.plain and first.size == size and first.format.lower() == self._format:
-            data = first.data
-        elif self._format == "raw":
-            data = pixels.tobytes()
-        else:
-            data = images.encode(pixels, recipe.encoding)
-        name = os.fsencode(split.files[place])
-        source_size, source_mode = self._plan.source(split, place, read[0])
-        record = records.Record(
-            data,
-            self._format,
-            recipe.height,
-            recipe.width,
-            pixels.shape[2],
-            features,
-            source=name,
-            source_size=source_size,
-            source_mode=source_mode,
-        )
-        return record, pixels, digest
-
-    def _array_record(
-        self, split: SplitPlan, place: int
-    ) -> tuple[records.Record, NDArray[np.float32], bytes]:
-        recipe = self._recipe
-        array = self._plan.array(split, place)
-        features = self._plan.features(split, place, _geometry(*_unchanged(recipe)))
-        data = array.astype("<f4").tobytes()
-        digest = _digest(data)
-        name = os.fsencode(split.files[place])
-        record = records.Record(
-            data, "float32", recipe.height, recipe.width, array.shape[2], features, source=name
-        )
-        return record, array, digest
-
-
-class MeanSum:
-    """The sum of images of one size; that of uint8 images is exact and does not depend on their order."""
-
-    def __init__(self) -> None:
-        self._total: NDArray[np.float64] | None = None
-        self._recent = np.zeros(0, np.uint16)
-        self._count = 0
-
-    def add(self, pixels: NDArray[Any]) -> None:
-        """Add uint8 or float32 [height, width, channels]."""
-        if pixels.dtype != np.uint8:
-            total = np.zeros(pixels.shape) if self._total is None else self._total
-            self._total = np.add(total, pixels, out=total)
-            return
-        # Adding 16-bit integers is faster than adding float64.
-        if self._count == MAX_UINT16_SUMMANDS:
-            self._total = self.total()
-            self._count = 0
-        if self._count:
-            np.add(self._recent, pixels, out=self._recent)
-        else:
-            self._recent = pixels.astype(np.uint16)
-        self._count += 1
-
-    def total(self) -> NDArray[np.float64] | None:
-        """The sum so far, float64 [height, width, channels]; None without images."""
-        if not self._count:
-            return self._total
-        return self._recent.astype(np.float64) if self._total is None else self._total + self._recent
-
-
-class Report:
-    """Reports the progress of the task as events, no more often than a reader can follow."""
-
-    def __init__(self, events: EventLog) -> None:
-        self._events = events
-        self._interval = ReportInterval(PROGRESS_SECONDS)
-        self._started_at = 0.0
-        self._done = 0
-        self._skipped = 0
-        self.images = 0
-        self.share = 0.0  # the progress before writing starts
-        # Replaces paths in texts for the user.
-        self.show: Callable[[str], str] = str
-
-    def warn(self, message: str) -> None:
-        self._events.append(Warned(self.show(message)))
-
-    def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
-        if plan.counted:
-            self._events.append(Counted(cast(Split, split), plan.counted, counts.tolist()))
-
-    def reading(self, what: str) -> None:
-        self._events.append(Progressed(self.share, None, self.show(what)))
-
-    def downloaded(self, fraction: float, what: str, seconds_left: float | None = None) -> None:
-        self.share = SHARE_OF_DOWNLOAD
-        if self._interval.is_due(now=fraction >= 1):
-            self._events.append(Progressed(fraction * self.share, seconds_left, what))
-
-    def start_writing(self, count: int) -> None:
-        self.images = count
-        self._started_at = time.monotonic()
-
-    def skipped(self, unusable: list[Unusable]) -> None:
-        for item in unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
-            self._events.append(Skipped(item.path, item.reason, item.split, item.group))
-        self._skipped += len(unusable)
-
-    def advanced(self, news: Advanced) -> None:
-        self._done += news.images
-        if self._interval.is_due():
-            fraction = self._done / self.images
-            rate = self._done / max(time.monotonic() - self._started_at, 1e-3)
-            what = f"Writing images: {self._done:,} of {self.images:,} ({rate:,.0f} img/s)"
-            fraction = self.share + (1 - self.share) * fraction
-            self._events.append(Progressed(fraction, self._seconds_left(), what))
-
-    def finished(self) -> None:
-        self._events.append(Progressed(1.0, 0.0, "Done"))
-
-    def _seconds_left(self) -> float | None:
-        if not self._done:
-            return None
-        return (self.images - self._done) * (time.monotonic() - self._started_at) / self._done
-
-
-class _News:
-    """Collects messages about single images and sends them in batches."""
-
-    def __init__(self, send: parallel.Send) -> None:
-        self._send = send
-        self._images = 0
-        self._unusable: list[Unusable] = []
-        self._sent_at = time.monotonic()
-
-    def advance(self, unusable: Unusable | None = None) -> None:
-        self._images += 1
-        if unusable is not None:
-            self._unusable.append(unusable)
-        if time.monotonic() - self._sent_at > NEWS_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        self._send(Advanced(self._images, self._unusable))
-        self._images, self._unusable = 0, []
-        self._sent_at = time.monotonic()
-
-
-def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:
-    """Return the pieces of all splits, train first. Depends only on the plan and the image size."""
-    pieces = []
-    for split in SPLITS:
-        if split not in plan.splits:
-            continue
-        count = len(plan.splits[split])
-        total = max(
-            1,
-            min(SHARDS_OF_SMALL_RECORDS, math.ceil(count / RECORDS_PER_SHARD)),
-            math.ceil(
-                count * _raw_bytes(recipe) * plan.stacked * np.dtype(plan.dtype).itemsize / MAX_SHARD_BYTES
-            ),
-        )
-        bounds = [count * number // total for number in range(total + 1)]
-        pieces += [
-            Piece(split, records.shard_name(split, number, total), bounds[number], bounds[number + 1])
-            for number in range(total)
-        ]
-    return pieces
-
-
-def _unusable(plan: Plan, split_name: str, place: int, group: str, error: Exception) -> Unusable:
-    """Return the record that is skipped because of ``error``; raises UserFault like `_reason`."""
-    split = plan.splits[split_name]
-    path = show(split.files[place])
-    if not isinstance(error, UnusablePart):
-        return Unusable(path, _reason(error, split.images), split_name, group)
-    reason = f"{show(error.name)}: {_reason(error.error, split.images)}"
-    return Unusable(path, reason, split_name, group, split.path_of(error.name))
-
-
-def _reason(error: Exception, source: ImageSource) -> str:
-    """Return why an image was skipped; raises UserFault if the whole source has disappeared."""
-    if isinstance(error, images.UnusableImage):
-        return error.reason
-    if not source.is_available():
-        raise UserFault(
-            f"The folder {source.describe()} disappeared or became unreadable while its images were read.",
-            "Check that the disk is still mounted, then create the dataset again.",
-        ) from error
-    if isinstance(error, FileNotFoundError):
-        return "the file does not exist"
-    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
 def _count_images(skipped: list[Unusable]) -> int:
@@ -709,31 +346,8 @@ def _split(name: str, written: Written, pieces: list[Piece]) -> SplitRecords:
     )
 
 
-def _no_class_counts(plan: Plan) -> NDArray[np.int64]:
-    """Return zeros for the counts of records per class, and of those without one; none for single classes."""
-    return np.zeros(len(plan.target.contained_names) + 1 if plan.target.contained_names else 0, np.int64)
-
-
 def _digests(written: Written) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(written.digests), np.uint64)
-
-
-# Many images have the same size.
-_geometry = functools.lru_cache(maxsize=4096)(images.Geometry)
-
-
-def _digest(data: bytes) -> bytes:
-    # Processors have instructions for this hash.
-    return hashlib.sha256(data).digest()[:DIGEST_BYTES]
-
-
-def _unchanged(recipe: CreateDataset) -> tuple[tuple[int, int], int, int, str]:
-    return (recipe.width, recipe.height), recipe.width, recipe.height, "squash"
-
-
-def _raw_bytes(recipe: CreateDataset) -> int:
-    """Return the size of one image's pixels in bytes: the maximum size of its record, except for names."""
-    return recipe.width * recipe.height * recipe.channels
 
 
 def _process_fault(death: parallel.ProcessDied) -> UserFault:

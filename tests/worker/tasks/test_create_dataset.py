@@ -32,6 +32,7 @@ from digits.data.sample_formats import LabeledImages
 from digits.data.sources import ImageFolder, Plan, SplitPlan
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.worker.creation import report, shards
 from digits.worker.failure import UserFault
 from digits.worker.run import run_task
 from digits.worker.tasks import create_dataset
@@ -228,7 +229,7 @@ def test_every_encoding_size_and_channel_count(
 def test_the_number_of_processes_does_not_affect_the_result(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_dataset, "RECORDS_PER_SHARD", 3)
+    monkeypatch.setattr(shards, "RECORDS_PER_SHARD", 3)
     results = []
     for processes in (1, 2, 5):
         job = tmp_path / f"job-{processes}"
@@ -334,7 +335,7 @@ def test_images_of_every_format_are_accepted(job: Path, source: Path) -> None:
 def test_skipped_events_are_capped_but_the_list_is_complete(
     job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_dataset, "MAX_SKIPPED_EVENTS", 4)
+    monkeypatch.setattr(report, "MAX_SKIPPED_EVENTS", 4)
     for number in range(9):
         (source / "blue" / f"bad-{number}.png").touch()
     made = make(job, recipe(source, max_unusable_percent=50))
@@ -509,10 +510,10 @@ def test_the_number_of_shards_grows_with_the_data(tmp_path: Path) -> None:
         return Plan(ClassIndex.of(["a", "b"]), {"train": split}, ["a", "b"])
 
     task = CreateDataset(kind="image-classification", width=28, height=28, channels=1)
-    sizes = {count: len(create_dataset.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}
+    sizes = {count: len(shards.divide(plan(count), task)) for count in (1, 128, 129, 60_000)}
     assert sizes == {1: 1, 128: 1, 129: 2, 60_000: 32}
     large = CreateDataset(kind="image-classification", width=1024, height=1024, channels=3)
-    pieces = create_dataset.divide(plan(20_000), large)
+    pieces = shards.divide(plan(20_000), large)
     assert len(pieces) == 235
     assert pieces[0].start == 0
     assert all(one.stop == two.start for one, two in itertools.pairwise(pieces))

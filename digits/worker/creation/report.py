@@ -1,0 +1,75 @@
+"""The progress of the creation of a dataset."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
+from digits.core.splits import Split
+from digits.data.sources import Plan, Unusable
+
+MAX_SKIPPED_EVENTS = 1000
+PROGRESS_SECONDS = 0.25
+SHARE_OF_DOWNLOAD = 0.5
+
+
+class Report:
+    """Reports the progress of the task as events, no more often than a reader can follow."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._interval = ReportInterval(PROGRESS_SECONDS)
+        self._started_at = 0.0
+        self._done = 0
+        self._skipped = 0
+        self.images = 0
+        self.share = 0.0  # the progress before writing starts
+        # Replaces paths in texts for the user.
+        self.show: Callable[[str], str] = str
+
+    def warn(self, message: str) -> None:
+        self._events.append(Warned(self.show(message)))
+
+    def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
+        if plan.counted:
+            self._events.append(Counted(cast(Split, split), plan.counted, counts.tolist()))
+
+    def reading(self, what: str) -> None:
+        self._events.append(Progressed(self.share, None, self.show(what)))
+
+    def downloaded(self, fraction: float, what: str, seconds_left: float | None = None) -> None:
+        self.share = SHARE_OF_DOWNLOAD
+        if self._interval.is_due(now=fraction >= 1):
+            self._events.append(Progressed(fraction * self.share, seconds_left, what))
+
+    def start_writing(self, count: int) -> None:
+        self.images = count
+        self._started_at = time.monotonic()
+
+    def skipped(self, unusable: list[Unusable]) -> None:
+        for item in unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
+            self._events.append(Skipped(item.path, item.reason, item.split, item.group))
+        self._skipped += len(unusable)
+
+    def advanced(self, images: int) -> None:
+        """Report that ``images`` more images are done."""
+        self._done += images
+        if self._interval.is_due():
+            fraction = self._done / self.images
+            rate = self._done / max(time.monotonic() - self._started_at, 1e-3)
+            what = f"Writing images: {self._done:,} of {self.images:,} ({rate:,.0f} img/s)"
+            fraction = self.share + (1 - self.share) * fraction
+            self._events.append(Progressed(fraction, self._seconds_left(), what))
+
+    def finished(self) -> None:
+        self._events.append(Progressed(1.0, 0.0, "Done"))
+
+    def _seconds_left(self) -> float | None:
+        if not self._done:
+            return None
+        return (self.images - self._done) * (time.monotonic() - self._started_at) / self._done
