@@ -124,6 +124,11 @@ class LayerOutputs(Exported):
 
 def required_batch(model: Trained) -> int:
     """Return the number of images that the network requires; 1 if it accepts any number. Raises its errors."""
-    batches = Batches(lambda values: named(model.outputs(values)), model.batch_size)
+
+    def compute(values: tf.Tensor) -> tf.Tensor:
+        model.outputs(values)
+        return values  # the outputs need not have a row for each image
+
+    batches = Batches(compute, model.batch_size)
     batches(np.zeros((1, *model.input_shape), np.float32))
     return batches.smallest
