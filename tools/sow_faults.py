@@ -10,9 +10,9 @@ Docstrings, log messages, type hints and settings without visible effect are lef
 changes the behavior at all is for a person to judge.
 
 Each fault is made in a temporary copy of the checkout. Its tests run in the order in which they are likely to find it,
-until one fails: those of the module (at the same path below `tests/`), those that import the module, those of the
-modules that import it, those in the folder at its path, and with ``--zone-tests`` all others of the zone. A test that
-fails is repeated without the fault; if it fails then, too, it does not count.
+until one fails: those of the module (at the same path below `tests/`), those that import the module, and those of the
+modules that import it, or, if there are none, all in the folder at its path. With ``--zone-tests``, all others of the
+zone follow. A test that fails is repeated without the fault; if it fails then, too, it does not count.
 
 Results are appended to ``test-results/faults-SEED.jsonl``. The same command continues where it was interrupted; remove
 the file after changing the program.
@@ -70,9 +70,9 @@ SYMMETRIC = {
 UNSEEN_CALLS = {"TypeVar", "cast", "round"}
 # Arguments that tests cannot notice or that only save time.
 UNSEEN_ARGUMENTS = {
-    "allow_pickle", "capture_output", "check", "compare", "daemon", "ensure_ascii", "eq", "exist_ok", "frozen",
-    "indent", "init", "kw_only", "maxsize", "missing_ok", "mode", "optimize", "parents", "repr", "slots", "stacklevel",
-    "strict", "text", "timeout",
+    "allow_pickle", "buffering", "capture_output", "check", "compare", "daemon", "ensure_ascii", "eq",
+    "exist_ok", "frozen", "indent", "init", "kw_only", "maxsize", "missing_ok", "mode", "optimize", "parents",
+    "repr", "slots", "stacklevel", "start_new_session", "strict", "text", "timeout",
 }  # fmt: skip
 
 
@@ -279,8 +279,9 @@ class TestMap:
             self._mirror(path),
             sorted(importers, key=lambda test: not test.startswith(zone))[:MAX_FILES],
             [test for user in users for test in self._mirror(user)][:MAX_FILES],
-            self._in_folder(path),
         ]
+        if not any(groups):
+            groups.append(self._in_folder(path))
         if zone_tests:
             groups.append([test for test in self._tests if test.startswith(zone)])
         known: set[str] = set()
@@ -396,6 +397,7 @@ class Field:
 
 def main() -> int:
     options = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # remove the copy
     zones = options.only or list(ZONES)
     faults = sow(ROOT, zones, options.count, options.seed)
     if options.list:
