@@ -1,6 +1,7 @@
 """Run a module of this package in a process of its own, which reads a request and prints lines of JSON.
 
-Files of clients are decoded there, so neither their size nor their contents affect the server.
+Files of clients are decoded there, so neither their size nor their contents affect the server. These helpers work for
+one request and end with it; tasks, which have a folder and a log, are run by the task runner.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Self
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -22,17 +23,33 @@ from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 NICENESS = 10
 
 
-def start(module: str) -> subprocess.Popen[bytes]:
-    """Run ``module`` as a program that this process talks to through pipes; `end` it."""
-    # A thread per core would reserve a large part of the memory that the program may use.
-    environment = for_program(inherited(os.environ, SYSTEM_VARIABLES)) | {"OPENBLAS_NUM_THREADS": "1"}
+def start(
+    module: str, environment: Mapping[str, str] | None = None, **pipes: IO[bytes] | int
+) -> subprocess.Popen[bytes]:
+    """Run ``module`` as a program that this process talks to through pipes; `end` it.
+
+    ``environment`` contains the variables to pass, by default the general ones. ``pipes`` may replace ``stdout`` and
+    ``stderr``. Raises OSError.
+    """
+    if environment is None:
+        environment = inherited(os.environ, SYSTEM_VARIABLES)
+    options: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **pipes}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        **options,
         cwd="/",
-        env=environment,
+        # A thread per core would reserve a large part of the memory that the program may use.
+        env=for_program(environment) | {"OPENBLAS_NUM_THREADS": "1"},
+        start_new_session=True,  # Ctrl-C in a terminal ends the server, which ends its programs.
     )
+
+
+def send(process: subprocess.Popen[bytes], request: Any) -> None:
+    """Send ``request`` as a line of JSON to a program, which may have ended."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(msgspec.json.encode(request) + b"\n")
+        process.stdin.flush()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -68,9 +85,8 @@ class Program:
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that the program prints."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(msgspec.json.encode(self._request))
-            self._process.stdin.close()
+        send(self._process, self._request)
+        self._process.stdin.close()
         yield from self._process.stdout
 
     @property

@@ -36,7 +36,7 @@ from typing import IO, Any, Self
 
 import msgspec
 
-from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
+from digits.core import programs
 from digits.core.errors import explain
 from digits.core.files import is_disk_full, remove_tree
 from digits.core.settings import Settings
@@ -141,23 +141,13 @@ class Unpacking:
         # Not a file: the disk may be full.
         self._output = open(os.memfd_create("unpacking"), "r+b", buffering=0)  # noqa: SIM115
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "digits.data.unpacking"],
-                stdin=subprocess.PIPE,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                env=for_program(inherited(os.environ, SYSTEM_VARIABLES)),
-                start_new_session=True,
+            self._process = programs.start(
+                "digits.data.unpacking", stdout=self._output, stderr=subprocess.STDOUT
             )
         except BaseException:
             self._output.close()
             raise
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            request = Request(archive=str(archive), folder=str(folder), limits=limits)
-            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-            self._process.stdin.flush()
+        programs.send(self._process, Request(archive=str(archive), folder=str(folder), limits=limits))
 
     def __enter__(self) -> Self:
         return self
@@ -188,11 +178,7 @@ class Unpacking:
 
     def close(self) -> None:
         """Kill the process if it is running."""
-        self._process.kill()
-        self._process.wait()
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
+        programs.end(self._process)
         self._output.close()
 
     def _last_words(self) -> bytes:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from digits.core.environment import for_program, inherited
+from digits.core import programs
+from digits.core.environment import inherited
 from digits.core.errors import BadRequest
 from digits.data.remote.fetch import News, Request
 
@@ -36,20 +35,14 @@ def run(
 
     The program ends with this generator. It is killed if nothing arrives for ``stall_seconds``, or after ``seconds``.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "digits.data.remote.fetch"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=_environment(environment),
+    process = programs.start(
+        "digits.data.remote.fetch", _without_proxies(environment), stderr=subprocess.DEVNULL
     )
     watch = _Watch(process, stall_seconds, seconds)
     news = News()
     try:
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(request) + b"\n")
-            process.stdin.flush()
+        assert process.stdout is not None
+        programs.send(process, request)
         for line in process.stdout:
             news = msgspec.json.decode(line, type=News)
             watch.note(news)
@@ -60,12 +53,7 @@ def run(
             raise FetchFailed(watch.problem or "The program that downloads files ended unexpectedly.")
     finally:
         watch.stop()
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        programs.end(process)
 
 
 class _Watch:
@@ -102,7 +90,6 @@ class _Watch:
                 return
 
 
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the program: without proxies, behind which connections cannot be checked."""
-    kept = inherited(environment, [name for name in environment if not name.lower().endswith("_proxy")])
-    return for_program(kept)
+    return inherited(environment, [name for name in environment if not name.lower().endswith("_proxy")])
