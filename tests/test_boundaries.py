@@ -106,11 +106,7 @@ def test_every_module_belongs_to_a_zone():
 
 def of_the_worker(name: str) -> bool:
     """Return whether a module of a kind is for the worker only; a contract forbids the server to import it."""
-    return name.startswith("digits.kinds.") and name.rpartition(".")[2] in (
-        "targets",
-        "metrics",
-        "evaluation",
-    )
+    return name.startswith("digits.kinds.") and "network" in name.split(".")
 
 
 def test_the_server_never_loads_tensorflow(load):

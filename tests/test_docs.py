@@ -155,7 +155,7 @@ def test_every_part_of_a_kind_is_described():
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("views", "Views"), ("targets", "Targets"), ("metrics", "Metrics")]
+    ("module", "name"), [("views", "Views"), ("network/targets", "Targets"), ("network/metrics", "Metrics")]
 )
 def test_every_overridable_member_of_a_kind_is_described(module, name):
     tree = ast.parse((ROOT / "digits" / "kinds" / f"{module}.py").read_text())

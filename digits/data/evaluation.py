@@ -8,8 +8,8 @@ Each is a folder below `FOLDER` in the folder of its model, which appears comple
 - `TARGETS_FILE`: the targets, int64 [records] for classes (-1 for one that the model lacks), else float32 [records,
   outputs], in the same case;
 - `ERRORS_FILE`: how wrong each prediction is, float32 [records]: the larger, the worse; NaN where this is unknown;
-- `WORST_FILE`: the predictions for the `WORST` records, by number as `digits.kinds.targets.Targets.describe` returns
-  them, if they are images, masks or boxes.
+- `WORST_FILE`: the predictions for the `WORST` records, by number as `digits.kinds.network.targets.Targets.describe`
+  returns them, if they are images, masks or boxes.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def check_plugins_for_server() -> None:
     would load it into the server.
     """
     with forbid_imports(
-        ("keras", "tensorflow"), "the server does not load it; import it only in targets.py and metrics.py"
+        ("keras", "tensorflow"), "the server does not load it; import it only in the folder network"
     ):
         views, refusals = _prediction_views()
         for view in views[len(BUILT_IN_VIEWS) :]:

@@ -11,7 +11,10 @@ from typing import Any
 from digits.kinds.plugins import check_name, missing_templates
 
 SERVER_MODULES = ("recipe", "reader", "form", "views")
-MODULES = (*SERVER_MODULES, "targets")
+# The modules that may import TensorFlow. A kind without metrics or an evaluation has the default ones.
+NETWORK_MODULES = ("targets", "metrics", "evaluation")
+MODULES = (*SERVER_MODULES, "network.targets")
+_OPTIONAL = ("network.metrics", "network.evaluation")
 TEMPLATES = ("form.html", "predictions.html")
 
 
@@ -33,23 +36,24 @@ class Kind:
     best snapshot of a training. Its ``package`` contains modules that are imported on demand; those that it lacks
     are taken from the package ``like``, if that is given:
 
-    ========== =========== ==============================================================
-    module     used by     contents
-    ========== =========== ==============================================================
-    recipe     both        ``Recipe``: a subclass of `digits.core.recipe.CreateDataset`
-    reader     both        ``read(recipe, progress)``: the `digits.data.sources.Plan`; optional:
-                           ``group_records(names, values)``: the groups of records with new labels or numbers
-    form       the server  ``DatasetForm``: a subclass of `digits.kinds.dataset_form.ImageDatasetForm`
-    views      both        texts and data for pages and JSON, and the directions of metrics; see `digits.kinds.views`
-    targets    the worker  balancing, and predictions from a network's outputs; see `digits.kinds.targets`
-    metrics    the worker  metrics of the validation; optional, see `digits.kinds.metrics`
-    evaluation the worker  errors and details of evaluations; optional, see `digits.kinds.evaluation`
-    export     the server  ``FORMATS`` of downloads; optional, see `digits.kinds.export`
-    ========== =========== ==============================================================
+    ================== =========== ======================================================
+    module             used by     contents
+    ================== =========== ======================================================
+    recipe             both        ``Recipe``: a subclass of `digits.core.recipe.CreateDataset`
+    reader             both        ``read(recipe, progress)``: the `digits.data.sources.Plan`; optional:
+                                   ``group_records(names, values)``: the groups of records with new labels or numbers
+    form               the server  ``DatasetForm``: a subclass of `digits.kinds.dataset_form.ImageDatasetForm`
+    views              both        texts and data for pages and JSON, and the directions of metrics; see
+                                   `digits.kinds.views`
+    export             the server  ``FORMATS`` of downloads; optional, see `digits.kinds.export`
+    network.targets    the worker  predictions from a network's outputs; see `digits.kinds.network.targets`
+    network.metrics    the worker  metrics of the validation; optional, see `digits.kinds.network.metrics`
+    network.evaluation the worker  errors and details of evaluations; optional, see `digits.kinds.network.evaluation`
+    ================== =========== ======================================================
 
     and the folder ``templates`` with the partial templates ``form.html`` and ``predictions.html``, and with
     ``input.html`` if `digits.kinds.views.Views.has_input`. The folder ``networks``, if there is one, contains standard
-    networks. Neither the package itself nor ``recipe``, ``reader`` and ``views`` may import Flask or TensorFlow.
+    networks. Only the modules in the folder ``network`` may import TensorFlow, and only ``form`` Flask.
     """
 
     name: str
@@ -75,7 +79,9 @@ class Kind:
     def missing_files(self) -> list[str]:
         """Return the modules and templates missing from the package; raises any exception raised by importing it."""
         modules = [name for name in MODULES if self._find(name) is None]
-        return [*(f"{name}.py" for name in modules), *missing_templates(self.package, TEMPLATES)]
+        modules += [f"network.{name}" for name in NETWORK_MODULES if self._is_misplaced(name)]
+        files = [f"{name.replace('.', '/')}.py" for name in dict.fromkeys(modules)]
+        return [*files, *missing_templates(self.package, TEMPLATES)]
 
     def lower_is_better(self, metric: str) -> bool:
         """Return whether lower values of the validation metric ``metric`` are better; see `Views.lower_is_better`."""
@@ -91,7 +97,21 @@ class Kind:
         return importlib.import_module(name) if name else None
 
     def _find(self, module: str) -> str | None:
-        """Return the full name of a module: in the package, in that of `like`, or the default metrics."""
-        packages = [self.package, self.like, "digits.kinds" if module == "metrics" else ""]
+        """Return the full name of a module: in the package, in that of `like`, or the default one."""
+        packages = [self.package, self.like, "digits.kinds" if module in _OPTIONAL else ""]
         names = (f"{package}.{module}" for package in packages if package)
-        return next((name for name in names if importlib.util.find_spec(name)), None)
+        return next((name for name in names if _exists(name)), None)
+
+    def _is_misplaced(self, module: str) -> bool:
+        """Return whether a module for the worker is not in the folder ``network``, and would be ignored."""
+        return _exists(f"{self.package}.{module}") and not _exists(f"{self.package}.network.{module}")
+
+
+def _exists(module: str) -> bool:
+    """Return whether there is a module of this name; raises any exception raised by importing its packages."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if error.name != module.rpartition(".")[0]:
+            raise
+        return False

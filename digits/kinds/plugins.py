@@ -128,7 +128,7 @@ def _load(point: EntryPoint, type_: type[Entry], others: list[Entry]) -> Entry |
             f"Let the entry point name an object of the class digits.kinds.{type_.__name__}.",
         )
     if missing:
-        return Refusal(_shown(point), f"Its package has no {', '.join(missing)}.", "Add what is missing.")
+        return Refusal(_shown(point), f"Its package has no {', '.join(missing)}.", _hint(missing))
     for other in others:
         for attribute, value in loaded.identifiers.items():
             if other.identifiers[attribute] == value:
@@ -138,6 +138,12 @@ def _load(point: EntryPoint, type_: type[Entry], others: list[Entry]) -> Entry |
                     f"Choose another {attribute}, or uninstall one of the two plugins.",
                 )
     return loaded  # type: ignore[no-any-return]
+
+
+def _hint(missing: Iterable[str]) -> str:
+    if any(name.startswith("network/") for name in missing):
+        return "Move targets.py, metrics.py and evaluation.py of the package into its folder “network”."
+    return "Add what is missing."
 
 
 def _is_for_digits_6(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ from digits.data.targets.target import Target
 class Prediction:
     """The prediction of a model for one input.
 
-    ``predictions`` is what `digits.kinds.targets.Targets.describe` returns for the most likely classes, and
+    ``predictions`` is what `digits.kinds.network.targets.Targets.describe` returns for the most likely classes, and
     ``all_predictions`` for all of them. ``outputs`` are all outputs of the network by name, each [...], without the
     batch dimension; ``omitted`` names those that were too large. ``picture`` is the image to draw on: its
     ``url``, and its ``width`` and ``height`` in pixels; ``geometry`` maps it to the input of the network. ``pixels`` is

@@ -17,7 +17,7 @@ class PredictionView:
 
     Users choose it by its ``title``; without ``kinds``, it is for all models. The folder ``templates`` of its
     ``package`` contains ``predictions.html``, a Jinja template; ``predictions`` is the list that
-    `digits.kinds.targets.Targets.describe` returns. A module ``view`` of the package, if there is one, defines
+    `digits.kinds.network.targets.Targets.describe` returns. A module ``view`` of the package, if there is one, defines
     ``View``, a subclass of `digits.kinds.prediction_rendering.View`, with options and data for the template.
     """
 

@@ -240,7 +240,7 @@ class Views(Generic[AnyRecipe]):
         return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
 
     def describe_error(self, error: float) -> str:
-        """Format the error of a prediction, as computed by the kind's `digits.kinds.evaluation.Evaluation`."""
+        """Format the error of a prediction, as computed by the kind's `digits.kinds.network.evaluation.Evaluation`."""
         return f"error {format_number(error)}"
 
     def describe_input(self, manifest: Manifest) -> str:

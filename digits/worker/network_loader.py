@@ -18,7 +18,7 @@ from digits.core.network_text import Fault
 from digits.data.manifest import Manifest
 from digits.data.targets.target import Target
 from digits.kinds import kind_named
-from digits.kinds.metrics import Metrics
+from digits.kinds.network.metrics import Metrics
 from digits.worker import build_context, user_text
 from digits.worker.compat import (
     compat_module,
@@ -41,7 +41,7 @@ def load_for(manifest: Manifest, dataset: Path, path: Path, shape: tuple[int, in
 
     Raises SyntaxError, UserFault, or whatever its text raises.
     """
-    metrics: Metrics = kind_named(manifest.kind).load("metrics").Metrics(manifest.target)
+    metrics: Metrics = kind_named(manifest.kind).load("network.metrics").Metrics(manifest.target)
     return load(path, shape, manifest.target, metrics, dataset)
 
 

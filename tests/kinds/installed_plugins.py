@@ -61,7 +61,9 @@ def install_kind(folder: Path, package: str, name: str, route: str) -> Path:
     """
     place = install(folder, package, code)
     for module in MODULES:
-        (place / f"{module}.py").touch()
+        path = place / f"{module.replace('.', '/')}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
     (place / "templates").mkdir()
     for template in TEMPLATES:
         (place / "templates" / template).touch()

@@ -109,11 +109,22 @@ def test_other_objects_are_refused(folder):
 
 
 @pytest.mark.parametrize(
-    "part", [*(f"{name}.py" for name in MODULES), *(f"templates/{name}" for name in TEMPLATES)]
+    "part",
+    [*(f"{name.replace('.', '/')}.py" for name in MODULES), *(f"templates/{name}" for name in TEMPLATES)],
 )
 def test_an_incomplete_package_is_refused_with_the_missing_file(folder, part):
     (install_kind(folder, "parts", "image-a", "images/a") / part).unlink()
     assert refused().reason == f"Its package has no {part}."
+
+
+@pytest.mark.parametrize("name", ["targets", "metrics", "evaluation"])
+def test_modules_for_the_worker_outside_the_folder_network_are_refused(folder, name):
+    package = install_kind(folder, "flat", "image-a", "images/a")
+    (package / "network" / f"{name}.py").unlink(missing_ok=True)
+    (package / f"{name}.py").touch()
+    refusal = refused()
+    assert refusal.reason == f"Its package has no network/{name}.py."
+    assert "into its folder “network”" in refusal.hint
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,7 @@ def _label_metrics(name: str) -> tuple[int | None, list[str]]:
     """Return the number of values per record, and the metrics of a validation for two labels."""
     import tensorflow as tf
 
-    from digits.kinds.multilabel.metrics import Metrics
+    from digits.kinds.multilabel.network.metrics import Metrics
     from digits.worker import network_loader
     from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore

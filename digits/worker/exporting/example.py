@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits.core.recipe import ExportFormat
-from digits.kinds.targets import is_channels_first
+from digits.kinds.network.targets import is_channels_first
 from digits.worker.exporting.exported import input_name
 from digits.worker.training.models.outputs import named, restore_structure
 from digits.worker.training.models.trained import Trained

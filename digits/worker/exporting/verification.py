@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.kinds.targets import Targets
+from digits.kinds.network.targets import Targets
 from digits.worker.exporting import runtime_program
 from digits.worker.exporting.exported import (
     SIGNATURE,

@@ -13,7 +13,7 @@ from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
-from digits.kinds.targets import channels_last
+from digits.kinds.network.targets import channels_last
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
 from digits.worker.network import tower

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits.core.events import Layer as LayerRow
-from digits.kinds.targets import channels_last
+from digits.kinds.network.targets import channels_last
 from digits.worker.network import layer_table, tower
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore

@@ -13,7 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data.targets.target import Target
-from digits.kinds.metrics import Metrics
+from digits.kinds.network.metrics import Metrics
 from digits.worker import build_context, user_text
 from digits.worker.failure import UserFault
 from digits.worker.network import layer_calls, summaries, tower

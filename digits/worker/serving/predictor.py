@@ -14,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data import images
-from digits.kinds.targets import UnsuitableOutput, as_returned
+from digits.kinds.network.targets import UnsuitableOutput, as_returned
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import image_input
 from digits.worker.inspection.attribution import Attribution

@@ -19,10 +19,9 @@ from digits.core.files import UnreadableFile
 from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit
-from digits.kinds import evaluation as default_evaluation
 from digits.kinds import kind_named
-from digits.kinds.evaluation import Evaluation, Found
-from digits.kinds.metrics import Metrics
+from digits.kinds.network.evaluation import Evaluation, Found
+from digits.kinds.network.metrics import Metrics
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.input import feeds
@@ -151,9 +150,8 @@ class Writer:
         self._recipe, self._manifest, self._fit = recipe, manifest, fit
         self._task_folder, self._started = task_folder, started
         kind = kind_named(manifest.kind)
-        self._metrics: Metrics = kind.load("metrics").Metrics(fit.target)
-        module = kind.load_optional("evaluation")
-        self.evaluation: Evaluation = (module or default_evaluation).Evaluation(fit.target)
+        self._metrics: Metrics = kind.load("network.metrics").Metrics(fit.target)
+        self.evaluation: Evaluation = kind.load("network.evaluation").Evaluation(fit.target)
         if fit.has_unknown_records and not self.evaluation.keeps_predictions:
             raise UserFault(
                 f"The dataset has classes that the model lacks: {', '.join(fit.lacking[:8])}.",

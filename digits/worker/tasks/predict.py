@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.data import predictions
 from digits.data.images import Geometry
 from digits.data.predictions import ListedImage, Row
-from digits.kinds.targets import UnsuitableOutput, as_returned
+from digits.kinds.network.targets import UnsuitableOutput, as_returned
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
 from digits.worker.tasks import background

@@ -15,7 +15,7 @@ from digits.data.images import Geometry
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import kind_named
-from digits.kinds.targets import UnsuitableOutput
+from digits.kinds.network.targets import UnsuitableOutput
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.adaptation import Adaptation
@@ -53,7 +53,7 @@ class BatchPredictor:
         self._adaptation = Adaptation(trained.manifest, manifest, self.fit)
         self._targets = trained.targets
         self._metrics = (
-            kind_named(manifest.kind).load("metrics").Metrics(self.fit.target) if measures else None
+            kind_named(manifest.kind).load("network.metrics").Metrics(self.fit.target) if measures else None
         )
         self._is_checked = False
         target = manifest.target

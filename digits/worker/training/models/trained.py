@@ -11,7 +11,7 @@ from digits.core import recipe as recipes
 from digits.core.recipe import Augment
 from digits.data.manifest import Manifest
 from digits.kinds import kind_named
-from digits.kinds.targets import Targets
+from digits.kinds.network.targets import Targets
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
@@ -61,7 +61,9 @@ class Trained:
     @property
     def targets(self) -> Targets:
         """The predictions of the dataset's kind."""
-        targets: Targets = kind_named(self.manifest.kind).load("targets").Targets(self.manifest.target)
+        targets: Targets = (
+            kind_named(self.manifest.kind).load("network.targets").Targets(self.manifest.target)
+        )
         return targets
 
     def label_flow(self, classes: int) -> LabelFlow:

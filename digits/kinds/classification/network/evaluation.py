@@ -1,0 +1,111 @@
+"""Evaluations of classifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import metrics
+
+from digits.kinds.network import evaluation
+from digits.kinds.network.evaluation import Found
+
+TOP = 5
+BINS = 10
+# Thresholds of the curves: 0, 0.01, …, 1.
+THRESHOLDS = 101
+MAX_CURVES = 100
+_TINY = 1e-7
+
+
+class Evaluation(evaluation.Evaluation):
+    """Accuracy, precision, recall and F1 of each class, calibration, and counts at thresholds for curves."""
+
+    keeps_predictions = True
+
+    def errors(self, found: Found) -> NDArray[np.float32]:
+        """One minus the probability of the true class."""
+        errors: NDArray[np.float32] = 1 - found.predicted[np.arange(found.records), found.targets]
+        return errors
+
+    def metrics(self, found: Found) -> dict[str, float]:
+        """The accuracy, the top-5 accuracy, the macro average of F1, the log loss and the calibration error.
+
+        The last one is the expected calibration error over ten bins of equal width (Guo et al., 2017, “On Calibration
+        of Modern Neural Networks”).
+        """
+        own = found.predicted[np.arange(found.records), found.targets]
+        likely = found.predicted.argmax(axis=1)
+        scores = {"accuracy": float(np.mean(likely == found.targets))}
+        if found.predicted.shape[1] > TOP:
+            better = (found.predicted > own[:, None]).sum(axis=1)
+            scores["top5_accuracy"] = float(np.mean(better < TOP))
+        present = np.unique(found.targets)
+        scores["f1_macro"] = float(
+            metrics.f1_score(found.targets, likely, labels=present, average="macro", zero_division=0)
+        )
+        scores["log_loss"] = float(-np.mean(np.log(np.maximum(own.astype(np.float64), _TINY))))
+        bins = calibration(found.predicted.max(axis=1), likely == found.targets)
+        gaps = (each["count"] * abs(each["confidence"] - each["accuracy"]) for each in bins)
+        scores["calibration_error"] = sum(gaps) / max(1, found.records)
+        return scores
+
+    def details(self, found: Found) -> dict[str, Any]:
+        """The scores of each class, the bins of the calibration, and the curves of the classes that occur."""
+        count = len(self.target.names)
+        likely = found.predicted.argmax(axis=1)
+        columns = metrics.precision_recall_fscore_support(
+            found.targets, likely, labels=np.arange(count), zero_division=0
+        )
+        names = ("precision", "recall", "f1", "support")
+        classes = [
+            dict(zip(names, (float(p), float(r), float(f), int(s)), strict=True))
+            for p, r, f, s in zip(*columns, strict=True)
+        ]
+        return {
+            "classes": classes,
+            "calibration": calibration(found.predicted.max(axis=1), likely == found.targets),
+            "curves": [
+                {"class": number, **curve(found.predicted[:, number], found.targets == number)}
+                for number in np.unique(found.targets).tolist()[:MAX_CURVES]
+            ],
+        }
+
+
+def calibration(confidence: NDArray[np.float32], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """Return the count, the mean confidence and the accuracy of the predictions in each bin of the confidence."""
+    places = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    counts = np.bincount(places, minlength=BINS)
+    sums = np.bincount(places, weights=confidence, minlength=BINS)
+    hits = np.bincount(places, weights=right, minlength=BINS)
+    return [
+        {
+            "count": int(counts[place]),
+            "confidence": float(sums[place] / max(1, counts[place])),
+            "accuracy": float(hits[place] / max(1, counts[place])),
+        }
+        for place in range(BINS)
+    ]
+
+
+def curve(scores: NDArray[np.float32], true: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return what the curves of one class need: counts of records whose score reaches each of the `THRESHOLDS`.
+
+    ``hits`` are those of the class, of ``positives``, and ``false_alarms`` others, of ``negatives``. The average
+    precision and the area under the ROC curve are exact; the latter is None if all records or none are of the class.
+    """
+    places = np.minimum((scores * (THRESHOLDS - 1)).astype(int), THRESHOLDS - 1)
+    hits, alarms = (
+        np.cumsum(np.bincount(places[chosen], minlength=THRESHOLDS)[::-1])[::-1].tolist()
+        for chosen in (true, ~true)
+    )
+    positives, negatives = int(true.sum()), int((~true).sum())
+    return {
+        "positives": positives,
+        "negatives": negatives,
+        "hits": hits,
+        "false_alarms": alarms,
+        "average_precision": float(metrics.average_precision_score(true, scores)) if positives else 0.0,
+        "auc": float(metrics.roc_auc_score(true, scores)) if positives and negatives else None,
+    }

@@ -1,0 +1,82 @@
+"""Metrics of semantic segmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from digits.kinds.network import metrics
+from digits.kinds.network.targets import select_output
+
+
+class Metrics(metrics.Metrics):
+    """The intersection over union (IoU) of each class, their mean, and the pixel accuracy.
+
+    Intersections and unions are summed over all pixels of all images that have a class. The mean is over the classes
+    that occur in the masks or in the predictions. The IoU of single classes is for whole splits.
+    """
+
+    def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
+        counts = self._counts(output, y)
+        return (
+            {}
+            if counts is None
+            else {str(place): each for place, each in enumerate(tf.unstack(counts, axis=1))}
+        )
+
+    def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
+        return (
+            self._summarize(np.array([means[str(place)] for place in range(len(means))]))[0] if means else {}
+        )
+
+    def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
+        """The pixels of each class in the intersection, in the union and in the mask, float32 [N, 3 · classes]."""
+        counts = self._counts(output, y)
+        return (
+            None
+            if counts is None
+            else tf.concat([counts, _histogram(tf.cast(y, tf.int32), self.target.outputs)], axis=1)
+        )
+
+    def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
+        counts = values[:, : 2 * self.target.outputs]
+        return self._summarize(counts.sum(axis=0, dtype=np.float64))[1]
+
+    def _summarize(self, counts: NDArray[np.floating[Any]]) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the metrics over all classes, and those of single classes."""
+        both, either = np.split(counts, 2)
+        found = either > 0
+        each = np.divide(both, either, out=np.zeros(len(both)), where=found)
+        # A wrong pixel is in two unions: that of its class, and that of the predicted one.
+        total = (either.sum() + both.sum()) / 2
+        return (
+            {
+                "miou": float(each[found].mean()) if found.any() else 0.0,
+                "pixel_accuracy": float(both.sum() / total) if total else 0.0,
+            },
+            {f"iou/{name}": float(value) for name, value in zip(self.target.names, each, strict=True)},
+        )
+
+    def _counts(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
+        """Return intersections and unions, float32 [N, 2 · classes]; None for a network with another purpose."""
+        count = self.target.outputs
+        scores = select_output(output, count, rank=4)
+        if scores.shape.rank != 4 or (scores.shape[3] or 0) < count or scores.shape[1:3] != y.shape[1:3]:
+            return None
+        counted = (y >= 0) & (y < count)
+        true = tf.where(counted, tf.cast(y, tf.int32), count)
+        predicted = tf.argmax(scores[..., :count], axis=3, output_type=tf.int32)
+        predicted = tf.where(counted, predicted, count)
+        both = _histogram(tf.where(true == predicted, true, count), count)
+        return tf.concat([both, _histogram(true, count) + _histogram(predicted, count) - both], axis=1)
+
+
+def _histogram(classes: tf.Tensor, count: int) -> tf.Tensor:
+    """Return the number of pixels of each class, float32 [N, count], in masks, int32 [N, H, W]."""
+    flat = tf.reshape(classes, [tf.shape(classes)[0], -1])
+    counts = tf.math.bincount(flat, minlength=count, maxlength=count, axis=-1)
+    return tf.cast(tf.ensure_shape(counts, [None, count]), tf.float32)

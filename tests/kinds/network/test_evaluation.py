@@ -1,0 +1,148 @@
+"""The arithmetic of evaluations, compared with definitions on small cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.data.targets.class_index import ClassIndex
+from digits.data.targets.label_set import LabelSet
+from digits.data.targets.mask import Mask
+from digits.data.targets.numbers import Numbers
+from digits.data.targets.target import Target
+from digits.data.targets.target_image import TargetImage
+
+pytestmark = pytest.mark.tensorflow
+
+
+def evaluate(kind: str, target: Target, **found: Any) -> tuple[Any, dict, dict]:
+    """Return the errors, metrics and details of an evaluation. Runs where TensorFlow may be used."""
+    import importlib
+
+    from digits.kinds.network.evaluation import Found
+
+    module = importlib.import_module(f"digits.kinds.{kind}.network.evaluation")
+    evaluation, all_found = module.Evaluation(target), Found(**found)
+    return evaluation.errors(all_found), evaluation.metrics(all_found), evaluation.details(all_found)
+
+
+def test_classes(in_child: Any) -> None:
+    chance = np.random.default_rng(3)
+    names = [f"class {number}" for number in range(7)]
+    predicted = chance.dirichlet(np.ones(7), 300).astype(np.float32)
+    true = chance.integers(0, 6, 300)  # no record of the last class
+    errors, metrics, details = in_child(
+        lambda: evaluate(
+            "classification",
+            ClassIndex.of(names),
+            records=300,
+            predicted=predicted,
+            targets=true,
+        )
+    )
+    own, likely = predicted[np.arange(300), true], predicted.argmax(axis=1)
+    assert errors == pytest.approx(1 - own)
+    assert metrics["accuracy"] == pytest.approx((likely == true).mean())
+    top = np.argsort(-predicted, axis=1)[:, :5]
+    assert metrics["top5_accuracy"] == pytest.approx((top == true[:, None]).any(axis=1).mean())
+    assert metrics["log_loss"] == pytest.approx(-np.log(own).mean(), rel=1e-5)
+    for number, item in enumerate(details["classes"]):
+        hits = ((likely == number) & (true == number)).sum()
+        assert item["support"] == (true == number).sum()
+        assert item["precision"] == pytest.approx(hits / max(1, (likely == number).sum()))
+        assert item["recall"] == pytest.approx(hits / max(1, item["support"]))
+    gap = 0.0
+    confidence = predicted.max(axis=1)
+    for low in np.arange(10) / 10:
+        chosen = (confidence >= low) & (confidence < low + 0.1)
+        if chosen.any():
+            gap += chosen.mean() * abs(confidence[chosen].mean() - (likely == true)[chosen].mean())
+    assert metrics["calibration_error"] == pytest.approx(gap, abs=1e-5)
+    assert [curve["class"] for curve in details["curves"]] == list(range(6))
+    curve = details["curves"][2]
+    assert curve["hits"][0] == curve["positives"] == (true == 2).sum()
+    assert curve["false_alarms"][30] == pytest.approx(((predicted[:, 2] >= 0.3) & (true != 2)).sum(), abs=1)
+
+
+def test_pairs(in_child: Any) -> None:
+    distances = np.array([0.1, 0.2, 0.9, 0.3, 0.8, 1.1], np.float32)
+    matches = np.array([1, 1, 1, 0, 0, 0], np.float32)
+    errors, _, details = in_child(
+        lambda: evaluate(
+            "pairs",
+            ClassIndex.of(["different", "same"]),
+            records=6,
+            values=np.stack([distances, matches], 1),
+        )
+    )
+    assert errors.argmax() == 2  # the matching pair with a distance of 0.9
+    (curve,) = details["curves"]
+    assert curve["auc"] == pytest.approx(7 / 9)
+    assert (curve["positives"], curve["negatives"]) == (3, 3)
+    assert curve["thresholds"] == sorted(curve["thresholds"], reverse=True)
+    for threshold, hits, alarms in zip(
+        curve["thresholds"], curve["hits"], curve["false_alarms"], strict=True
+    ):
+        near = distances <= threshold
+        assert (hits, alarms) == (near[:3].sum(), near[3:].sum())
+    assert curve["thresholds"][curve["start"]] == pytest.approx(0.25, abs=0.01)
+
+
+def test_images_numbers_and_masks(in_child: Any) -> None:
+    psnr, ssim = np.array([20.0, 35.5, 28.0], np.float32), np.array([[0.4], [0.9], [0.7]], np.float32)
+    errors, _, details = in_child(
+        lambda: evaluate(
+            "image_to_image",
+            TargetImage.of(4, 4, 1),
+            records=3,
+            statistics={"psnr": psnr},
+            values=ssim,
+        )
+    )
+    assert errors.argsort().tolist() == [1, 2, 0]
+    assert [item["title"] for item in details["histograms"]] == ["PSNR (dB)", "SSIM"]
+    assert all(sum(item["counts"]) == 3 for item in details["histograms"])
+
+    true, predicted = (
+        np.array([[1.0], [2.0], [4.0]], np.float32),
+        np.array([[1.0], [3.0], [2.0]], np.float32),
+    )
+    errors, _, details = in_child(
+        lambda: evaluate(
+            "regression", Numbers.of(["age"], [0], [2]), records=3, predicted=predicted, targets=true
+        )
+    )
+    assert errors == pytest.approx([0, 0.5, 1])
+    (item,) = details["numbers"]
+    assert (item["mae"], item["bias"]) == pytest.approx((1, -1 / 3))
+    assert item["rmse"] == pytest.approx((5 / 3) ** 0.5)
+    assert item["r2"] == pytest.approx(1 - 5 / (14 / 3))
+
+    # Pixels of the intersections of two classes, of the unions, and of the masks; the second mask has one class only.
+    values = np.array([[4, 2, 8, 6, 5, 3], [10, 0, 10, 2, 10, 0]], np.float32)
+    errors, _, details = in_child(
+        lambda: evaluate("segmentation", Mask.of(["a", "b"], 4, 4), records=2, values=values)
+    )
+    assert errors == pytest.approx([1 - (4 / 8 + 2 / 6) / 2, 1 - (1 + 0) / 2])
+    assert [item["iou"] for item in details["classes"]] == pytest.approx([14 / 18, 2 / 8])
+    assert [item["support"] for item in details["classes"]] == [2, 1]
+
+
+def test_labels(in_child: Any) -> None:
+    true = np.array([[1, 0], [1, 1], [0, 0]], np.float32)
+    predicted = np.array([[0.9, 0.1], [0.8, 0.3], [0.6, 0.2]], np.float32)
+    errors, metrics, details = in_child(
+        lambda: evaluate(
+            "multilabel",
+            LabelSet.of(["x", "y"], [0, 0], [1, 1]),
+            records=3,
+            predicted=predicted,
+            targets=true,
+        )
+    )
+    assert errors == pytest.approx([0.1, 0.7, 0.6])
+    assert metrics["exact_match"] == pytest.approx(1 / 3)
+    assert [item["precision"] for item in details["classes"]] == pytest.approx([2 / 3, 0])
+    assert details["curves"][0]["average_precision"] == pytest.approx(1)
