@@ -90,6 +90,11 @@ class Chart:
         return any(part in metric.lower() for part in self.metrics)
 
 
+RATE = Chart("rate", "Learning rate", ("learning_rate",), low=0.0, has_tile=False)
+SPEED = Chart("speed", "Throughput (img/s)", ("images_per_second",), has_tile=False)
+LOSS = Chart("loss", "Loss", ("loss",), has_tile=False)
+
+
 def format_number(value: float) -> str:
     """Format ``value`` with three significant digits, or as an integer from 1000: ``0.0123``, ``12,345``."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
@@ -199,6 +204,11 @@ class Views(Generic[AnyRecipe]):
             )
             for name, (first, *others) in drawn.items()
         )
+
+    @property
+    def training_charts(self) -> tuple[Chart, ...]:
+        """All charts of a training. The first one that draws a metric shows it; other metrics have their own."""
+        return (RATE, SPEED, *self.charts, LOSS)
 
     def metric(self, name: str) -> Metric:
         """Return the description of a metric: that in ``metrics``, or else one that its name implies.

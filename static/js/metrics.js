@@ -1,19 +1,15 @@
 // The metrics of a training as columns over epochs, steps or time. Data only; charts.js draws it.
 
-const RATE = { id: 'rate', metrics: ['learning_rate'] };
-const SPEED = { id: 'speed', metrics: ['images_per_second'] };
-const LOSS = { id: 'loss', metrics: ['loss'] };
 const OWN = 'own-';
 
 /** Stores columns over one ascending list of epochs, with null where a metric was not measured. */
 export class MetricStore {
   /**
-   * `charts` are those of the model's kind: {id, metrics, percent}. Metrics on none of them and not called a loss,
-   * such as the scalars of a network, have charts of their own: those that start with the same name before a slash
-   * share one.
+   * `charts` are those of the training: {id, metrics, percent}. Metrics on none of them, such as the scalars of a
+   * network, have charts of their own: those that start with the same name before a slash share one.
    */
-  constructor(charts = []) {
-    this.charts = [RATE, SPEED, ...charts, LOSS];
+  constructor(charts) {
+    this.charts = charts;
     this.clear();
   }
 

@@ -4,7 +4,7 @@ import { allMarks, markWords, marksNear } from '../../static/js/curve_marks.js';
 import { MetricStore } from '../../static/js/metrics.js';
 
 function withRates(rates) {
-  const store = new MetricStore([]);
+  const store = new MetricStore([{ id: 'rate', metrics: ['learning_rate'] }]);
   store.load({ train: { epoch: rates.map((_, row) => row + 1), values: { learning_rate: rates } } });
   return store;
 }

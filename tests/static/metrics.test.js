@@ -2,10 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricStore } from '../../static/js/metrics.js';
 
+const RATE = { id: 'rate', metrics: ['learning_rate'] };
+const LOSS = { id: 'loss', metrics: ['loss'] };
+const ACCURACY = { id: 'accuracy', metrics: ['accuracy'], percent: true };
 const values = (store, chart) => store.series(chart).map((column) => [column.stage, column.values]);
 
 test('repeated and late rows do not change a curve', () => {
-  const store = new MetricStore([{ id: 'accuracy', metrics: ['accuracy'], percent: true }]);
+  const store = new MetricStore([RATE, ACCURACY, LOSS]);
   store.load({
     train: { epoch: [0.5, 1], values: { loss: [2, 1], accuracy: [0.5, null] } },
     val: { epoch: [1], values: { loss: [1.5] } },
@@ -27,7 +30,7 @@ test('repeated and late rows do not change a curve', () => {
 
 const epoch = [1, 2, 3, 4, 5, 6];
 const timed = () => {
-  const store = new MetricStore([]);
+  const store = new MetricStore([LOSS]);
   const step = epoch.map((number) => 10 * number);
   store.load({ clock: 100, train: { epoch, step, seconds: [1, 2, 3, 4, 5, 9], values: { loss: epoch } } });
   return store;
@@ -59,7 +62,7 @@ test('the time of a row starts at the clock and never decreases', () => {
 });
 
 test('metrics that are on no chart share one if their names start alike', () => {
-  const store = new MetricStore([{ id: 'accuracy', metrics: ['accuracy'] }]);
+  const store = new MetricStore([ACCURACY, LOSS]);
   const one = [1];
   store.load({ train: { epoch: one, values: { 'ratio/a': one, 'ratio/b': one, kl: one, Top_Accuracy: one, my_loss: one } } });
   assert.deepEqual(store.ownCharts.map(({ id }) => id), ['own-ratio', 'own-kl']);

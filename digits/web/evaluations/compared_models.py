@@ -127,7 +127,8 @@ def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
             "url": url_for("models.metrics", job_id=job.id),
             "running": job.status.is_running,
             "charts": [
-                asdict(chart) for chart in views_of(serializers.data_kind(job) or default_kind()).charts
+                asdict(chart)
+                for chart in views_of(serializers.data_kind(job) or default_kind()).training_charts
             ],
         }
         for job in jobs

@@ -33,7 +33,7 @@ def show(job_id: str) -> str:
         job=serializers.page(job),
         kind=kind,
         views=views,
-        charts=[asdict(chart) for chart in views.charts],
+        charts=[asdict(chart) for chart in views.training_charts],
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
         model=model_serializers.model_page(job),

@@ -159,7 +159,7 @@ def build(job: ModelJob, name: str = "") -> Report:
         snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
         if snapshots
         else None,
-        curves=in_thread(curves, state.metrics, views.charts),
+        curves=in_thread(curves, state.metrics, views.training_charts),
         evaluated=_evaluated(job, result, views) if result else None,
         environment=_environment(job, state, model.devices),
         layers=_layers(model.layers),

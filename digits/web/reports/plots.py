@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from digits.core.metrics import STAGES, Metrics
-from digits.kinds.views import Chart, format_number
+from digits.kinds.views import LOSS, RATE, SPEED, Chart, format_number
 from digits.web.evaluations.charts import SIDE
 
 # Rows of metrics that a curve of this width can show.
 MAX_POINTS = 400
-RATE = Chart("rate", "Learning rate", ("learning_rate",), low=0.0)
-SPEED = Chart("speed", "Throughput (img/s)", ("images_per_second",))
-LOSS = Chart("loss", "Loss", ("loss",))
 # Charts of metrics that no other chart shows, such as the scalars of a network.
 MAX_OWN = 8
 STAGE_TITLES = {"train": "training", "val": "validation"}
@@ -54,12 +51,11 @@ class Plot:
 
 
 def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
-    """Return the curves of a training: the loss, the ``charts`` of its kind, and the learning rate.
+    """Return the curves of a training on its ``charts``: the loss, those of its kind, and the learning rate.
 
-    As on the page of a model, metrics that are on none of them have their own: those that start with the same name
-    before a slash share one.
+    Metrics that are on none of them have their own: those that start with the same name before a slash share one. The
+    class ``MetricStore`` in ``static/js/metrics.js`` does the same on the page of a model.
     """
-    order = (RATE, SPEED, *charts, LOSS)
     own: dict[str, Chart] = {}
     columns: dict[str, list[tuple[str, str, list[tuple[float, float]]]]] = {}
     for stage in STAGES:
@@ -72,12 +68,13 @@ def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
             ]
             if not points:
                 continue
-            chart = next((each for each in order if each.draws(name)), None)
+            chart = next((each for each in charts if each.draws(name)), None)
             if chart is None:
                 group = name.split("/")[0]
                 chart = own.setdefault(group, Chart(f"own-{group}", group.replace("_", " "), (group,)))
             columns.setdefault(chart.id, []).append((name, stage, points))
-    shown = (LOSS, *charts, RATE, *itertools.islice(own.values(), MAX_OWN))
+    of_kind = [chart for chart in charts if chart not in (RATE, SPEED, LOSS)]
+    shown = (LOSS, *of_kind, RATE, *itertools.islice(own.values(), MAX_OWN))
     return [_curve(chart, columns[chart.id]) for chart in shown if chart.id in columns]
 
 
