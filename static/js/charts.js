@@ -3,6 +3,7 @@
 import uPlot from '../vendor/uplot.js';
 import { AXES, startRange } from './curve_axes.js';
 import { drawMarks, marksNear, markWords } from './curve_marks.js';
+import { element, table } from './element.js';
 import { number, percent, tick } from './format.js';
 import { smoothed } from './smoothing.js';
 
@@ -56,13 +57,9 @@ export class Chart {
     this.weight = 0; // of the smoothing
     this.plot = null;
     this.frame = 0;
-    this.spoken = document.createElement('span');
-    this.spoken.className = 'visually-hidden';
-    this.spoken.setAttribute('role', 'status');
+    this.spoken = element('span', { class: 'visually-hidden', role: 'status' });
     figure.append(this.spoken);
-    this.tip = document.createElement('div');
-    this.tip.className = 'chart-tip small';
-    this.tip.hidden = true;
+    this.tip = element('div', { class: 'chart-tip small', hidden: true });
     this.listen();
   }
 
@@ -228,7 +225,7 @@ export class Chart {
     const near = this.marks.length && (this.area.matches(':hover') || this.area === document.activeElement) ? marksNear(plot, this.placedMarks) : [];
     this.tip.hidden = !near.length;
     if (!near.length) return;
-    this.tip.replaceChildren(...near.map((mark) => Object.assign(document.createElement('p'), { textContent: markWords(mark) })));
+    this.tip.replaceChildren(...near.map((mark) => element('p', '', markWords(mark))));
     const left = plot.valToPos(near[0].at, 'x');
     const isRight = left > plot.over.clientWidth / 2;
     this.tip.style.left = isRight ? '' : `${left + 8}px`;
@@ -253,12 +250,8 @@ export class Chart {
   }
 
   legendItem(column, index) {
-    const item = document.createElement('li');
-    const swatch = document.createElement('span');
-    swatch.className = (column.isDashed ?? column.stage === 'val') ? 'swatch swatch-dashed' : 'swatch';
-    swatch.style.setProperty('--color', `var(${this.colorOf(index)})`);
-    item.append(swatch, `${labelOf(column)} `, document.createElement('b'));
-    return item;
+    const name = (column.isDashed ?? column.stage === 'val') ? 'swatch swatch-dashed' : 'swatch';
+    return element('li', '', element('span', { class: name, '--color': `var(${this.colorOf(index)})` }), `${labelOf(column)} `, element('b'));
   }
 
   describeSoon() {
@@ -283,23 +276,12 @@ export class Chart {
   }
 
   showTable() {
-    const table = document.createElement('table');
-    table.className = 'table table-tight';
-    const head = table.createTHead().insertRow();
-    for (const words of [AXES[this.axis].title, ...this.series.map(labelOf)]) {
-      const cell = document.createElement('th');
-      cell.scope = 'col';
-      cell.textContent = words;
-      head.append(cell);
-    }
-    const body = table.createTBody();
-    for (let row = this.xs.length - 1; row >= 0 && body.rows.length < TABLE_ROWS; row -= 1) {
-      if (this.series.every(({ values }) => values[row] === null)) continue;
-      const line = body.insertRow();
-      line.insertCell().textContent = AXES[this.axis].show(this.xs[row]);
-      for (const { values } of this.series) line.insertCell().textContent = values[row] === null ? '' : this.type.show(values[row]);
-    }
-    this.table.replaceChildren(table);
+    const rows = [...this.xs.keys()].reverse().filter((row) => this.series.some(({ values }) => values[row] !== null));
+    const lines = rows.slice(0, TABLE_ROWS).map((row) => {
+      const cells = this.series.map(({ values }) => element('td', '', values[row] === null ? '' : this.type.show(values[row])));
+      return element('tr', '', element('td', '', AXES[this.axis].show(this.xs[row])), ...cells);
+    });
+    this.table.replaceChildren(table('table table-tight', [AXES[this.axis].title, ...this.series.map(labelOf)], lines));
   }
 
   /* Toolbar ------------------------------------------------------------ */
@@ -385,9 +367,7 @@ export class Chart {
       left += 36 * ratio + context.measureText(labelOf(column)).width;
     });
     canvas.toBlob((blob) => {
-      const link = document.createElement('a');
-      link.href = URL.createObjectURL(blob);
-      link.download = `${this.name}.png`;
+      const link = element('a', { href: URL.createObjectURL(blob), download: `${this.name}.png` });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
     });

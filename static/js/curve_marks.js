@@ -1,5 +1,6 @@
 // Marks on the curves of a training: snapshots, changes of the learning rate, phases and warnings.
 
+import { element } from './element.js';
 import { number } from './format.js';
 import { store as remember, stored } from './storage.js';
 
@@ -103,15 +104,6 @@ export function startMarks(input, list) {
 }
 
 function listItem(mark) {
-  const item = document.createElement('li');
-  const epoch = document.createElement('span');
-  epoch.className = 'muted';
-  epoch.textContent = `Epoch ${Number(mark.epoch.toFixed(2))}`;
-  const swatch = document.createElement('span');
-  swatch.className = 'swatch swatch-box';
-  swatch.style.setProperty('--color', `var(${KINDS[mark.kind].color})`);
-  const text = document.createElement('bdi');
-  text.textContent = markWords(mark);
-  item.append(swatch, epoch, text);
-  return item;
+  const swatch = element('span', { class: 'swatch swatch-box', '--color': `var(${KINDS[mark.kind].color})` });
+  return element('li', '', swatch, element('span', 'muted', `Epoch ${Number(mark.epoch.toFixed(2))}`), element('bdi', '', markWords(mark)));
 }

@@ -1,7 +1,7 @@
 // The page of a dataset: counts and skipped images as they are found.
 
 import { toast } from './dialog.js';
-import { element } from './element.js';
+import { element, scrolling } from './element.js';
 import { postForm, request } from './http.js';
 import { startJobPage } from './job_page.js';
 import { clipped } from './names.js';
@@ -41,21 +41,9 @@ function drawCounts(splits) {
   }));
   const most = Math.max(1, ...rows.map((row) => total(row)));
 
-  const table = document.createElement('table');
-  table.className = 'counts-table';
-  const caption = table.createCaption();
-  caption.className = 'visually-hidden';
-  caption.textContent = document.getElementById('counts-title').textContent;
-  const body = table.createTBody();
-  for (const row of rows) body.append(countRow(row, most));
-  const scroll = document.createElement('div');
-  scroll.className = 'counts-scroll';
-  if (rows.length > 20) {
-    scroll.tabIndex = 0;
-    scroll.setAttribute('role', 'region');
-    scroll.setAttribute('aria-label', `${caption.textContent} table`);
-  }
-  scroll.append(table);
+  const title = document.getElementById('counts-title').textContent;
+  const table = element('table', 'counts-table', element('caption', 'visually-hidden', title), element('tbody', '', ...rows.map((row) => countRow(row, most))));
+  const scroll = rows.length > 20 ? scrolling('counts-scroll', `${title} table`, table) : element('div', 'counts-scroll', table);
   counts.replaceChildren(scroll);
   drawLegend(present, rows);
 }
@@ -65,43 +53,27 @@ function total(row) {
 }
 
 function countRow(row, most) {
-  const line = document.createElement('tr');
-  const head = document.createElement('th');
-  head.scope = 'row';
-  head.append(clipped(row.label));
-  const bar = document.createElement('div');
-  bar.className = 'count-bar';
-  bar.setAttribute('aria-hidden', 'true');
-  for (const part of row.parts.filter(({ count }) => count > 0)) {
-    const piece = document.createElement('span');
-    piece.className = `count-part split-color-${part.name}`;
-    piece.style.setProperty('--value', (100 * part.count) / most);
-    piece.title = `${part.title}: ${part.count.toLocaleString('en')}`;
-    bar.append(piece);
-  }
-  const cell = document.createElement('td');
-  cell.append(bar);
-  const numbers = document.createElement('td');
-  numbers.className = 'end';
-  numbers.title = row.parts.map((part) => `${part.title}: ${part.count.toLocaleString('en')}`).join(', ');
-  numbers.textContent = total(row).toLocaleString('en');
-  line.append(head, cell, numbers);
-  return line;
+  const words = ({ title, count }) => `${title}: ${count.toLocaleString('en')}`;
+  const pieces = row.parts
+    .filter(({ count }) => count > 0)
+    .map((part) => element('span', { class: `count-part split-color-${part.name}`, title: words(part), '--value': (100 * part.count) / most }));
+  return element(
+    'tr',
+    '',
+    element('th', { scope: 'row' }, clipped(row.label)),
+    element('td', '', element('div', { class: 'count-bar', 'aria-hidden': true }, ...pieces)),
+    element('td', { class: 'end', title: row.parts.map(words).join(', ') }, total(row).toLocaleString('en')),
+  );
 }
 
 function drawLegend(present, rows) {
   const legend = document.getElementById('counts-legend');
   legend.replaceChildren(
     ...present.map(([name, title], index) => {
-      const item = document.createElement('li');
-      const swatch = document.createElement('span');
-      swatch.className = `swatch swatch-box split-color-${name}`;
-      item.append(swatch, title);
+      const item = element('li', '', element('span', `swatch swatch-box split-color-${name}`), title);
       if ('overlap' in legend.dataset) return item; // the sum of the rows is not the number of images
       const sum = rows.reduce((all, row) => all + row.parts[index].count, 0);
-      const bold = document.createElement('b');
-      bold.textContent = sum.toLocaleString('en');
-      item.append(' ', bold);
+      item.append(' ', element('b', '', sum.toLocaleString('en')));
       return item;
     }),
   );
@@ -112,16 +84,7 @@ function showSkipped({ count, last = [] }) {
   panel.hidden = count === 0;
   panel.querySelector('[data-count]').textContent = count.toLocaleString('en');
   panel.querySelector('ul').replaceChildren(
-    ...last.map((item) => {
-      const line = document.createElement('li');
-      const path = element('code');
-      const text = element('bdi', '', item.path);
-      text.dir = 'ltr';
-      path.append(text);
-      line.append(path, ` ${item.reason}`);
-      line.className = 'break';
-      return line;
-    }),
+    ...last.map(({ path, reason }) => element('li', 'break', element('code', '', element('bdi', { dir: 'ltr' }, path)), ` ${reason}`)),
   );
 }
 

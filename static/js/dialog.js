@@ -1,5 +1,6 @@
 // The confirmation dialog and the notifications in the corner. Both isolate the direction of names in “quotes”.
 
+import { element } from './element.js';
 import { wordsOf } from './http.js';
 import { isolateQuoted } from './names.js';
 
@@ -42,9 +43,7 @@ export function confirmed({ title, text, yes, keep = 'Cancel', action }) {
 
 /** A message that disappears automatically. `tone` is info, success, warning or danger. */
 export function toast(message, tone = 'success', seconds = 6) {
-  const box = document.createElement('div');
-  box.className = `toast tone-${tone}`;
-  box.append(isolateQuoted(message));
+  const box = element('div', `toast tone-${tone}`, isolateQuoted(message));
   document.getElementById('toasts').append(box);
   setTimeout(() => box.remove(), seconds * 1000);
 }

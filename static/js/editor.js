@@ -6,6 +6,8 @@ import {
   highlightSelectionMatches, highlightSpecialChars, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap,
   lineNumbers, lintGutter, lintKeymap, python, rectangularSelection, search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from '../vendor/codemirror.js';
+import { settled } from './form_parts.js';
+import { button, element } from './element.js';
 import { postForm, urlPrefix } from './http.js';
 
 const LINT_MILLISECONDS = 500;
@@ -44,7 +46,6 @@ export function mountEditor(textarea, problems) {
   const theme = new Compartment();
   const isDark = () => document.documentElement.dataset.theme === 'dark';
   const themed = () => EditorView.theme(look, { dark: isDark() });
-  let timer = 0;
   let version = 0;
   let marked = [];
 
@@ -78,8 +79,7 @@ export function mountEditor(textarea, problems) {
     textarea.removeAttribute('aria-invalid');
     document.getElementById(`${textarea.id}-error`)?.remove();
     textarea.dispatchEvent(new Event('input', { bubbles: true }));
-    clearTimeout(timer);
-    timer = setTimeout(lint, LINT_MILLISECONDS);
+    lintSoon();
   }
 
   async function lint() {
@@ -91,6 +91,8 @@ export function mountEditor(textarea, problems) {
       // Checking while typing is optional; Visualize and Create check again.
     }
   }
+
+  const lintSoon = settled(lint, LINT_MILLISECONDS);
 
   function show(diagnostics) {
     const all = [...marked, ...diagnostics];
@@ -119,7 +121,6 @@ export function mountEditor(textarea, problems) {
     setText: (text) => view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text }, selection: { anchor: 0 } }),
     focus: () => view.focus(),
     mark(line, message) {
-      clearTimeout(timer);
       version += 1;
       marked = [{ line, message }];
       show([]);
@@ -132,13 +133,6 @@ export function mountEditor(textarea, problems) {
 const indentOf = (text) => text.length - text.trimStart().length;
 
 function problem({ line, message }, go) {
-  const item = document.createElement('li');
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.className = 'text-button';
   const short = message.length > LONGEST_PROBLEM ? `${message.slice(0, LONGEST_PROBLEM)}…` : message;
-  button.textContent = `Line ${line}: ${short}`;
-  button.addEventListener('click', go);
-  item.append(button);
-  return item;
+  return element('li', '', button('text-button', `Line ${line}: ${short}`, go));
 }

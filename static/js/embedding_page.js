@@ -1,6 +1,7 @@
 // The page of an embedding map: a scatter plot to zoom and move, and the neighbors of a point.
 
 import { toast } from './dialog.js';
+import { element } from './element.js';
 import { getJson, postForm } from './http.js';
 import { startViewer } from './image_viewer.js';
 import { join } from './live.js';
@@ -343,21 +344,16 @@ async function start() {
     legend.hidden = entries.length < 2;
     legend.replaceChildren(
       ...entries.slice(0, MAX_LEGEND).map(({ key, words, total }) => {
-        const label = document.createElement('label');
-        const box = Object.assign(document.createElement('input'), { type: 'checkbox', checked: !hidden.has(key) });
+        const box = Object.assign(element('input', { type: 'checkbox' }), { checked: !hidden.has(key) });
         box.addEventListener('change', () => {
           if (box.checked) hidden.delete(key);
           else hidden.add(key);
           if (current >= 0 && !isShown(current)) select(-1);
           draw();
         });
-        const swatch = document.createElement('span');
-        swatch.className = coloring === 'right' && key === 0 ? 'swatch swatch-cross' : 'swatch';
-        swatch.style.setProperty('--color', colors[coloring][key] ?? colors.none);
-        const name = Object.assign(document.createElement('bdi'), { className: 'clipped', title: words, textContent: words });
-        const number = Object.assign(document.createElement('span'), { className: 'muted', textContent: total.toLocaleString('en') });
-        label.append(box, swatch, name, number);
-        return label;
+        const shape = coloring === 'right' && key === 0 ? 'swatch swatch-cross' : 'swatch';
+        const swatch = element('span', { class: shape, '--color': colors[coloring][key] ?? colors.none });
+        return element('label', '', box, swatch, element('bdi', { class: 'clipped', title: words }, words), element('span', 'muted', total.toLocaleString('en')));
       }),
     );
   }

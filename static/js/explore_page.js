@@ -1,6 +1,7 @@
 // The gallery: filters and pages change in place to keep the focus; clicking an image enlarges it.
 
 import { toast } from './dialog.js';
+import { settled } from './form_parts.js';
 import { startViewer } from './image_viewer.js';
 import { startEditing } from './label_editor.js';
 import { morph } from './morph.js';
@@ -72,19 +73,16 @@ box.addEventListener('change', ({ target }) => {
   go(address(form));
 });
 
-let typing = 0;
 let isTyping = false; // The text of one search is one entry of the history.
 function search(form) {
-  clearTimeout(typing);
   const url = address(form);
   if (url === location.href) return;
   go(url, isTyping);
   isTyping = true;
 }
+const searchSoon = settled(() => search(document.getElementById(SEARCH).form), TYPING_MILLISECONDS);
 box.addEventListener('input', ({ target }) => {
-  if (target.id !== SEARCH) return;
-  clearTimeout(typing);
-  typing = setTimeout(() => search(target.form), TYPING_MILLISECONDS);
+  if (target.id === SEARCH) searchSoon();
 });
 box.addEventListener('focusout', ({ target }) => {
   if (target.id === SEARCH) isTyping = false;

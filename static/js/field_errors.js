@@ -16,19 +16,9 @@ export function showFormErrors(form, errors, focus = {}) {
 
 /** A notice that lists {field: [messages]}, with links to the fields. */
 export function mistakes(form, errors) {
-  const box = notice('tone-danger', '');
+  const items = wordsOf(form, errors).map(({ label, text, id }) => element('li', '', id ? element('a', { href: `#${id}` }, label) : label, `: ${text}`));
+  const box = notice('tone-danger', element('strong', '', 'Please fix these fields'), element('ul', 'plain', ...items));
   box.setAttribute('role', 'alert');
-  const list = element('ul', 'plain');
-  for (const { label, text, id } of wordsOf(form, errors)) {
-    const item = element('li', '');
-    if (id) {
-      const link = element('a', '', label);
-      link.href = `#${id}`;
-      item.append(link, `: ${text}`);
-    } else item.textContent = `${label}: ${text}`;
-    list.append(item);
-  }
-  box.firstElementChild.append(element('strong', '', 'Please fix these fields'), list);
   return box;
 }
 
@@ -65,10 +55,7 @@ function controlOf({ name, field }) {
 
 function show(name, text, field) {
   reveal(field);
-  const message = document.createElement('span');
-  message.className = 'error-text';
-  message.id = `${name}-error`;
-  message.textContent = text;
+  const message = element('span', { class: 'error-text', id: `${name}-error` }, text);
   field.append(message);
   const described = field.matches('fieldset') ? field : controlOf({ name, field });
   described.setAttribute('aria-describedby', [...wordsIn(described), message.id].join(' '));

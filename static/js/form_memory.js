@@ -1,6 +1,7 @@
 // Preserves the contents of forms: in the tab's storage for reloads and the back button, and unsent code as a
 // draft that outlives the tab.
 
+import { settled } from './form_parts.js';
 import { ago } from './format.js';
 import { forget, store, stored } from './storage.js';
 
@@ -25,11 +26,9 @@ export function startFormMemory(form, unsaved = () => false) {
   const kept = stored('sessionStorage', viewKey);
   if (kept) restore(form, kept);
   const id = kept?.id ?? viewKey;
-  let timer = 0;
   let stopped = false;
 
   function save() {
-    clearTimeout(timer);
     if (stopped) return;
     const state = { id, at: Date.now(), search: location.search, ...stateOf(form) };
     store('sessionStorage', viewKey, state);
@@ -37,9 +36,10 @@ export function startFormMemory(form, unsaved = () => false) {
     else if (stored('localStorage', draftKey())?.id === id) dropDraft();
   }
 
+  const saveSoon = settled(save, SAVE_MILLISECONDS);
+
   function changed() {
-    clearTimeout(timer);
-    timer = setTimeout(save, SAVE_MILLISECONDS);
+    saveSoon();
     // Only while there is unsaved work: browsers do not cache pages with this listener.
     window[unsaved() ? 'addEventListener' : 'removeEventListener']('beforeunload', ask);
   }

@@ -1,5 +1,7 @@
 // Syntax highlighting for read-only Python text: one pass with one regular expression, without loading the editor.
 
+import { element } from './element.js';
+
 const TOKENS = new RegExp(
   [
     '(?<comment>#[^\\n]*)',
@@ -11,18 +13,15 @@ const TOKENS = new RegExp(
   'g',
 );
 
-/** Highlights the text in `element` by wrapping tokens in spans of class tok-…. */
-export function highlightPython(element) {
-  const text = element.textContent;
+/** Highlights the text in the element `code` by wrapping tokens in spans of class tok-…. */
+export function highlightPython(code) {
+  const text = code.textContent;
   const pieces = [];
   let end = 0;
   for (const match of text.matchAll(TOKENS)) {
     const kind = Object.keys(match.groups).find((name) => match.groups[name] !== undefined);
-    const span = document.createElement('span');
-    span.className = `tok-${kind}`;
-    span.textContent = match[0];
-    pieces.push(text.slice(end, match.index), span);
+    pieces.push(text.slice(end, match.index), element('span', `tok-${kind}`, match[0]));
     end = match.index + match[0].length;
   }
-  element.replaceChildren(...pieces, text.slice(end));
+  code.replaceChildren(...pieces, text.slice(end));
 }

@@ -1,5 +1,7 @@
 // The home page: search and sort without a reload, and live rows.
 
+import { element } from './element.js';
+import { settled } from './form_parts.js';
 import { join } from './live.js';
 import { urlPrefix } from './http.js';
 import { morphChildren } from './morph.js';
@@ -16,14 +18,13 @@ const RETRY_MILLISECONDS = 3000;
 const box = document.getElementById('jobs');
 const problem = document.getElementById('jobs-problem');
 let state = new URLSearchParams(location.search);
-let gathering = 0;
 
 const swap = swapping(box, (error) => {
   problem.querySelector('p').textContent = error.message;
   problem.hidden = false;
-  clearTimeout(gathering);
-  gathering = setTimeout(refetch, RETRY_MILLISECONDS);
+  refetchLater();
 });
+const refetchLater = settled(() => problem.hidden || refetch(), RETRY_MILLISECONDS);
 
 function refetch() {
   const query = state.toString();
@@ -80,16 +81,12 @@ function address() {
 }
 
 /** Combines a burst of changes, such as ten aborted jobs, into one request. */
-function refetchSoon() {
-  clearTimeout(gathering);
-  gathering = setTimeout(refetch, GATHER_MILLISECONDS);
-}
+const refetchSoon = settled(refetch, GATHER_MILLISECONDS);
+const search = () => go({ q: box.querySelector('#jobs-search').value.trim() });
+const searchSoon = settled(search, TYPING_MILLISECONDS);
 
-let typing = 0;
 box.addEventListener('input', (event) => {
-  if (event.target.id !== 'jobs-search') return;
-  clearTimeout(typing);
-  typing = setTimeout(() => go({ q: event.target.value.trim() }), TYPING_MILLISECONDS);
+  if (event.target.id === 'jobs-search') searchSoon();
 });
 box.addEventListener('submit', (event) => {
   if (event.target.id === 'compare-form') {
@@ -98,7 +95,7 @@ box.addEventListener('submit', (event) => {
   }
   if (event.target.id !== 'jobs-form') return;
   event.preventDefault();
-  go({ q: box.querySelector('#jobs-search').value.trim() });
+  search();
 });
 box.addEventListener('click', (event) => {
   const link = event.target.closest('[data-sort], .pager a');
@@ -136,9 +133,7 @@ const patches = {
     if (line) drawSparkline(line, message.data);
     const cell = place.querySelector('[data-accuracy]');
     if (cell && message.last_accuracy !== null && message.last_accuracy !== undefined) {
-      const bold = document.createElement('b');
-      bold.textContent = percent(message.last_accuracy);
-      cell.replaceChildren(bold);
+      cell.replaceChildren(element('b', '', percent(message.last_accuracy)));
     }
   },
 };
@@ -164,5 +159,5 @@ document.addEventListener('job-action', refetchSoon);
 drawPixelDigits(box);
 // What was typed before this script was loaded.
 const typed = document.getElementById('jobs-search');
-if (typed && typed.value !== typed.defaultValue) go({ q: typed.value.trim() });
+if (typed && typed.value !== typed.defaultValue) search();
 join('job_management');

@@ -1,5 +1,6 @@
 // Shared by the pages of all jobs: live status and progress, name and group, notes, warnings, output.
 
+import { settled } from './form_parts.js';
 import { formData, getJson, request, urlPrefix } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
@@ -86,16 +87,12 @@ function startEditing(job) {
 
 /** Suggests groups that contain the typed words. The page itself lists only the first groups. */
 function suggestGroups(input) {
-  let timer = 0;
   const find = async () => {
     const words = input.value;
     const { suggestions } = await getJson(`${urlPrefix}/autocomplete/group?query=${encodeURIComponent(words)}`);
     if (words === input.value) input.list.replaceChildren(...suggestions.map((group) => new Option('', group)));
   };
-  input.addEventListener('input', () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => find().catch(() => {}), TYPING_MILLISECONDS); // Suggestions are optional.
-  });
+  input.addEventListener('input', settled(() => find().catch(() => {}), TYPING_MILLISECONDS)); // Suggestions are optional.
 }
 
 async function save(job, fields) {

@@ -1,5 +1,6 @@
 // Label fixing in the gallery: select images, then exclude, relabel or move them. Changes are saved as a new version.
 
+import { element } from './element.js';
 import { describeEdits, RecordEdits } from './record_edits.js';
 
 // The elements to click or focus to select a record.
@@ -53,10 +54,7 @@ export function startEditing(box) {
       }
       item.querySelector('.change')?.remove();
       if (!change) continue;
-      const mark = document.createElement('span');
-      mark.className = 'change badge badge-plain tone-warning';
-      mark.textContent = describe(change);
-      item.querySelector('figcaption').append(mark);
+      item.querySelector('figcaption').append(element('span', 'change badge badge-plain tone-warning', describe(change)));
     }
     const words = describeEdits(edits.toJSON());
     const count = selected.size ? `${selected.size.toLocaleString('en')} selected` : 'Select images to change them';

@@ -1,6 +1,6 @@
 // The initial weights of a network: in the form after a check, and on the model's page.
 
-import { element } from './element.js';
+import { element, scrolling, table } from './element.js';
 
 const NAMES_SHOWN = 40;
 
@@ -17,19 +17,7 @@ export function loadedWeightsNote({ source, taken, missing, of_other_shape: othe
 /** A table of all variables that are not both new and trained. */
 export function showLoadedWeights(region, loaded) {
   const { source, unused } = loaded;
-  const box = element('div', 'table-wrap');
-  box.tabIndex = 0;
-  box.setAttribute('role', 'region');
-  box.setAttribute('aria-label', 'Initial weights');
-  const table = element('table', 'table table-tight');
-  const head = table.createTHead().insertRow();
-  for (const title of ['Variable', 'Initial weights', 'Trained']) {
-    const cell = element('th', '', title);
-    cell.scope = 'col';
-    head.append(cell);
-  }
-  table.createTBody().append(...rowsOf(loaded));
-  box.append(table);
+  const box = scrolling('table-wrap', 'Initial weights', table('table table-tight', ['Variable', 'Initial weights', 'Trained'], rowsOf(loaded)));
   region.replaceChildren(box);
   if (unused.length) {
     const rest = unused.length > NAMES_SHOWN ? ` and ${unused.length - NAMES_SHOWN} more` : '';
@@ -45,13 +33,7 @@ function rowsOf({ source, taken, missing, of_other_shape: others, frozen, no_wei
   for (const [name, shapes] of Object.entries(others)) values.set(name, { words: `own initializer: its shape in ${source} is ${shapes}`, isNew: true });
   const trained = new Map([...frozen.map((name) => [name, 'no']), ...noWeights.map((name) => [name, 'not a weight'])]);
   return [...values].map(([name, { words, isNew }]) => {
-    const row = element('tr', '');
-    const title = element('th', '');
-    title.scope = 'row';
-    title.append(element('code', '', name));
-    const value = element('td', '', isNew ? '' : words);
-    if (isNew) value.append(element('span', 'badge tone-warning', 'new'), ` ${words}`);
-    row.append(title, value, element('td', '', trained.get(name) ?? 'yes'));
-    return row;
+    const value = isNew ? element('td', '', element('span', 'badge tone-warning', 'new'), ` ${words}`) : element('td', '', words);
+    return element('tr', '', element('th', { scope: 'row' }, element('code', '', name)), value, element('td', '', trained.get(name) ?? 'yes'));
   });
 }

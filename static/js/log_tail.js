@@ -1,5 +1,6 @@
 // The output of a job: loaded when its panel is open, and followed while it is scrolled to the end.
 
+import { settled } from './form_parts.js';
 import { getJson } from './http.js';
 
 const GATHER_MILLISECONDS = 300;
@@ -11,7 +12,6 @@ export function startLogTail(panel) {
   const last = panel.querySelector('#log-last');
   let next = 0;
   let busy = false;
-  let waiting = 0;
 
   async function read() {
     if (busy || !panel.open) return;
@@ -38,10 +38,7 @@ export function startLogTail(panel) {
     if (following) view.scrollTop = view.scrollHeight;
   }
 
-  function readSoon() {
-    clearTimeout(waiting);
-    waiting = setTimeout(read, GATHER_MILLISECONDS);
-  }
+  const readSoon = settled(read, GATHER_MILLISECONDS);
 
   panel.addEventListener('toggle', read);
   document.addEventListener('live-joined', readSoon);

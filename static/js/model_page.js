@@ -4,11 +4,11 @@ import { Chart } from './charts.js';
 import { startClassifying } from './classify.js';
 import { startAxis } from './curve_axes.js';
 import { allMarks, startMarks } from './curve_marks.js';
-import { toast } from './dialog.js';
 import { startEpochPredictions } from './epoch_predictions.js';
 import { number, percent } from './format.js';
 import { highlightPython } from './highlight.js';
-import { getJson, postForm } from './http.js';
+import { settled } from './form_parts.js';
+import { getJson } from './http.js';
 import { startJobPage } from './job_page.js';
 import { join } from './live.js';
 import { MetricStore } from './metrics.js';
@@ -16,6 +16,7 @@ import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { startSmoothing } from './smoothing.js';
+import { startTaskPanel } from './task_panel.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
@@ -23,6 +24,8 @@ import { showUsage } from './usage.js';
 const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 const MOST_OWN_CHARTS = 24;
+// Milliseconds between partial results of an evaluation.
+const PARTIAL_RESULTS = 10_000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
@@ -36,7 +39,6 @@ startEpochPredictions(document.getElementById('epochs-panel'));
 for (const id of ['classify-panel', 'generate-panel']) startClassifying(document.getElementById(id));
 let cursor = null;
 let loading = null;
-let retrying = 0;
 
 /** Loads the whole history; later rows arrive through the socket. */
 async function loadHistory() {
@@ -60,12 +62,13 @@ function load() {
     .catch(() => {
       // Keep curves that are drawn already; mark only charts without data as failed.
       if (cursor === null) for (const chart of charts) chart.state = 'failed';
-      clearTimeout(retrying);
-      retrying = setTimeout(load, RETRY_MILLISECONDS);
+      loadLater();
     })
     .finally(() => (loading = null));
   return loading;
 }
+
+const loadLater = settled(load, RETRY_MILLISECONDS);
 
 function show() {
   addOwnCharts();
@@ -144,69 +147,15 @@ const receive = {
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
-  evaluation(message) {
-    if (message.state !== 'running') refreshParts();
-    else showEvaluation(message);
-  },
-  export(message) {
-    if (message.state !== 'running') refreshParts();
-    else showExport(message);
-  },
+  evaluation: startTaskPanel('evaluation', PARTIAL_RESULTS),
+  export: startTaskPanel('export'),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
     refreshParts();
   },
 };
 
-// Milliseconds between partial results.
-const PARTIAL_RESULTS = 10_000;
-let evaluationShown = Date.now();
-
-/** Shows the progress of the evaluation; the server renders its start and its results. */
-function showEvaluation(message) {
-  const doing = document.getElementById('evaluation-doing');
-  if (!doing || Date.now() - evaluationShown > PARTIAL_RESULTS) {
-    evaluationShown = Date.now();
-    return refreshParts();
-  }
-  doing.textContent = message.doing;
-  setProgress(document.querySelector('#evaluation [data-meter]'), message.percentage, message.eta_seconds);
-}
-
-document.getElementById('evaluation').addEventListener('submit', async (event) => {
-  if (event.target.method !== 'post') return;
-  event.preventDefault();
-  try {
-    await postForm(event.target.action, new FormData(event.target));
-    await refreshParts();
-    document.getElementById('evaluation-status').focus({ preventScroll: true });
-  } catch (error) {
-    toast(error.message, 'danger');
-  }
-});
-
-/** Shows the progress of the export; the server renders its start and its result. */
-function showExport(message) {
-  const doing = document.getElementById('export-doing');
-  if (!doing) return refreshParts();
-  doing.textContent = message.doing;
-  setProgress(document.querySelector('#export [data-meter]'), message.percentage, message.eta_seconds);
-}
-
-const exportPanel = document.getElementById('export');
-
-exportPanel.addEventListener('submit', async (event) => {
-  event.preventDefault();
-  try {
-    await postForm(event.target.action, new FormData(event.target));
-    await refreshParts();
-    document.getElementById('export-status').focus({ preventScroll: true });
-  } catch (error) {
-    toast(error.message, 'danger');
-  }
-});
-
-exportPanel.addEventListener('change', ({ target }) => {
+document.getElementById('export').addEventListener('change', ({ target }) => {
   if (target.name === 'format') document.getElementById('export-use').textContent = target.selectedOptions[0].dataset.use;
 });
 
@@ -250,12 +199,12 @@ document.addEventListener('parts-refreshed', () => {
   document.getElementById('generate-panel').hidden = !generates;
 });
 
-let weightsTold = 'null';
+let shownWeights = 'null';
 
-function tellWeights() {
+function showWeights() {
   const text = document.getElementById('weights-data').textContent;
-  if (text === weightsTold) return;
-  weightsTold = text;
+  if (text === shownWeights) return;
+  shownWeights = text;
   const loaded = JSON.parse(text);
   const panel = document.getElementById('weights-panel');
   panel.hidden = false;
@@ -265,8 +214,8 @@ function tellWeights() {
 
 document.addEventListener('parts-refreshed', readMarks);
 readMarks();
-document.addEventListener('parts-refreshed', tellWeights);
-tellWeights();
+document.addEventListener('parts-refreshed', showWeights);
+showWeights();
 if (about.preflight) showPreflight(document.querySelector('#preflight-panel .panel-body'), about.preflight);
 highlightPython(document.querySelector('#network-text code'));
 load();

@@ -4,9 +4,7 @@ import { element } from './element.js';
 
 /** A name with isolated text direction, truncated with an ellipsis at the end of the line. */
 export function clipped(text) {
-  const name = element('bdi', 'clipped', text);
-  name.title = text;
-  return name;
+  return element('bdi', { class: 'clipped', title: text }, text);
 }
 
 /** `text` with isolated direction, where elements are not possible. */

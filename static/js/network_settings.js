@@ -1,5 +1,6 @@
 // Applies the settings of a standard network, lists the changes, and marks fields that the user edits afterwards.
 
+import { element } from './element.js';
 import { elementOf, fill, valueOf } from './fill_fields.js';
 import { labelOf } from './form_sections.js';
 
@@ -86,11 +87,11 @@ function label(form, name) {
 
 /** Describes a setting, such as "batch size 128" or "flip none". */
 function inWords(form, name, value) {
-  const element = elementOf(form.elements[name]);
+  const control = elementOf(form.elements[name]);
   const option = optionText(form.elements[name], value);
-  const unit = element.closest('.input-unit')?.querySelector('.unit').textContent ?? '';
+  const unit = control.closest('.input-unit')?.querySelector('.unit').textContent ?? '';
   const number = `${value.replace(/,\s*/g, ', ')}${unit && (unit === '%' ? unit : ` ${unit}`)}`;
-  const text = option ?? (value === '' ? element.placeholder || 'none' : number);
+  const text = option ?? (value === '' ? control.placeholder || 'none' : number);
   return `${label(form, name)} ${text}`;
 }
 
@@ -114,10 +115,8 @@ function mark(form, expected) {
   for (const [name, value] of edits(form, expected)) {
     const field = elementOf(form.elements[name]).closest('[data-field]');
     if (!field) continue;
-    const note = document.createElement('span');
-    note.className = 'help edited-note';
-    note.id = `${name}-edited`;
-    note.textContent = `Edited. ${expected.title}: ${inWords(form, name, String(value)).slice(label(form, name).length + 1)}`;
+    const words = inWords(form, name, String(value)).slice(label(form, name).length + 1);
+    const note = element('span', { class: 'help edited-note', id: `${name}-edited` }, `Edited. ${expected.title}: ${words}`);
     field.append(note);
     const described = describedBy(field);
     described.setAttribute('aria-describedby', [...ids(described), note.id].join(' '));

@@ -1,5 +1,7 @@
 // Completes server paths while typing: a combobox for inputs with data-path, "folder" or "any".
 
+import { element } from './element.js';
+import { settled } from './form_parts.js';
 import { getJson, urlPrefix } from './http.js';
 
 const WAIT_MILLISECONDS = 120;
@@ -10,19 +12,13 @@ export function startPathFields(root = document) {
 }
 
 function complete(input) {
-  const list = document.createElement('ul');
-  list.className = 'suggestions';
-  list.id = `suggestions-${(count += 1)}`;
-  list.setAttribute('role', 'listbox');
-  list.setAttribute('aria-label', 'Matching paths');
-  list.hidden = true;
+  const list = element('ul', { class: 'suggestions', id: `suggestions-${(count += 1)}`, role: 'listbox', 'aria-label': 'Matching paths', hidden: true });
   input.after(list);
   input.setAttribute('role', 'combobox');
   input.setAttribute('aria-autocomplete', 'list');
   input.setAttribute('aria-controls', list.id);
   input.setAttribute('aria-expanded', 'false');
 
-  let timer = 0;
   let current = -1;
   let asked = 0;
 
@@ -67,10 +63,7 @@ function complete(input) {
     }
   };
 
-  input.addEventListener('input', () => {
-    clearTimeout(timer);
-    timer = setTimeout(ask, WAIT_MILLISECONDS);
-  });
+  input.addEventListener('input', settled(ask, WAIT_MILLISECONDS));
   input.addEventListener('focus', ask);
   input.addEventListener('blur', close);
   input.addEventListener('keydown', (event) => {
@@ -93,10 +86,5 @@ function complete(input) {
 }
 
 function option(listId, path, index) {
-  const item = document.createElement('li');
-  item.id = `${listId}-${index}`;
-  item.setAttribute('role', 'option');
-  item.setAttribute('aria-selected', 'false');
-  item.textContent = path;
-  return item;
+  return element('li', { id: `${listId}-${index}`, role: 'option', 'aria-selected': false }, path);
 }

@@ -1,6 +1,6 @@
 // The result of a preflight: in the form, and later on the model's page.
 
-import { element, notice } from './element.js';
+import { button, element, notice, table } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { isolate } from './names.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
@@ -17,9 +17,7 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
   }
   if (result.suggestion) box.append(suggestionOf(result.suggestion));
   for (const text of warnings) box.append(notice('tone-warning', text));
-  const tiles = element('div', 'tiles');
-  tiles.append(...tilesOf(result).map(tile));
-  box.append(tiles);
+  box.append(element('div', 'tiles', ...tilesOf(result).map(tile)));
   if (picture) box.append(pictureOf(picture, result.batch ?? []));
   if (loaded) box.append(weights(loaded));
   if (result.printed) box.append(printed(result.printed));
@@ -32,30 +30,18 @@ export function showPreflight(region, { result, warnings = [], batch_url: pictur
 function suggestionOf(text) {
   const box = notice('tone-info', text);
   const choose = document.getElementById('use-fine-tune');
-  if (choose) {
-    const button = element('button', 'button button-small', 'Fine-tune instead');
-    button.type = 'button';
-    button.addEventListener('click', () => choose.click());
-    box.append(button);
-  }
+  if (choose) box.append(button('button button-small', 'Fine-tune instead', () => choose.click()));
   return box;
 }
 
 function weights(loaded) {
-  const box = element('details', 'disclosure');
-  const inside = element('div', '');
+  const inside = element('div');
   showLoadedWeights(inside, loaded);
-  box.append(element('summary', '', `Initial weights: ${loadedWeightsNote(loaded)}`), inside);
-  return box;
+  return element('details', 'disclosure', element('summary', '', `Initial weights: ${loadedWeightsNote(loaded)}`), inside);
 }
 
-function printed(text) {
-  const box = element('section', '');
-  const lines = element('pre', 'printed', text);
-  lines.tabIndex = 0; // to scroll by keyboard
-  box.append(element('h3', 'small', 'Printed output'), lines);
-  return box;
-}
+// The text is scrolled by keyboard.
+const printed = (text) => element('section', '', element('h3', 'small', 'Printed output'), element('pre', { class: 'printed', tabindex: 0 }, text));
 
 // A layer whose output is mostly zeros passes little to the next one.
 const DEAD = 0.95;
@@ -63,34 +49,24 @@ const NUMBERS = ['Min', 'Mean', 'Max', 'Zeros'];
 
 /** A table of the layers' outputs in the last step, with the range of their values as a bar. */
 function layersOf(layers) {
-  const box = element('section', 'table-wrap');
-  const table = element('table', 'table table-tight');
-  table.append(element('caption', 'visually-hidden', 'Layer outputs in the last step'));
-  const head = table.createTHead().insertRow();
-  for (const name of ['Layer', 'Output shape', 'Range', ...NUMBERS]) {
-    const cell = element('th', NUMBERS.includes(name) ? 'end' : '', name);
-    cell.scope = 'col';
-    head.append(cell);
-  }
   const place = placesOf(layers);
-  table.createTBody().append(...layers.map((layer) => layerRow(layer, place)));
-  box.append(table);
-  return box;
+  const numbers = NUMBERS.map((name) => element('th', { class: 'end', scope: 'col' }, name));
+  const caption = element('caption', 'visually-hidden', 'Layer outputs in the last step');
+  const rows = layers.map((layer) => layerRow(layer, place));
+  return element('section', 'table-wrap', table('table table-tight', ['Layer', 'Output shape', 'Range', ...numbers], rows, caption));
 }
 
 function layerRow({ name, shape, min, mean, max, std, zero_fraction: zeros }, place) {
-  const row = element('tr', '');
-  const title = element('th', '', name);
-  title.scope = 'row';
-  const range = element('td', '');
-  range.append(bar(place, min, max, mean - std, mean + std, mean));
-  row.append(title, element('td', 'nowrap', shape.join(' × ')), range);
-  for (const value of [min, mean, max]) row.append(element('td', 'end', number(value)));
   const share = `${Math.round(100 * zeros)}%`;
-  const cell = element('td', 'end', zeros < DEAD ? share : '');
-  if (zeros >= DEAD) cell.append(element('span', 'badge tone-warning', share));
-  row.append(cell);
-  return row;
+  return element(
+    'tr',
+    '',
+    element('th', { scope: 'row' }, name),
+    element('td', 'nowrap', shape.join(' × ')),
+    element('td', '', bar(place, min, max, mean - std, mean + std, mean)),
+    ...[min, mean, max].map((value) => element('td', 'end', number(value))),
+    element('td', 'end', zeros < DEAD ? share : element('span', 'badge tone-warning', share)),
+  );
 }
 
 /** Returns a function from a number to its position, 0 to 100, on a scale for all layers that is linear only near zero. */
@@ -104,8 +80,6 @@ function placesOf(layers) {
 }
 
 function bar(place, min, max, from, to, mean) {
-  const box = element('div', 'range');
-  box.setAttribute('aria-hidden', 'true'); // the numbers are beside it
   const part = (name, start, end) => {
     const piece = element('span', name);
     piece.style.left = `${place(start)}%`;
@@ -113,8 +87,8 @@ function bar(place, min, max, from, to, mean) {
     return piece;
   };
   const inside = (value) => Math.min(max, Math.max(min, value));
-  box.append(part('range-zero', 0, 0), part('range-all', min, max), part('range-most', inside(from), inside(to)), part('range-mean', mean, mean));
-  return box;
+  const parts = [part('range-zero', 0, 0), part('range-all', min, max), part('range-most', inside(from), inside(to)), part('range-mean', mean, mean)];
+  return element('div', { class: 'range', 'aria-hidden': true }, ...parts); // the numbers are beside it
 }
 
 /** The available facts as {label, value, note}. */
@@ -143,10 +117,7 @@ const isKnown = (value) => value !== null && value !== undefined;
 const isDifferent = (entropy, loss) => isKnown(entropy) && Math.abs(entropy - loss) > 0.01 * Math.abs(loss);
 
 function tile({ label, value, note }) {
-  const box = element('div', 'tile');
-  box.append(element('span', 'tile-label', label), element('span', 'tile-value', value()));
-  if (note) box.append(element('span', 'tile-note', note));
-  return box;
+  return element('div', 'tile', element('span', 'tile-label', label), element('span', 'tile-value', value()), note ? element('span', 'tile-note', note) : '');
 }
 
 const WAYS = { resident: 'Cached in memory', streamed: 'Streamed from disk' };
@@ -164,10 +135,6 @@ function pictureOf(address, notes) {
     counts.set(words, (counts.get(words) ?? 0) + 1);
   }
   const labels = [...counts].sort().map(([words, count]) => `${words} (${count})`).join(', ');
-  const figure = element('figure', 'preflight-batch');
-  const image = new Image();
-  image.src = address;
-  image.alt = 'Images of the first batch';
-  figure.append(image, element('figcaption', 'help', `First batch as the network receives it${labels && `: ${labels}`}.`));
-  return figure;
+  const image = element('img', { src: address, alt: 'Images of the first batch' });
+  return element('figure', 'preflight-batch', image, element('figcaption', 'help', `First batch as the network receives it${labels && `: ${labels}`}.`));
 }

@@ -1,6 +1,6 @@
 // Summarizes the source of a new dataset while its path is entered: counts, sizes, problems, and fields to fill in.
 
-import { element, notice } from './element.js';
+import { button, element, notice, scrolling, table } from './element.js';
 import { settled } from './form_parts.js';
 import { request } from './http.js';
 import { clipped, isolateQuoted } from './names.js';
@@ -70,12 +70,7 @@ export function startSourceSummary(form, changed) {
   }
 
   function suggestion({ text, action, fields: values }) {
-    const box = notice('source-suggestion', '');
-    const button = element('button', 'button button-small', action);
-    button.type = 'button';
-    button.addEventListener('click', () => use(values));
-    box.firstElementChild.append(element('p', '', text), button);
-    return box;
+    return notice('source-suggestion', element('p', '', text), button('button button-small', action, () => use(values)));
   }
 
   const isUsed = (values) =>
@@ -132,71 +127,31 @@ function offer(control, choices) {
 
 /** Builds a table whose last column may contain pictures. */
 function rows({ table_title: title, table_head: head, table: lines, pictures }) {
-  const frame = element('div', 'table-wrap');
-  frame.tabIndex = 0; // makes it scrollable with the keyboard
-  frame.setAttribute('role', 'region');
-  frame.setAttribute('aria-label', title);
-  const table = element('table', 'table table-tight small');
-  table.append(element('caption', 'small muted', title));
-  const top = document.createElement('tr');
-  for (const name of head) {
-    const cell = element('th', '', name);
-    cell.scope = 'col';
-    top.append(cell);
-  }
-  const body = document.createElement('tbody');
-  for (const [number, cells] of lines.entries()) {
-    const row = document.createElement('tr');
-    row.append(...cells.map((text) => element('td', text.length > SHORT_CELL ? 'break' : 'nowrap', text)));
-    if (pictures[number]) row.lastElementChild.prepend(picture(pictures[number]));
-    body.append(row);
-  }
-  const section = document.createElement('thead');
-  section.append(top);
-  table.append(section, body);
-  frame.append(table);
-  return frame;
-}
-
-function picture(uri) {
-  const image = element('img', 'feature-picture');
-  image.src = uri;
-  image.alt = 'Preview';
-  return image;
+  const filled = lines.map((cells, number) => {
+    const row = element('tr', '', ...cells.map((text) => element('td', text.length > SHORT_CELL ? 'break' : 'nowrap', text)));
+    if (pictures[number]) row.lastElementChild.prepend(element('img', { class: 'feature-picture', src: pictures[number], alt: 'Preview' }));
+    return row;
+  });
+  return scrolling('table-wrap', title, table('table table-tight small', head, filled, element('caption', 'small muted', title)));
 }
 
 function bars({ bars_title: title, bars: counts, bars_total: total }) {
-  const table = element('table', 'counts-table');
-  table.append(element('caption', 'small muted', total > counts.length ? `${title}: the first ${counts.length} of ${total.toLocaleString('en')}` : title));
-  const body = document.createElement('tbody');
+  const caption = total > counts.length ? `${title}: the first ${counts.length} of ${total.toLocaleString('en')}` : title;
   const most = Math.max(1, ...counts.map(([, count]) => count));
-  for (const [label, count] of counts) {
-    const head = element('th');
-    head.scope = 'row';
-    head.append(clipped(label));
-    const picture = element('td');
-    const bar = element('span', 'count-bar');
-    bar.setAttribute('aria-hidden', 'true');
-    const part = element('span', 'count-part split-color-train');
-    part.style.setProperty('--value', (count / most) * 100);
-    bar.append(part);
-    picture.append(bar);
-    const row = document.createElement('tr');
-    row.append(head, picture, element('td', 'end', count.toLocaleString('en')));
-    body.append(row);
-  }
-  table.append(body);
-  return table;
+  const lines = counts.map(([label, count]) => {
+    const part = element('span', { class: 'count-part split-color-train', '--value': (count / most) * 100 });
+    return element(
+      'tr',
+      '',
+      element('th', { scope: 'row' }, clipped(label)),
+      element('td', '', element('span', { class: 'count-bar', 'aria-hidden': true }, part)),
+      element('td', 'end', count.toLocaleString('en')),
+    );
+  });
+  return element('table', 'counts-table', element('caption', 'small muted', caption), element('tbody', '', ...lines));
 }
 
 function problems(sentences) {
-  const box = notice('tone-warning', '');
-  const list = element('ul', 'plain source-problems small');
-  for (const sentence of sentences) {
-    const item = element('li', 'break');
-    item.append(isolateQuoted(sentence));
-    list.append(item);
-  }
-  box.firstElementChild.append(list);
-  return box;
+  const items = sentences.map((sentence) => element('li', 'break', isolateQuoted(sentence)));
+  return notice('tone-warning', element('ul', 'plain source-problems small', ...items));
 }

@@ -1,5 +1,6 @@
 // The resource usage of the training.
 
+import { element } from './element.js';
 import { bytes } from './format.js';
 
 /** Fills `panel` from {cpu_percent, memory_bytes, device, gpus: [{name, memory_used, memory_total, utilization, temperature}]}. */
@@ -28,24 +29,8 @@ function gpuGauges(gpu, several) {
 const known = (value) => value !== null && value !== undefined;
 
 function gauge(title, words, share = null) {
-  const row = document.createElement('div');
-  row.className = 'gauge';
-  const name = document.createElement('span');
-  name.className = 'muted';
-  name.textContent = title;
-  const value = document.createElement('span');
-  value.className = 'number';
-  value.textContent = words;
-  row.append(name, value);
-  if (share !== null) {
-    const bar = document.createElement('span');
-    bar.className = 'progress';
-    bar.setAttribute('aria-hidden', 'true');
-    const fill = document.createElement('span');
-    fill.className = 'progress-fill';
-    fill.style.setProperty('--value', share);
-    bar.append(fill);
-    row.append(bar);
-  }
+  const row = element('div', 'gauge', element('span', 'muted', title), element('span', 'number', words));
+  const fill = element('span', { class: 'progress-fill', '--value': share });
+  if (share !== null) row.append(element('span', { class: 'progress', 'aria-hidden': true }, fill));
   return row;
 }

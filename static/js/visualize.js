@@ -1,6 +1,7 @@
 // Builds the network on the server and shows its layers and graph below the form's network.
 
 import { startAsking } from './ask_network.js';
+import { element } from './element.js';
 import { postForm, urlPrefix } from './http.js';
 import { startTabs } from './tabs.js';
 
@@ -60,15 +61,12 @@ async function loadGraph(panel, address) {
 }
 
 function layerRow({ name, type, shape, parameters }) {
-  const row = document.createElement('tr');
-  const head = document.createElement('th');
-  head.scope = 'row';
-  const code = document.createElement('code');
-  code.textContent = name;
-  head.append(code);
-  row.append(head);
-  for (const words of [type, shape.map((size) => size ?? 'batch').join(' × '), parameters.toLocaleString('en')]) row.insertCell().textContent = words;
-  row.lastElementChild.className = 'end';
-  row.children[2].className = 'nowrap';
-  return row;
+  return element(
+    'tr',
+    '',
+    element('th', { scope: 'row' }, element('code', '', name)),
+    element('td', '', type),
+    element('td', 'nowrap', shape.map((size) => size ?? 'batch').join(' × ')),
+    element('td', 'end', parameters.toLocaleString('en')),
+  );
 }
