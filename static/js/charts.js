@@ -374,6 +374,20 @@ export class Chart {
   }
 }
 
+/** Adds the chart `name` to `box`, made from a template. `about` describes it, as in `Chart`. */
+export function addChart(template, box, name, title, about) {
+  const figure = template.content.firstElementChild.cloneNode(true);
+  figure.id = `chart-${name}`;
+  figure.dataset.chart = name;
+  figure.querySelector('h2').textContent = title;
+  for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
+  for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
+  box.append(figure);
+  const chart = new Chart(figure, about);
+  chart.setSmoothing(document.getElementById('smoothing').valueAsNumber / 100);
+  return chart;
+}
+
 function labelOf({ label, name, stage }) {
   if (label) return label;
   if (name.includes('/')) return name.slice(name.indexOf('/') + 1); // its chart is called like the part before

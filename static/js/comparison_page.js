@@ -1,6 +1,6 @@
 // The page that compares models: their curves, one chart for each metric.
 
-import { Chart } from './charts.js';
+import { addChart } from './charts.js';
 import { startAxis } from './curve_axes.js';
 import { getJson } from './http.js';
 import { MetricStore } from './metrics.js';
@@ -63,9 +63,8 @@ const charts = new Map();
 const box = document.getElementById('compared-charts');
 const status = document.getElementById('curves-status');
 const chooseAxis = startAxis(document.getElementById('curve-axis'));
-const smoothing = document.getElementById('smoothing');
 const stage = document.getElementById('curve-stage');
-startSmoothing(smoothing);
+startSmoothing(document.getElementById('smoothing'));
 stage.value = stored('localStorage', STAGE_KEY) ?? 'val';
 if (!stage.value) stage.value = 'val';
 
@@ -91,18 +90,9 @@ function show() {
 }
 
 function newChart(name) {
-  const figure = document.getElementById('compared-chart').content.firstElementChild.cloneNode(true);
   const known = models[0].store.chartOf(name);
   const title = known.metrics?.length === 1 && known.metrics[0] === name && known.title ? known.title : name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
-  figure.id = `chart-${name}`;
-  figure.dataset.chart = name;
-  figure.querySelector('h2').textContent = title;
-  for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
-  for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
-  box.append(figure);
-  const chart = new Chart(figure, known);
-  chart.setSmoothing(smoothing.valueAsNumber / 100);
-  return chart;
+  return addChart(document.getElementById('compared-chart'), box, name, title, known);
 }
 
 async function load(chosen) {

@@ -1,6 +1,6 @@
 // Field errors from the server, shown as in pages that the server renders.
 
-import { element, notice } from './element.js';
+import { describe, element, notice, undescribe } from './element.js';
 import { labelOf, reveal } from './form_sections.js';
 
 /** Lists the errors above the form, as in pages rendered by the server, and shows each message at its field. */
@@ -58,7 +58,7 @@ function show(name, text, field) {
   const message = element('span', { class: 'error-text', id: `${name}-error` }, text);
   field.append(message);
   const described = field.matches('fieldset') ? field : controlOf({ name, field });
-  described.setAttribute('aria-describedby', [...wordsIn(described), message.id].join(' '));
+  describe(described, message.id);
   if (described !== field) described.setAttribute('aria-invalid', 'true');
   // A field that is being edited may be valid now.
   field.addEventListener('input', () => clear(field), { once: true });
@@ -69,11 +69,7 @@ function clear(field) {
   if (!message) return;
   message.remove();
   for (const described of [field, ...field.querySelectorAll('[aria-describedby]')]) {
-    const rest = wordsIn(described).filter((id) => id !== message.id);
-    if (rest.length) described.setAttribute('aria-describedby', rest.join(' '));
-    else described.removeAttribute('aria-describedby');
+    undescribe(described, message.id);
     described.removeAttribute('aria-invalid');
   }
 }
-
-const wordsIn = (element) => (element.getAttribute('aria-describedby') ?? '').split(' ').filter(Boolean);

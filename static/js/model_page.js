@@ -1,6 +1,6 @@
 // The page of a model: charts, numbers, snapshots, and predictions.
 
-import { Chart } from './charts.js';
+import { addChart, Chart } from './charts.js';
 import { startClassifying } from './classify.js';
 import { startAxis } from './curve_axes.js';
 import { allMarks, startMarks } from './curve_marks.js';
@@ -86,17 +86,8 @@ function addOwnCharts() {
   const box = document.getElementById('own-charts');
   for (const { id, title } of store.ownCharts.slice(0, MOST_OWN_CHARTS)) {
     if (charts.some(({ name }) => name === id)) continue;
-    const figure = document.getElementById('own-chart').content.firstElementChild.cloneNode(true);
-    figure.id = `chart-${id}`;
-    figure.dataset.chart = id;
-    figure.querySelector('h2').textContent = title[0].toUpperCase() + title.slice(1).replaceAll('_', ' ');
-    for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
-    for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
-    box.append(figure);
+    charts.push(addChart(document.getElementById('own-chart'), box, id, title[0].toUpperCase() + title.slice(1).replaceAll('_', ' ')));
     box.hidden = false;
-    const chart = new Chart(figure);
-    chart.setSmoothing(document.getElementById('smoothing').valueAsNumber / 100);
-    charts.push(chart);
     showMarks([]); // so that the new chart receives them
   }
 }

@@ -1,6 +1,6 @@
 // Applies the settings of a standard network, lists the changes, and marks fields that the user edits afterwards.
 
-import { element } from './element.js';
+import { describe, element, undescribe } from './element.js';
 import { elementOf, fill, valueOf } from './fill_fields.js';
 import { labelOf } from './form_sections.js';
 
@@ -110,7 +110,10 @@ function edits(form, { values }) {
 }
 
 function mark(form, expected) {
-  for (const note of form.querySelectorAll('.edited-note')) unmark(note);
+  for (const note of form.querySelectorAll('.edited-note')) {
+    undescribe(describedBy(note.parentElement), note.id);
+    note.remove();
+  }
   if (!expected) return;
   for (const [name, value] of edits(form, expected)) {
     const field = elementOf(form.elements[name]).closest('[data-field]');
@@ -118,23 +121,12 @@ function mark(form, expected) {
     const words = inWords(form, name, String(value)).slice(label(form, name).length + 1);
     const note = element('span', { class: 'help edited-note', id: `${name}-edited` }, `Edited. ${expected.title}: ${words}`);
     field.append(note);
-    const described = describedBy(field);
-    described.setAttribute('aria-describedby', [...ids(described), note.id].join(' '));
+    describe(describedBy(field), note.id);
   }
-}
-
-function unmark(note) {
-  const described = describedBy(note.parentElement);
-  const rest = ids(described).filter((id) => id !== note.id);
-  if (rest.length) described.setAttribute('aria-describedby', rest.join(' '));
-  else described.removeAttribute('aria-describedby');
-  note.remove();
 }
 
 /** Returns the element to describe: the whole group for radio buttons. */
 const describedBy = (field) => (field.matches('fieldset') ? field : field.querySelector('input, select'));
-
-const ids = (element) => (element.getAttribute('aria-describedby') ?? '').split(' ').filter(Boolean);
 
 function isSame(one, other) {
   const [first, second] = [one, other].map((text) => text.trim().replace(/,\s*/g, ', '));
