@@ -14,7 +14,7 @@ from msgspec import structs
 from werkzeug.datastructures import MultiDict
 
 from digits.core import schedules, schema
-from digits.core.recipe import Augment, CreateDataset, EarlyStopping, Solver, Train
+from digits.core.recipe import Augment, CreateDataset, EarlyStopping, FineTune, Solver, Train
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -26,9 +26,8 @@ from digits.kinds.classification.recipe import (
     TextFiles,
 )
 from digits.kinds.dataset_form import CHANNELS, ENCODINGS, RESIZE_MODES
-from digits.kinds.form_fields import Between
-from digits.web.models.form import MEANS, POLICY_CHOICES, SOLVERS, ModelForm
-from digits.web.models.form_fields import BALANCES, FLIPS, PRECISIONS, QUARTER_TURNS, WEIGHTS_ON
+from digits.kinds.form_fields import Between, bindings_of
+from digits.web.models.form import POLICY_CHOICES, ModelForm
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -39,24 +38,34 @@ def request_in_progress() -> Iterator[None]:
         yield
 
 
-LIMITED = {
-    "aug_mixup": (Augment, "mixup"),
-    "aug_hsv_s": (Augment, "hsv_saturation"),
-    "aug_cutout": (Augment, "cutout"),
-    "momentum": (Solver, "momentum"),
-    "weight_decay": (Solver, "weight_decay"),
-    "lr_onecycle_peak": (schedules.OneCycle, "peak"),
-    "lr_warmup": (schedules.Schedule, "warmup"),
-    "gpu_memory_mb": (Train, "gpu_memory_mb"),
-    "crop_size": (Train, "crop_size"),
-    "random_seed": (Train, "seed"),
-    "early_stopping_patience": (EarlyStopping, "patience"),
+BINDINGS = bindings_of(ModelForm)
+# These fields check the limits in their own ways.
+LIMITED = {name for name, binding in BINDINGS.items() if binding.limits.high is not None} - {
+    "train_epochs",
+    "batch_size",
+    "learning_rate",
 }
+# The form yields them otherwise, or lacks them.
+UNBOUND = {
+    "dataset", "network", "solver", "lr_policy", "weights", "weights_folder", "weights_sources", "fine_tune", "devices",
+    "augment", "early_stopping", "resume", "strategy",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LIMITED)
+def test_every_setting_of_a_training_has_a_field() -> None:
+    kinds = (Train, Solver, Augment, EarlyStopping, FineTune, *schedules.POLICIES.values())
+    settings = [(kind, name) for kind in kinds for name in kind.__struct_fields__]
+    missing = [
+        name
+        for kind, name in settings
+        if not any(issubclass(kind, item.kind) and item.name == name for item in BINDINGS.values())
+    ]
+    assert set(missing) == UNBOUND
+
+
+@pytest.mark.parametrize("name", sorted(LIMITED))
 def test_forms_and_recipes_enforce_the_limits_of_a_field(name: str) -> None:
-    kind, field = LIMITED[name]
+    kind, field, _ = BINDINGS[name]
     limits = schema.limits(kind, field)
     assert limits.high is not None
     above = limits.high + 1
@@ -76,18 +85,19 @@ def test_forms_and_recipes_enforce_the_limits_of_a_field(name: str) -> None:
         (CHANNELS, CreateDataset, "channels"),
         (ENCODINGS, CreateDataset, "encoding"),
         (RESIZE_MODES, CreateDataset, "resize_mode"),
-        (FLIPS, Augment, "flip"),
-        (QUARTER_TURNS, Augment, "quad_rotation"),
-        (BALANCES, Train, "balance"),
-        (PRECISIONS, Train, "precision"),
-        (WEIGHTS_ON, Train, "weights_on"),
-        (MEANS, Train, "mean"),
-        (SOLVERS, Solver, "type"),
     ],
     ids=lambda item: item if isinstance(item, str) else "",
 )
 def test_a_form_offers_the_choices_of_the_recipe(options: list[Any], kind: type, name: str) -> None:
     assert {option.value for option in options} == {str(item) for item in schema.limits(kind, name).choices}
+
+
+def test_the_form_of_a_model_offers_the_choices_of_the_recipe() -> None:
+    form = ModelForm(None)
+    for name, binding in BINDINGS.items():
+        if binding.limits.choices:
+            offered = {choice.value for choice in form[name].choices}
+            assert offered == {str(item) for item in binding.limits.choices}, name
 
 
 def test_a_form_offers_every_schedule() -> None:
