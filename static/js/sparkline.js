@@ -4,15 +4,18 @@ import { number } from './format.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
+/** The path of a line through at least two `numbers`. */
+export function linePath(numbers) {
+  const low = Math.min(...numbers);
+  const span = Math.max(...numbers) - low || 1;
+  return `M${numbers.map((value, index) => `${round((index * 100) / (numbers.length - 1))} ${round(26 - ((value - low) / span) * 24)}`).join('L')}`;
+}
+
 /** Draws `numbers` in place of `element`, which has data-sparkline. */
 export function drawSparkline(element, numbers, label = 'Training loss so far') {
   const known = numbers.filter((value) => value !== null);
   if (known.length < 2) return;
-  const low = Math.min(...known);
-  const span = Math.max(...known) - low || 1;
-  const points = known.map((value, index) => `${round((index * 100) / (known.length - 1))} ${round(26 - ((value - low) / span) * 24)}`);
-  const path = `M${points.join('L')}`;
-
+  const path = linePath(known);
   const svg = document.createElementNS(SVG, 'svg');
   const attributes = { class: 'sparkline', viewBox: '0 0 100 28', preserveAspectRatio: 'none', role: 'img', 'data-sparkline': '' };
   for (const [name, value] of Object.entries(attributes)) svg.setAttribute(name, value);

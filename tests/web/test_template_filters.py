@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import humanize
 import pytest
 
-from digits.web.template_filters import ago, duration
+from digits.web.template_filters import ago, duration, sparkline
 from tests.static.node import run_node
 
 
@@ -53,3 +54,13 @@ def test_the_browser_uses_the_same_words(root: Path, tmp_path: Path) -> None:
         [duration(length) for length in lengths],
         [ago(1000 - length, now=1000) for length in lengths],
     ]
+
+
+@pytest.mark.parametrize("numbers", [[1, 1], [3.0, 2.0, 1.5], [0.7, -0.2, 12.5, 3.1, 0.0]])
+def test_the_browser_draws_the_same_sparkline(numbers: list[float], root: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.mjs"
+    module = json.dumps((root / "static" / "js" / "sparkline.js").as_uri())
+    program.write_text(f"import {{ linePath }} from {module};\nconsole.log(linePath({numbers}));\n")
+    *_, line = re.findall(r' d="([^"]+)"', sparkline(numbers))
+    drawn, expected = (re.findall(r"-?[\d.]+", path) for path in (run_node(program).stdout, line))
+    assert list(map(float, drawn)) == pytest.approx(list(map(float, expected)), abs=0.11)
