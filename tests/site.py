@@ -125,6 +125,43 @@ class Site:
         assert answer.status_code == 200, answer.get_json()
         return str(answer.get_json()["id"])
 
+    def create(self, kind: str, **fields: Any) -> str:
+        """Create a dataset of the route ``kind``, such as ``images/detection``, and return its id."""
+        sent = {name: str(value) if isinstance(value, Path) else value for name, value in fields.items()}
+        answer = self.post(f"/datasets/{kind}.json", **{"dataset_name": "a", "seed": 1} | sent)
+        assert answer.status_code == 200, answer.get_json()
+        return self._finished("datasets", answer)
+
+    def train(self, kind: str, dataset: str, **fields: Any) -> str:
+        """Train a model on a dataset, by default for one epoch with Adam, and return its id."""
+        settings = {
+            "model_name": "a",
+            "dataset": dataset,
+            "train_epochs": 1,
+            "random_seed": 1,
+            "solver_type": "ADAM",
+            "lr_policy": "fixed",
+            "use_mean": "none",
+        }
+        answer = self.post(f"/models/{kind}.json", **settings | fields)
+        assert answer.status_code == 200, answer.get_json()
+        return self._finished("models", answer)
+
+    def _finished(self, plural: str, answer: Any) -> str:
+        job_id = str(answer.get_json()["id"])
+        assert self.wait_for_end(job_id) == "Done", self.json(f"/{plural}/{job_id}.json")["error"]
+        return job_id
+
+    def predict(self, kind: str, model: str, **asked: Any) -> tuple[dict[str, Any], str]:
+        """Return the prediction of a model as JSON, and as the part of its page."""
+        url, asked = f"/models/{kind}/infer_one", {"job_id": model, **asked}
+        answer = self.post(f"{url}.json", **asked)
+        assert answer.status_code == 200, answer.get_json()
+        part = self.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
+        assert "<html" not in part
+        found: dict[str, Any] = answer.get_json()
+        return found, part
+
     def finished_model(self, dataset_id: str, rows: int = 20, weights: bytes = b"weights") -> str:
         """Add a model like a finished training with ``rows`` rows of metrics, and return its id."""
         folder = self.services.store.new_folder()

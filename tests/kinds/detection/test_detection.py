@@ -49,43 +49,22 @@ def fields_of(labels: Path, **fields: object) -> dict[str, Any]:
     return {"train_image_folder": labels.parent, "train_label_folder": labels} | size | fields
 
 
-def create(site: Site, labels: Path, **fields: object) -> str:
-    sent = {"dataset_name": "shapes", "seed": 1} | fields_of(labels, **fields)
-    answer = site.post(
-        "/datasets/images/detection.json", **{name: str(value) for name, value in sent.items()}
-    )
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
+KIND = "images/detection"
 
 
 @pytest.mark.tensorflow
 def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
     table = write_table(site.data)
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, **fields_of(table))
     body = site.json(f"/datasets/{dataset}.json")
     assert body["classes"] == ["bar", "square"] and body["max_objects"] == 2
-    page = site.get(f"/datasets/{dataset}").text
-    assert "Objects per class" in page
-    explored = site.get(f"/datasets/images/detection/explore?job_id={dataset}").text
+    assert "Objects per class" in site.get(f"/datasets/{dataset}").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}").text
     assert 'class="box"' in explored and "1 bar, 1 square" in explored
 
-    model = site.post(
-        "/models/images/detection.json",
-        model_name="shapes",
-        dataset=dataset,
-        method="standard",
-        standard_networks="detector",
-        train_epochs=12,
-        random_seed=1,
-        batch_size=8,
-        solver_type="ADAM",
-        learning_rate=0.004,
-        lr_policy="cosine",
-        use_mean="pixel",
-        aug_flip="fliplrud",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")
+    settings = {"train_epochs": 12, "batch_size": 8, "learning_rate": 0.004, "lr_policy": "cosine"}
+    settings |= {"use_mean": "pixel", "aug_flip": "fliplrud"}
+    model = site.train(KIND, dataset, method="standard", standard_networks="detector", **settings)
     predicted, part = site.follow(model)
     assert any(item["score"] > 0.3 for item in predicted[0]) and 'class="box"' in part
     values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
@@ -106,8 +85,8 @@ def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
     # Objects of a class that the model lacks are ignored, and boxes are resized with their images.
     renamed = table.with_name("rods.csv")
     renamed.write_text(table.read_text().replace("bar", "rod"))
-    other = create(site, renamed, resize_width=48, resize_height=48, resize_channels=3)
-    assert site.wait_for_end(other) == "Done"
+    size = {"resize_width": 48, "resize_height": 48, "resize_channels": 3}
+    other = site.create(KIND, **fields_of(renamed, **size))
     site.evaluate(model, dataset=other)
     evaluated = site.json(f"/models/{model}/evaluation.json")["evaluations"]
     (mapped,) = (item for item in evaluated if item["dataset_id"] == other)
@@ -118,25 +97,20 @@ def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
     page = site.get(f"/models/{model}/evaluation?name={mapped['name']}").text
     assert "which are ignored: rod." in page and 'class="box"' in page
 
-    asked = {"job_id": model, "image_path": str(wide_copy(table.parent / "1.png"))}
-    found = site.post("/models/images/detection/infer_one.json", **asked).get_json()["predictions"]
+    asked = {"image_path": str(wide_copy(table.parent / "1.png"))}
+    answer, part = site.predict(KIND, model, **asked, view_extension_id="image-bounding-boxes")
+    found, view = answer["predictions"], answer["view"]
     scores = [item["score"] for item in found]
     assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
     assert {item["label"] for item in found} <= {"bar", "square"}
-    true = next(line.split(",") for line in table.read_text().splitlines() if line.startswith("1.png"))
     # The image is twice as wide as the one in the dataset.
-    expected = np.array(true[1:5], float) * [2, 1, 2, 1]
+    expected = np.array(line_of(table, "1.png")[:4]) * [2, 1, 2, 1]
     best = min(np.abs(np.array(item["box"]) - expected).max() for item in found if item["score"] > 0.2)
     assert best < 6
-    view = site.post(
-        "/models/images/detection/infer_one.json", **asked, view_extension_id="image-bounding-boxes"
-    ).get_json()["view"]
     assert sum(item["count"] for item in view["classes"]) == len(view["boxes"]) == len(found)
-    part = site.client.post(
-        "/models/images/detection/infer_one", data=asked, headers={"X-Fragment": "prediction"}
-    ).text
+    _, part = site.predict(KIND, model, **asked)
     assert part.count('class="box"') == part.count("<li ") == len(found)
-    assert 'type="range"' in part and "data:image/png;base64," in part and "<html" not in part
+    assert 'type="range"' in part and "data:image/png;base64," in part
 
 
 def wide_copy(path: Path) -> Path:
@@ -202,8 +176,8 @@ def test_pages_show_the_padding_and_regions_to_ignore(site: Site) -> None:
     }
     path = table.with_name("crowds.json")
     path.write_text(json.dumps(coco))
-    dataset = create(site, path, pct_val=0, padding_image_width=64, padding_image_height=48)
-    assert site.wait_for_end(dataset) == "Done"
+    padding = {"padding_image_width": 64, "padding_image_height": 48}
+    dataset = site.create(KIND, **fields_of(path, pct_val=0, **padding))
     explored = site.get(f"/datasets/images/detection/explore?job_id={dataset}").text
     assert explored.count('class="box"') == explored.count('class="box ignored"') == 6
     assert "1 thing" in explored and "2 thing" not in explored

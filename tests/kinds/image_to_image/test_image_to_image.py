@@ -32,9 +32,7 @@ def write_squares(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def root(site: Site) -> Path:
-    return write_squares(site.data / "squares")
+KIND = "images/processing"
 
 
 @pytest.fixture
@@ -42,48 +40,18 @@ def forms(tmp_path: Path) -> Forms:
     return Forms("image-processing", tmp_path / "own")
 
 
-def create(site: Site, root: Path, **fields: object) -> str:
-    answer = site.post(
-        "/datasets/images/processing.json",
-        dataset_name="squares",
-        seed=1,
-        feature_folder=str(root),
-        **SIZE,
-        **fields,
-    )
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
-
-
-def train(site: Site, dataset: str, **fields: object) -> str:
-    settings = {
-        "model_name": "squares",
-        "dataset": dataset,
-        "random_seed": 1,
-        "batch_size": 8,
-        "solver_type": "ADAM",
-        "learning_rate": 0.003,
-        "lr_policy": "fixed",
-        "use_mean": "none",
-        **fields,
-    }
-    answer = site.post("/models/images/processing.json", **settings)
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
-
-
 @pytest.mark.tensorflow
-def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
+def test_a_network_learns_to_remove_noise(site: Site) -> None:
+    root = write_squares(site.data / "squares")
     Image.new("L", (24, 12)).save(root / "targets" / "7.png")
-    dataset = create(site, root, folder_pct_val=20)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, feature_folder=root, folder_pct_val=20, **SIZE)
     page = site.get(f"/datasets/{dataset}").text
     assert "7.png: its aspect ratio (24×12) differs from that of the image (24×24)" in page
     assert "/records/train/0/target" in page
-    assert "/target" in site.get(f"/datasets/images/processing/explore?job_id={dataset}").text
+    assert "/target" in site.get(f"/datasets/{KIND}/explore?job_id={dataset}").text
 
-    model = train(site, dataset, standard_networks="dncnn", method="standard", train_epochs=25, batch_size=4)
-    assert site.wait_for_end(model) == "Done"
+    settings = {"train_epochs": 25, "batch_size": 4, "learning_rate": 0.003}
+    model = site.train(KIND, dataset, method="standard", standard_networks="dncnn", **settings)
     predicted, part = site.follow(model)
     assert predicted[0]["image"] in part
     values = site.json(f"/models/{model}/metrics.json")["val"]["values"]
@@ -103,19 +71,16 @@ def test_a_network_learns_to_remove_noise(site: Site, root: Path) -> None:
 
     photo = site.data / "photo.png"
     Image.open(root / "images" / "3.png").resize((96, 48)).save(photo)
-    asked = {"job_id": model, "image_path": str(photo)}
-    found = site.post("/models/images/processing/infer_one.json", **asked).get_json()["predictions"]
+    answer, part = site.predict(KIND, model, image_path=str(photo))
+    found = answer["predictions"]
     output = Image.open(io.BytesIO(base64.b64decode(found["image"].partition(",")[2])))
     assert output.size == (found["width"], found["height"]) == (24, 12)
+    assert found["image"] in part and 'alt="Input"' in part
     # A network of convolutions accepts images of any size.
     url = "/models/images/generic/infer_one.json"
     for options, shape in (({}, (1, 24, 24, 1)), ({"dont_resize": "1"}, (1, 48, 96, 1))):
-        outputs = site.post(url, **asked, **options).get_json()["outputs"]
+        outputs = site.post(url, job_id=model, image_path=str(photo), **options).get_json()["outputs"]
         assert np.shape(outputs["output"]) == shape
-    part = site.client.post(
-        "/models/images/processing/infer_one", data=asked, headers={"X-Fragment": "prediction"}
-    ).text
-    assert found["image"] in part and 'alt="Input"' in part and "<html" not in part
 
 
 DIGITS_AUTOENCODER = """
@@ -136,9 +101,9 @@ class UserModel(Tower):
 
 
 @pytest.mark.tensorflow
-def test_images_without_targets_are_their_own_targets(site: Site, root: Path) -> None:
-    dataset = create(site, root / "targets", folder_pct_val=20)
-    assert site.wait_for_end(dataset) == "Done"
+def test_images_without_targets_are_their_own_targets(site: Site) -> None:
+    root = write_squares(site.data / "squares")
+    dataset = site.create(KIND, feature_folder=root / "targets", folder_pct_val=20, **SIZE)
     source = site.json(f"/datasets/{dataset}.json")
     assert source["CreateDbTasks"][0]["entries"] == 32
     image, target = (
@@ -146,10 +111,8 @@ def test_images_without_targets_are_their_own_targets(site: Site, root: Path) ->
         for part in ("", "/target")
     )
     assert np.array_equal(image, target)
-    model = train(
-        site, dataset, method="custom", custom_network=DIGITS_AUTOENCODER, train_epochs=1, use_mean="pixel"
-    )
-    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    network = {"method": "custom", "custom_network": DIGITS_AUTOENCODER}
+    model = site.train(KIND, dataset, batch_size=8, learning_rate=0.003, use_mean="pixel", **network)
     assert "psnr" in site.json(f"/models/{model}/metrics.json")["val"]["values"]
 
 

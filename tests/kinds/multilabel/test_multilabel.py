@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -36,51 +37,29 @@ def write_table(folder: Path) -> Path:
     return path
 
 
-def create(site: Site, table: Path, **fields: object) -> str:
-    size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
-    answer = site.post(
-        "/datasets/images/multilabel.json",
-        dataset_name="shapes",
-        seed=1,
-        table_train=str(table),
-        **size,
-        **fields,
-    )
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
+SIZE = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
+KIND = "images/multilabel"
 
 
 @pytest.mark.tensorflow
 def test_a_table_becomes_a_model_that_predicts_labels(site: Site) -> None:
     table = write_table(site.data)
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, table_train=table, **SIZE)
     body = site.json(f"/datasets/{dataset}.json")
     assert body["labels"] == LABELS
     assert body["label_frequencies"] == pytest.approx([0.5] * 3, abs=1 / 6)  # for any split
     page = site.get(f"/datasets/{dataset}").text
     assert "Images per label" in page and "12 images have no labels" in page
     assert "3 labels" in site.get("/").text
-    explored = site.get(f"/datasets/images/multilabel/explore?job_id={dataset}").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}").text
     assert "horizontal, square" in explored and "no labels" in explored
-    of_one = site.get(f"/datasets/images/multilabel/explore?job_id={dataset}&label=0").text
+    of_one = site.get(f"/datasets/{KIND}/explore?job_id={dataset}&label=0").text
     assert "in the rarest label" in of_one
+    page = site.get(f"/models/{KIND}/new?dataset={dataset}").text
+    assert re.search(r'value="multilabel"[^>]* checked', page)
 
-    model = site.post(
-        "/models/images/multilabel.json",
-        model_name="shapes",
-        dataset=dataset,
-        method="standard",
-        standard_networks="multilabel",
-        train_epochs=30,
-        random_seed=1,
-        batch_size=8,
-        solver_type="ADAM",
-        learning_rate=0.003,
-        lr_policy="fixed",
-        use_mean="pixel",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done"
+    settings = {"train_epochs": 30, "batch_size": 8, "learning_rate": 0.003, "use_mean": "pixel"}
+    model = site.train(KIND, dataset, method="standard", standard_networks="multilabel", **settings)
     predicted, part = site.follow(model)
     assert len(predicted[0]) == len(predicted[-1]) > 1 and "%" in part and "wrong:" not in part
     metrics = site.json(f"/models/{model}/metrics.json")
@@ -97,15 +76,11 @@ def test_a_table_becomes_a_model_that_predicts_labels(site: Site) -> None:
     assert f"Epoch {best} (best) · mAP {100 * values['map'][best]:.2f}%" in page
     assert f"mAP {100 * values['map'][-1]:.2f}%" in site.get("/").text
 
-    asked = {"job_id": model, "image_path": str(table.parent / "5.png")}
-    answer = site.post("/models/images/multilabel/infer_one.json", **asked).get_json()
+    answer, part = site.predict(KIND, model, image_path=str(table.parent / "5.png"))
     percents = [percent for _, percent in answer["predictions"]]
     assert sorted(label for label, _ in answer["predictions"]) == LABELS
     assert percents == sorted(percents, reverse=True) and 0 <= percents[-1] <= percents[0] <= 100
-    part = site.client.post(
-        "/models/images/multilabel/infer_one", data=asked, headers={"X-Fragment": "prediction"}
-    ).text
-    assert part.count('<li class="prediction') == 3 and "<html" not in part
+    assert part.count('<li class="prediction') == 3
     assert part.count("is-predicted") == sum(percent >= 50 for percent in percents)
 
 

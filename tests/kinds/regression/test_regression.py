@@ -27,47 +27,34 @@ def table(site: Site) -> Path:
     return path
 
 
-def create(site: Site, table: Path, **fields: object) -> str:
-    size = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
-    answer = site.post(
-        "/datasets/images/regression.json",
-        dataset_name="levels",
-        seed=1,
-        table_train=str(table),
-        **size,
-        **fields,
-    )
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
+SIZE = {"resize_width": 16, "resize_height": 16, "resize_channels": 1}
+KIND = "images/regression"
 
 
 @pytest.mark.tensorflow
 def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) -> None:
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, table_train=table, **SIZE)
     body = site.json(f"/datasets/{dataset}.json")
     assert body["targets"] == ["brightness", "darkness"]
     page = site.get(f"/datasets/{dataset}").text
     assert "Target distribution" in page and "2 targets" in site.get("/").text
-    explored = site.get(f"/datasets/images/regression/explore?job_id={dataset}&label=0").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}&label=0").text
     assert "in the range" in explored
+    # The form of the model fits the kind.
+    fields = {"model_name": "no", "dataset": dataset}
+    answer = site.post(f"/models/{KIND}.json", standard_networks="unet", balance="class_weights", **fields)
+    assert answer.status_code == 400
+    refused = answer.get_json()["errors"]
+    assert "U-Net is not a network for image regression" in refused["standard_networks"][0]
+    assert refused["balance"] == [
+        "Not available for image regression. Choose None or Oversample rare classes."
+    ]
+    page = site.get(f"/models/{KIND}/new?dataset={dataset}").text
+    assert re.search(r'value="regression"[^>]* checked', page)
+    assert '<option data-kinds="image-classification text-classification" value="class_weights">' in page
 
-    model = site.post(
-        "/models/images/regression.json",
-        model_name="levels",
-        dataset=dataset,
-        method="standard",
-        standard_networks="regression",
-        train_epochs=30,
-        random_seed=1,
-        batch_size=8,
-        solver_type="ADAM",
-        learning_rate=0.003,
-        lr_policy="fixed",
-        use_mean="none",
-        best_metric="r2",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done"
+    settings = {"train_epochs": 30, "batch_size": 8, "learning_rate": 0.003, "best_metric": "r2"}
+    model = site.train(KIND, dataset, method="standard", standard_networks="regression", **settings)
     predicted, part = site.follow(model)
     assert "{} {:.3g}".format(*predicted[0][0]) in part
     metrics = site.json(f"/models/{model}/metrics.json")["val"]["values"]
@@ -83,34 +70,11 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     assert f"R² {metrics['r2'][-1]:.3g}" in site.get("/").text
 
     name, level, dark = table.read_text().splitlines()[1].split(",")
-    asked = {"job_id": model, "image_path": str(table.parent / name)}
-    answer = site.post("/models/images/regression/infer_one.json", **asked).get_json()
+    answer, part = site.predict(KIND, model, image_path=str(table.parent / name))
     assert [label for label, _ in answer["predictions"]] == ["brightness", "darkness"]
     predicted = [value for _, value in answer["predictions"]]
     assert predicted == pytest.approx([float(level), float(dark)], abs=80)
-    part = site.client.post(
-        "/models/images/regression/infer_one", data=asked, headers={"X-Fragment": "prediction"}
-    ).text
-    assert '<th scope="row"' in part and "brightness" in part and "<html" not in part
-
-
-def test_networks_and_settings_of_other_kinds_are_refused_and_the_network_fits_the_kind(
-    site: Site, table: Path
-) -> None:
-    dataset = create(site, table)
-    fields = {"model_name": "no", "dataset": dataset}
-    answer = site.post("/models/images/regression.json", standard_networks="unet", **fields)
-    assert answer.status_code == 400
-    (refused,) = answer.get_json()["errors"]["standard_networks"]
-    assert "U-Net is not a network for image regression" in refused
-    answer = site.post("/models/images/regression.json", balance="class_weights", **fields)
-    assert answer.get_json()["errors"] == {
-        "balance": ["Not available for image regression. Choose None or Oversample rare classes."]
-    }
-    page = site.get(f"/models/images/regression/new?dataset={dataset}").text
-    assert re.search(r'value="regression"[^>]* checked', page)
-    assert '<option data-kinds="image-classification text-classification" value="class_weights">' in page
-    site.wait_for_end(dataset)
+    assert '<th scope="row"' in part and "brightness" in part
 
 
 def test_the_form_returns_with_the_error_of_an_invalid_table(site: Site, table: Path) -> None:
@@ -122,6 +86,7 @@ def test_the_form_returns_with_the_error_of_an_invalid_table(site: Site, table: 
 
 def test_an_invalid_number_fails_the_task_and_names_the_line(site: Site, table: Path) -> None:
     table.write_text(table.read_text().replace("7.png,", "7.png,?"))
-    dataset = create(site, table)
+    fields = {"dataset_name": "levels", "table_train": str(table), **SIZE}
+    dataset = site.post(f"/datasets/{KIND}.json", **fields).get_json()["id"]
     assert site.wait_for_end(dataset) == "Error"
     assert "line 9" in site.json(f"/datasets/{dataset}.json")["error"]

@@ -40,9 +40,7 @@ def write_squares(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def root(site: Site) -> Path:
-    return write_squares(site.data / "squares")
+KIND = "images/segmentation"
 
 
 @pytest.fixture
@@ -50,25 +48,12 @@ def forms(tmp_path: Path) -> Forms:
     return Forms("image-segmentation", tmp_path / "own")
 
 
-def create(site: Site, root: Path, **fields: object) -> str:
-    answer = site.post(
-        "/datasets/images/segmentation.json",
-        dataset_name="squares",
-        feature_folder=str(root),
-        **{"seed": 1, **SIZE, **fields},
-    )
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
-
-
 @pytest.mark.tensorflow
-def test_folders_become_a_model_that_predicts_masks(
-    site: Site, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_squares(site.data / "squares")
     (root / "masks" / "7.png").unlink()
     Image.new("L", (9, 9)).save(root / "masks" / "8.png")
-    dataset = create(site, root, folder_pct_val=20)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, feature_folder=root, folder_pct_val=20, **SIZE)
     body = site.json(f"/datasets/{dataset}.json")
     assert body["labels"] == ["background", "foreground"]
     assert body["pixel_shares"] == pytest.approx([1 - 49 / 400, 49 / 400], abs=0.01)
@@ -77,25 +62,12 @@ def test_folders_become_a_model_that_predicts_masks(
     assert "8.png: it has 9×9 pixels, but the image has 20×20" in page
     assert re.search(r'class="mask" src="[^"]*/records/train/0/target', page)
     assert "2 classes" in site.get("/").text
-    explored = site.get(f"/datasets/images/segmentation/explore?job_id={dataset}").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}").text
     assert "foreground, background" in explored and "/target" in explored
 
-    model = site.post(
-        "/models/images/segmentation.json",
-        model_name="squares",
-        dataset=dataset,
-        method="standard",
-        standard_networks="unet",
-        train_epochs=6,
-        random_seed=1,
-        batch_size=4,
-        solver_type="ADAM",
-        learning_rate=0.003,
-        lr_policy="fixed",
-        use_mean="pixel",
-        aug_flip="fliplr",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done"
+    settings = {"train_epochs": 6, "batch_size": 4, "learning_rate": 0.003, "use_mean": "pixel"}
+    settings |= {"method": "standard", "standard_networks": "unet", "aug_flip": "fliplr"}
+    model = site.train(KIND, dataset, **settings)
     with monkeypatch.context() as patched:
         refuse_to_decode(patched)
         predicted, part = site.follow(model)
@@ -139,45 +111,31 @@ def test_folders_become_a_model_that_predicts_masks(
     assert "Most improved" in comparison and "outcome=improved" in comparison
     assert re.search(r"First: IoU \d+%", comparison) and "foreground, background" in comparison
 
-    larger = create(
-        site, root, folder_pct_val=20, resize_width=40, resize_height=40, resize_channels=3, seed=2
-    )
-    assert site.wait_for_end(larger) == "Done"
-    site.evaluate(model, dataset=larger)
-    results = site.json(f"/models/{model}/evaluation.json")["evaluations"]
-    (found,) = (item for item in results if item["dataset_id"] == larger)
-    assert found["metrics"]["miou"] == pytest.approx(result["metrics"]["miou"], abs=0.1)
-    page = site.get(f"/models/{model}/evaluation?name={found['name']}").text
-    assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
-
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)
     pixels[10:24, 20:48] = 180
     Image.fromarray(pixels).save(photo)
-    asked = {"job_id": model, "image_path": str(photo)}
-    found = site.post("/models/images/segmentation/infer_one.json", **asked).get_json()["predictions"]
+    answer, part = site.predict(KIND, model, image_path=str(photo))
+    found = answer["predictions"]
     mask = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["mask"].partition(",")[2]))))
     assert mask.shape == (40, 80)
     assert (mask[10:24, 20:48] == 1).mean() > 0.7 and (mask[:, 60:] == 0).mean() > 0.9
     percents = {item["name"]: item["percent"] for item in found["classes"]}
     assert sum(percents.values()) == pytest.approx(100)
     assert percents["foreground"] == pytest.approx(100 * (mask == 1).mean())
-    part = site.client.post(
-        "/models/images/segmentation/infer_one", data=asked, headers={"X-Fragment": "prediction"}
-    ).text
-    assert found["mask"] in part and 'class="mask"' in part and "<html" not in part
-    asked = {**asked, "view_extension_id": "image-segmentation", "colormap": "paired"}
-    view = site.post("/models/images/segmentation/infer_one.json", **asked).get_json()["view"]
+    assert found["mask"] in part and 'class="mask"' in part
+    options = {"view_extension_id": "image-segmentation", "colormap": "paired"}
+    view = site.predict(KIND, model, image_path=str(photo), **options)[0]["view"]
     assert view["options"] == {"colormap": "paired"}
     drawn = np.asarray(Image.open(io.BytesIO(base64.b64decode(view["mask"].partition(",")[2]))))
     assert np.array_equal(drawn, mask) and view["chances"]
 
 
 def test_masks_of_a_page_are_decoded_by_one_request_to_another_process(
-    site: Site, root: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset = create(site, root, folder_pct_val=20)
-    assert site.wait_for_end(dataset) == "Done"
+    root = write_squares(site.data / "squares")
+    dataset = site.create(KIND, feature_folder=root, folder_pct_val=20, **SIZE)
     refuse_to_decode(monkeypatch)
     requests: list[Request] = []
     run = Decoder.run
