@@ -107,10 +107,6 @@ def test_a_gan_generates_images_like_those_of_a_folder(site: Site) -> None:
     clone = site.client.get(f"/clone/{dataset}", follow_redirects=True).text
     assert str(faces) in clone and str(listed) in clone
 
-    settings = {"train_epochs": 1, "batch_size": 4, "random_seed": 1, "use_mean": "none"}
-    model = site.post("/models/images/gan.json", model_name="faces", dataset=dataset, **settings).get_json()[
-        "id"
-    ]
-    assert site.wait_for_end(model) == "Done"
+    model = site.train("images/gan", dataset, batch_size=4)
     drawn = site.post("/models/images/gan/generate.json", job_id=model, rows=1, columns=2, seed=1).get_json()
     assert (drawn["width"], drawn["height"], len(drawn["vectors"])) == (8, 8, 2)

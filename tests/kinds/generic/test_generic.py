@@ -41,12 +41,7 @@ def vectors(count: int = 60) -> list[bytes]:
     return made
 
 
-def create(site: Site, path: Path | str, **fields: Any) -> str:
-    answer = site.post(f"{DATASETS}.json", dataset_name="records", seed=1, record_train=str(path), **fields)
-    assert answer.status_code == 200, answer.get_json()
-    job_id = str(answer.get_json()["id"])
-    assert site.wait_for_end(job_id) == "Done", site.json(f"/datasets/{job_id}.json")["error"]
-    return job_id
+KIND = "images/generic"
 
 
 LINEAR = """
@@ -68,7 +63,7 @@ class UserModel(Tower):
 @pytest.mark.tensorflow
 def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     path = write_records(site.data / "vectors.tfrecord", vectors(), "gzip")
-    dataset = create(site, path, pct_val=20)
+    dataset = site.create(KIND, record_train=path, pct_val=20)
     found = site.json(f"/datasets/{dataset}.json")
     assert found["input"] == {"dtype": "float32", "shape": [1, 4, 1]}
     assert found["target"] == {"dtype": "float32", "shape": [2]}
@@ -81,34 +76,16 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     assert preview["shape"] == [1, 4, 1] and preview["high"] < 10
     assert preview["records"][0]["original"]["url"].startswith("data:image/png")
 
-    settings = {
-        "model_name": "linear",
-        "dataset": dataset,
-        "method": "custom",
-        "custom_network": LINEAR,
-        "random_seed": 1,
-        "train_epochs": 30,
-        "batch_size": 8,
-        "solver_type": "ADAM",
-        "learning_rate": 0.05,
-        "lr_policy": "fixed",
-        "use_mean": "none",
-    }
-    answer = site.post(f"{MODELS}.json", **settings)
-    assert answer.status_code == 200, answer.get_json()
-    model = answer.get_json()["id"]
-    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    network = {"method": "custom", "custom_network": LINEAR}
+    model = site.train(KIND, dataset, train_epochs=30, batch_size=8, learning_rate=0.05, **network)
     losses = site.json(f"/models/{model}/metrics.json")["val"]["values"]["loss"]
     assert losses[-1] < 0.01 < losses[0]
 
     asked = {"job_id": model, "values": "1, 2, 0, 0"}
     outputs = site.post(f"{MODELS}/infer_extension.json", **asked).get_json()["outputs"]
     assert outputs["0"]["output"] == pytest.approx([3000, -1000], abs=100)
-    assert site.post(f"{MODELS}/infer_one.json", **asked).get_json()["outputs"]["output"] == [
-        outputs["0"]["output"]
-    ]
-    part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
-    assert "<dt>Shape</dt>" in part and "<html" not in part
+    answer, part = site.predict(KIND, model, values="1, 2, 0, 0")
+    assert answer["outputs"]["output"] == [outputs["0"]["output"]] and "<dt>Shape</dt>" in part
     page = site.get(f"/models/{model}").text
     assert "Input values" in page and "Choose images" not in page
     for values, message in (("1, 2", "4 numbers"), ("a", "separated by commas"), ("", "Enter numbers")):
@@ -153,33 +130,17 @@ def finished(answer: Any) -> Any:
 @pytest.mark.tensorflow
 def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:
     payloads = [example(image=ramp.tobytes(), label=3) for ramp in ramps(12)]
-    dataset = create(site, write_records(site.data / "a.tfrecord", payloads), target_feature="-", pct_val=25)
+    path = write_records(site.data / "a.tfrecord", payloads)
+    dataset = site.create(KIND, record_train=path, target_feature="-", pct_val=25)
     assert site.json(f"/datasets/{dataset}.json")["target"] is None
     assert "no target" in site.get(f"{DATASETS}/explore?job_id={dataset}").text
-    answer = site.post(
-        f"{MODELS}.json",
-        model_name="codes",
-        dataset=dataset,
-        method="standard",
-        standard_networks="autoencoder",
-        train_epochs=1,
-        batch_size=4,
-        use_mean="none",
-    )
-    model = answer.get_json()["id"]
-    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    model = site.train(KIND, dataset, method="standard", standard_networks="autoencoder", batch_size=4)
     predicted, part = site.follow(model)
     assert predicted[0]["shape"] == [8, 8, 1] and "<figure>" in part
     photo = site.data / "photo.png"
     photo.write_bytes(picture(size=(8, 8)))
-    asked = {"job_id": model, "image_path": str(photo)}
-    assert np.shape(site.post(f"{MODELS}/infer_one.json", **asked).get_json()["outputs"]["output"]) == (
-        1,
-        8,
-        8,
-        1,
-    )
-    part = site.client.post(f"{MODELS}/infer_one", data=asked, headers={"X-Fragment": "prediction"}).text
+    answer, part = site.predict(KIND, model, image_path=str(photo))
+    assert np.shape(answer["outputs"]["output"]) == (1, 8, 8, 1)
     assert 'alt="Output as an image"' in part and "8×8×1" in part
     images = write_records(
         site.data / "b.tfrecord", [example(image=picture()), example(image=picture(size=(8, 8)))]
@@ -309,7 +270,7 @@ def test_a_folder_of_tensorflow_datasets_needs_no_settings(tmp_path: Path) -> No
 @pytest.mark.integration
 def test_arrays_have_versions_and_statistics(site: Site) -> None:
     path = write_records(site.data / "a.tfrecord", vectors(20))
-    dataset = create(site, path, input_shape="2×2", pct_val=0)
+    dataset = site.create(KIND, record_train=path, input_shape="2×2", pct_val=0)
     answer = site.post(f"/datasets/{dataset}/versions.json", dataset_name="half", keep=50)
     assert answer.status_code == 200, answer.get_json()
     half = answer.get_json()["id"]

@@ -99,29 +99,10 @@ def train(
 ) -> tuple[str, dict[str, Any]]:
     """Train on records; return the model and its validation metrics."""
     path = write_records(site.data / "a.tfrecord", payloads)
-    answer = site.post(
-        "/datasets/images/generic.json", dataset_name="a", seed=1, record_train=str(path), **fields
-    )
-    dataset = answer.get_json()["id"]
-    assert site.wait_for_end(dataset) == "Done"
-    answer = site.post(
-        "/models/images/generic.json",
-        model_name="a",
-        dataset=dataset,
-        method="custom",
-        custom_network=network,
-        random_seed=1,
-        train_epochs=epochs,
-        val_interval=epochs,
-        snapshot_interval=epochs,
-        batch_size=10,
-        solver_type="ADAM",
-        learning_rate=0.02,
-        lr_policy="fixed",
-        use_mean="none",
-    )
-    model = str(answer.get_json()["id"])
-    assert site.wait_for_end(model) == "Done", site.json(f"/models/{model}.json")["error"]
+    dataset = site.create("images/generic", record_train=path, **fields)
+    settings = {"train_epochs": epochs, "val_interval": epochs, "snapshot_interval": epochs}
+    settings |= {"batch_size": 10, "learning_rate": 0.02}
+    model = site.train("images/generic", dataset, method="custom", custom_network=network, **settings)
     return model, site.json(f"/models/{model}/metrics.json")["val"]["values"]
 
 

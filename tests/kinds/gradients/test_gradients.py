@@ -19,51 +19,34 @@ from tests.site import Site
 SIZE = {"image_width": 16, "image_height": 16}
 
 
-def create(site: Site, **fields: object) -> str:
-    answer = site.post("/datasets/images/gradients.json", dataset_name="ramps", seed=1, **SIZE, **fields)
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
+KIND = "images/gradients"
 
 
 @pytest.mark.tensorflow
 def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
-    dataset = create(site, train_image_count=256, val_image_count=64)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, train_image_count=256, val_image_count=64, **SIZE)
     page = site.get(f"/datasets/{dataset}").text
     assert "Brighter toward" in page and "256 generated images" in page
-    explored = site.get(f"/datasets/images/gradients/explore?job_id={dataset}&label=3").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}&label=3").text
     assert "bottom right" in explored and 'class="arrow-drawing"' in explored
 
-    model = site.post(
-        "/models/images/gradients.json",
-        model_name="ramps",
-        dataset=dataset,
-        train_epochs=8,
-        random_seed=1,
-        shuffle="y",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done"
+    model = site.train(KIND, dataset, train_epochs=8, shuffle="y")
     predicted, part = site.follow(model)
     assert dict(predicted[0]).keys() == {"gradient_x", "gradient_y"} and "gradient_x " in part
     assert site.json(f"/models/{model}/metrics.json")["val"]["values"]["r2"][-1] > 0.8
     page = site.get(f"/models/{model}").text
     assert 'name="gradient_x"' in page and 'name="image_file"' in page
 
-    url = "/models/images/gradients/infer_one"
     for x, y in ((0.4, -0.3), (-0.3, 0.4)):
-        answer = site.post(f"{url}.json", job_id=model, gradient_x=x, gradient_y=y).get_json()
+        answer, part = site.predict(KIND, model, gradient_x=x, gradient_y=y)
         assert [name for name, _ in answer["predictions"]] == ["gradient_x", "gradient_y"]
         assert [value for _, value in answer["predictions"]] == pytest.approx([x, y], abs=0.2)
-    file = io.BytesIO()
+        assert "arrow-drawing" in part and "data:image/png" in part
+    url, file = f"/models/{KIND}/infer_one", io.BytesIO()
     Image.fromarray(draw_ramp(0.4, -0.3, 16, 16)[:, :, 0]).save(file, "PNG")
     file.seek(0)
     from_image = site.post(f"{url}.json", job_id=model, image_file=(file, "ramp.png")).get_json()
     assert dict(from_image["predictions"])["gradient_x"] == pytest.approx(0.4, abs=0.2)
-
-    part = site.client.post(
-        url, data={"job_id": model, "gradient_x": 0.4, "gradient_y": 0}, headers={"X-Fragment": "prediction"}
-    ).text
-    assert "arrow-drawing" in part and "data:image/png" in part
     for x, y in (("0.6", "0"), ("0", ""), ("nan", "0"), ("right", "0")):
         refused = site.post(f"{url}.json", job_id=model, gradient_x=x, gradient_y=y)
         assert refused.status_code == 400

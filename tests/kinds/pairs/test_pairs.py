@@ -17,36 +17,21 @@ from tests.site import Site, bars
 SIZE = {"resize_width": 16, "resize_height": 16}
 
 
-def create(site: Site, source: Path, **fields: object) -> str:
-    answer = site.post(
-        "/datasets/images/pairs.json", dataset_name="pairs", seed=1, pair_source=str(source), **SIZE, **fields
-    )
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
+KIND = "images/pairs"
 
 
 @pytest.mark.tensorflow
 def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     folder = bars(site.data / "bars")
-    dataset = create(site, folder, pair_count=192, resize_channels=1)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, pair_source=folder, pair_count=192, resize_channels=1, **SIZE)
     page = site.get(f"/datasets/{dataset}").text
     assert "Training pairs" in page and "16×16 grayscale" in page
-    explored = site.get(f"/datasets/images/pairs/explore?job_id={dataset}&label=1").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}&label=1").text
     assert "96 training pairs in the label" in explored and "--width: 32; --height: 16" in explored
     picture = Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data))
     assert (picture.size, picture.mode) == ((32, 16), "L")
 
-    model = site.post(
-        "/models/images/pairs.json",
-        model_name="pairs",
-        dataset=dataset,
-        train_epochs=6,
-        batch_size=16,
-        random_seed=1,
-        shuffle="y",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done"
+    model = site.train(KIND, dataset, train_epochs=6, batch_size=16, shuffle="y")
     predicted, part = site.follow(model)
     assert f"{predicted[0]['distance']:.3g}" in part
     metrics = {
@@ -84,15 +69,14 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
 
     url = "/models/images/pairs/infer_one"
     left, other, right = (str(folder / name) for name in ("left/00.png", "left/01.png", "right/00.png"))
-    same = site.post(f"{url}.json", job_id=model, left_path=left, right_path=other).get_json()["predictions"]
+    same = site.predict(KIND, model, left_path=left, right_path=other)[0]["predictions"]
     with open(right, "rb") as file:
         different = site.post(
             f"{url}.json", job_id=model, left_path=left, right_file=(file, "right.png")
         ).get_json()["predictions"]
     assert same["distance"] < different["distance"]
     assert (same["same"], different["same"]) == (True, False)
-    asked = {"job_id": model, "left_path": left, "right_path": right}
-    part = site.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
+    _, part = site.predict(KIND, model, left_path=left, right_path=right)
     assert "Different" in part and "Threshold" in part
 
     listed = site.data / "listed.csv"
@@ -137,8 +121,8 @@ def test_pairs_in_color_are_stacked_along_the_channels_and_missing_images_are_sk
     table.write_text("\n".join([*lines, "left/00.png,missing.png,0"]))
     separate = folder / "test.csv"
     separate.write_text("\n".join(lines[:4]))
-    dataset = create(site, table, pct_val=0, test_source=str(separate), max_unusable_percent=20)
-    assert site.wait_for_end(dataset) == "Done"
+    fields = {"pair_source": table, "test_source": separate, "pct_val": 0, **SIZE}
+    dataset = site.create(KIND, **fields, max_unusable_percent=20)
     manifest = manifests.load(site.services.store.folder / dataset)
     assert manifest.splits["test"].count == 4
     assert (manifest.shape, manifest.encoding, manifest.skipped) == ((16, 16, 6), "none", 1)

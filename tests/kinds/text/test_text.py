@@ -34,56 +34,39 @@ def write_table(folder: Path) -> Path:
     return path
 
 
-def create(site: Site, table: Path, **fields: object) -> str:
-    fields = {"max_chars_per_sample": 48, "train_data_file": str(table)} | fields
-    answer = site.post("/datasets/text/classification.json", dataset_name="topics", seed=1, **fields)
-    assert answer.status_code == 200, answer.get_json()
-    return str(answer.get_json()["id"])
+KIND = "text/classification"
 
 
 @pytest.mark.tensorflow
 def test_a_table_becomes_a_model_that_classifies_texts(site: Site) -> None:
     table = write_table(site.data)
-    dataset = create(site, table)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.create(KIND, train_data_file=table, max_chars_per_sample=48)
     body = site.json(f"/datasets/{dataset}.json")
     assert body["labels"] == ["<i>place</i>", "animal", "number"]
     page = site.get(f"/datasets/{dataset}").text
     assert "Training texts" in page and "mean-image" not in page
     assert "3 classes of texts · 240 texts" in site.get("/").text
-    explored = site.get(f"/datasets/text/classification/explore?job_id={dataset}&label=1&size=100").text
+    explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}&label=1&size=100").text
     assert 45 < explored.count('<blockquote class="snippet"') < 75
     assert "sparrow" in explored and "mountain" not in explored and "<i>place" not in explored
 
-    model = site.post(
-        "/models/text/classification.json",
-        model_name="topics",
-        dataset=dataset,
-        train_epochs=8,
-        learning_rate=0.005,
-        batch_size=16,
-        random_seed=1,
-        shuffle="y",
-    ).get_json()["id"]
-    assert site.wait_for_end(model) == "Done"
+    settings = {"train_epochs": 8, "learning_rate": 0.005, "batch_size": 16, "shuffle": "y"}
+    model = site.train(KIND, dataset, **settings)
     predicted, part = site.follow(model)
     assert f"{escape(predicted[0][0][0])} {predicted[0][0][1]:.0f}%" in part and "snippet" in part
     assert site.json(f"/models/{model}/metrics.json")["val"]["values"]["accuracy"][-1] > 0.8
     page = site.get(f"/models/{model}").text
     assert '<textarea class="input" id="snippet" name="snippet"' in page and "image-file" not in page
 
-    url = "/models/text/classification/infer_one"
-    answer = site.post(f"{url}.json", job_id=model, snippet="Whale, horse,\ndog and CAT").get_json()
+    answer, part = site.predict(KIND, model, snippet="Whale, horse,\ndog and CAT")
     assert answer["predictions"][0][0] == "animal"
     assert sum(percent for _, percent in answer["predictions"]) == pytest.approx(100, abs=0.01)
-    options = {"view_extension_id": "text-classification", "max_classes": 2}
-    view = site.post(f"{url}.json", job_id=model, snippet="A Cat", **options).get_json()["view"]
-    assert (view["text"], len(view["classes"])) == ("a cat", 2)
-    long = site.post(f"{url}.json", job_id=model, snippet="twelve zero hundred " * 1000).get_json()
-    assert long["predictions"][0][0] == "number"
-    asked = {"job_id": model, "snippet": "a river, a lake and a city"}
-    part = site.client.post(url, data=asked, headers={"X-Fragment": "prediction"}).text
     assert "&lt;i&gt;place" in part and "<i>" not in part
+    options = {"view_extension_id": "text-classification", "max_classes": 2}
+    view = site.predict(KIND, model, snippet="A Cat", **options)[0]["view"]
+    assert (view["text"], len(view["classes"])) == ("a cat", 2)
+    long, _ = site.predict(KIND, model, snippet="twelve zero hundred " * 1000)
+    assert long["predictions"][0][0] == "number"
     infer = "/models/images/generic/infer_extension"
     listed = site.data / "listed.csv"
     listed.write_text('class,text\nanimal,"whale, horse"\n,twelve zero hundred\na river\n')
@@ -120,7 +103,8 @@ def test_a_table_becomes_a_model_that_classifies_texts(site: Site) -> None:
     ):
         refused = site.post(f"{infer}.json", job_id=model, test_data_file=sent)
         assert refused.status_code == 400 and words in str(refused.get_json()["error"]), refused.text
-    refused = site.post(f"{url}.json", job_id=model, snippet=" \n", image_path=str(table))
+    url = f"/models/{KIND}/infer_one.json"
+    refused = site.post(url, job_id=model, snippet=" \n", image_path=str(table))
     assert refused.status_code == 400 and "Enter a text." in refused.get_json()["error"]["message"]
 
 
