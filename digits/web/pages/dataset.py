@@ -36,7 +36,8 @@ def show(job_id: str) -> str:
     job = find_dataset(job_id)
     state = services().scheduler.task_state(job, job.tasks[0])
     page, body = serializers.page(job), dataset_serializers.dataset_contents(job)
-    manifest, samples = job.manifest(), None
+    manifest = job.manifest()
+    samples: list[dict[str, Any]] = []
     models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
     if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
         try:
