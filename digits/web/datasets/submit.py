@@ -1,13 +1,17 @@
-"""Create dataset jobs, to be submitted to the scheduler."""
+"""Create dataset jobs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from flask import request
+from wtforms import Form
+
 from digits.core.recipe import CreateDataset
 from digits.data.sample_catalog import Sample
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
+from digits.web.security.usernames import current_username
 from digits.web.services import services
 
 SAMPLES_KIND = "image-classification"
@@ -31,6 +35,19 @@ def new_dataset(
         tasks=DatasetJob.first_tasks(),
         recipe=recipe,
     )
+
+
+def submit_dataset(folder: Path, recipe: CreateDataset, form: Form) -> DatasetJob:
+    """Create and submit the job in ``folder``, with the name and the group in ``form`` and the user of this request."""
+    job = new_dataset(
+        folder,
+        recipe,
+        form["dataset_name"].data.strip(),
+        owner=current_username(request),
+        group=(form["group_name"].data or "").strip(),
+    )
+    services().scheduler.submit(job)
+    return job
 
 
 def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:

@@ -35,11 +35,10 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import parse_integer
 from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
 from digits.kinds.views import views_of
-from digits.web.datasets.submit import new_dataset
+from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.usernames import current_username
 from digits.web.services import services
 
 blueprint = Blueprint("versions", __name__)
@@ -134,14 +133,7 @@ def create(job_id: str) -> AnyResponse | tuple[str | Response, int]:
         if recipe.changes:
             write_json(folder / EDITS_FILE, msgspec.to_builtins(form.edits.edits))
             recipe.edits = str(folder / EDITS_FILE)
-        job = new_dataset(
-            folder,
-            recipe,
-            form.dataset_name.data.strip(),
-            owner=current_username(request),
-            group=(form.group_name.data or "").strip(),
-        )
-        services().scheduler.submit(job)
+        job = submit_dataset(folder, recipe, form)
     return (
         jsonify(serializers.brief(job)) if as_json else redirect(url_for("dataset_page.show", job_id=job.id))
     )

@@ -28,7 +28,7 @@ from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
-from digits.web.datasets.submit import new_dataset
+from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.offload import in_thread
@@ -36,7 +36,6 @@ from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreatedDataset, DatasetSummary
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.usernames import current_username
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
@@ -73,14 +72,7 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str |
             draft = _draft(kind, form, folder, keeps_size)
             recipe = build_recipe(draft.recipe)
             add_remote_sources(recipe, form, folder.name)
-            job = new_dataset(
-                folder,
-                recipe,
-                form.dataset_name.data.strip(),
-                owner=current_username(request),
-                group=(form.group_name.data or "").strip(),
-            )
-            services().scheduler.submit(job)
+            job = submit_dataset(folder, recipe, form)
     except _InvalidForm:
         return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
     if as_json:

@@ -1,0 +1,37 @@
+"""The routes of DIGITS 6 for traces of training steps, and for large charts."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core import step_traces
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob
+from digits.kinds.request_fields import whole
+from digits.web.jobs.access import requested_job
+from digits.web.responses.files import send_job_file
+from digits.web.responses.negotiation import json_only
+
+blueprint = Blueprint("timelines", __name__)
+
+
+@blueprint.post("/models/timeline_trace_data")
+@json_only
+def trace() -> Response:
+    """Return the trace of ``step`` in Chrome's trace format."""
+    job, step = requested_job(ModelJob), whole(request.values, "step", None, 1)
+    if step is None:
+        raise BadRequest("The step is missing.", "Specify one that GET /models/ID/timeline.json lists.")
+    return send_job_file(job.folder, step_traces.file_name(step), "application/json")
+
+
+@blueprint.get("/models/images/<any(classification, generic):place>/timeline_tracing")
+def timeline(place: str) -> AnyResponse:
+    return redirect(url_for("traces.show", job_id=requested_job(ModelJob).id))
+
+
+@blueprint.get("/models/images/<any(classification, generic):place>/large_graph")
+def charts(place: str) -> AnyResponse:
+    """Redirect to the page of the model, whose charts have many more points than those of DIGITS 6."""
+    return redirect(url_for("model_page.show", job_id=requested_job(ModelJob).id))
