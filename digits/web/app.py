@@ -26,8 +26,8 @@ from digits.web.datasets import health as health_views
 from digits.web.datasets import uploads
 from digits.web.datasets import versions as version_views
 from digits.web.datasets import views as dataset_views
+from digits.web.digits6 import batches, timelines
 from digits.web.digits6 import lists as job_lists
-from digits.web.digits6 import timelines
 from digits.web.digits6 import views as generic_views
 from digits.web.evaluations import comparison as comparison_views
 from digits.web.evaluations import embeddings as embedding_views
@@ -150,6 +150,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         generic_views.blueprint,
         tensorboard_views.blueprint,
         trace_views.blueprint,
+        batches.blueprint,
         timelines.blueprint,
         uploads.blueprint,
     ):

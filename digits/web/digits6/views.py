@@ -22,6 +22,7 @@ from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.datasets import views as dataset_views
+from digits.web.digits6.batches import check_readable, run_to_completion
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.models import form_views as model_form_views
@@ -208,8 +209,8 @@ def _outputs_of(
 
     Raises BadRequest if there are no outputs.
     """
-    job, about, results = prediction_views.run_to_completion(find, keeps_values=True)
-    prediction_views.check_readable(results, noun)
+    job, about, results = run_to_completion(find, keeps_values=True)
+    check_readable(results, noun)
     folder = predictions.folder_of(job.folder, about.id)
     listed = in_thread(predictions.load_list, folder)
     values = in_thread(predictions.read_values, folder)

@@ -1,11 +1,10 @@
-"""Batch predictions: the task, the results page, and the DIGITS 6 routes."""
+"""Batch predictions: the task, and the page of its results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import gevent
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -20,10 +19,10 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
-from digits.web.jobs.access import check_owner, requested_job
+from digits.web.jobs.access import check_owner
 from digits.web.jobs.query import Page, page_of
 from digits.web.models.snapshots import snapshot_of
-from digits.web.offload import in_thread, in_turns
+from digits.web.offload import in_thread
 from digits.web.predictions import record_inputs
 from digits.web.predictions.runs import (
     FindSource,
@@ -37,7 +36,6 @@ from digits.web.predictions.runs import (
 )
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
-from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 from digits.web.services.background import error_of
 
@@ -46,7 +44,6 @@ blueprint = Blueprint("predictions", __name__)
 PAGE_IMAGES = 24
 MAX_PARTS = 16
 PAGE_CLASSES = 20
-POLL_SECONDS = 0.05
 DEFAULT_TOP_N = 9
 MAX_TOP_N = 100
 TOP = "top"
@@ -64,7 +61,7 @@ def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyRespo
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    about = start(job, snapshot, find or _inputs_of_kind(job))
+    about = start(job, snapshot, find or inputs_of_kind(job))
     address = url_for("predictions.show", job_id=job.id, prediction_id=about.id, **shown)
     if wants_json():
         return jsonify(id=about.id, url=address, images=about.total), 202
@@ -80,7 +77,7 @@ def show(job_id: str, prediction_id: str) -> str:
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
     shown = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
-    top = _top_n() if shown == TOP and labels else 0
+    top = requested_top_n() if shown == TOP and labels else 0
     number = page_of(request.args, "page")
     places: dict[str, Sequence[int]] = {"wrong": results.sums.wrong, "unreadable": results.sums.unreadable}
     page = Page.of(places.get(shown, range(len(results))), number, PAGE_IMAGES)
@@ -212,99 +209,11 @@ def delete(job_id: str, prediction_id: str) -> Response:
     return jsonify(deleted=about.id)
 
 
-@blueprint.post("/models/images/classification/classify_many.json")
-def classify_many_json() -> Response:
-    """Run a batch prediction to completion, and return up to five classes per image."""
-    return _all_at_once(
-        lambda results, labels: {
-            "classifications": {
-                row.name: row.predictions for row in in_turns(results.read()) if not row.error
-            }
-        }
-    )
-
-
-@blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
-@blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
-@not_from_other_sites
-def many() -> AnyResponse | tuple[Response, int]:
-    """Start a batch prediction, and redirect to the results page."""
-    return create(requested_job(ModelJob).id)
-
-
-@blueprint.post("/models/images/classification/top_n")
-def top_n() -> AnyResponse | tuple[Response, int]:
-    """Start a batch prediction, and redirect to the page of the most probable images for each class."""
-    count = _top_n()
-    job = requested_job(ModelJob)
-    _classes_of(job)
-    return begin(job.id, show=TOP, top_n=count)
-
-
-@blueprint.post("/models/images/classification/top_n.json")
-def top_n_json() -> Response:
-    """Run a batch prediction to completion, and return the most probable images for each class."""
-    count = _top_n()
-    labels = _classes_of(requested_job(ModelJob))
-    _, _, results = run_to_completion()
-    best = in_thread(best_of_classes, results, range(len(labels)), count)
-    names = _names_of(results, best)
-    return jsonify(
-        top_n={
-            label: [[names[place], percent] for place, percent in found]
-            for label, found in zip(labels, best, strict=True)
-        },
-        skipped=_skipped(results),
-    )
-
-
-def _classes_of(job: ModelJob) -> list[str]:
-    labels = labels_of(job)
-    if not labels:
-        raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
-    return labels
-
-
-def _top_n() -> int:
+def requested_top_n() -> int:
     return whole(request.values, "top_n", DEFAULT_TOP_N, 1, MAX_TOP_N)
 
 
-def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:
-    job, about, results = run_to_completion()
-    check_readable(results, "images")
-    labels = labels_of(job)
-    return jsonify(
-        **body(results, labels),
-        skipped=_skipped(results),
-        problems=[{"line": item.line, "message": item.message} for item in about.problems],
-        accuracy=results.sums.accuracy(),
-        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
-    )
-
-
-def run_to_completion(
-    find: FindSource | None = None, *, keeps_values: bool = False
-) -> tuple[ModelJob, BatchPrediction, Results]:
-    """Run a batch prediction as `start` does, and return its results when it has finished."""
-    require_tensorflow()
-    job = requested_job(ModelJob)
-    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    about = start(job, snapshot, find or _inputs_of_kind(job), keeps_values=keeps_values)
-    while services().background["prediction"].task(job.id, about.id):
-        gevent.sleep(POLL_SECONDS)
-    failure = services().background["prediction"].failure(job.id, about.id)
-    if failure:
-        raise BadRequest(failure.message, failure.hint)
-    results = results_of(job, about)
-    if len(results) < about.total:
-        raise BadRequest(
-            f"The prediction was stopped after {len(results):,} of {about.total:,} images.",
-            "Send the request again.",
-        )
-    return job, about, results
-
-
-def _inputs_of_kind(job: ModelJob) -> FindSource | None:
+def inputs_of_kind(job: ModelJob) -> FindSource | None:
     """Return the inputs in the fields of a kind that does not predict from images; None for other kinds."""
     views = views_of(serializers.data_kind(job) or default_kind())
     if not views.has_inputs:
@@ -317,18 +226,7 @@ def _inputs_of_kind(job: ModelJob) -> FindSource | None:
     return find
 
 
-def check_readable(results: Results, noun: str) -> None:
-    """Raise BadRequest if there are results, but none of the records could be read."""
-    if 0 < len(results) == len(results.sums.unreadable):
-        reason = next(results.read([0])).error
-        raise BadRequest(f"None of the {len(results):,} {noun} can be used: {reason}")
-
-
-def _skipped(results: Results) -> dict[str, str]:
-    return {row.name: row.error for row in results.read(results.sums.unreadable)}
-
-
-def _names_of(results: Results, best: list[list[tuple[int, float]]]) -> dict[int, str]:
+def names_of(results: Results, best: list[list[tuple[int, float]]]) -> dict[int, str]:
     """Return the names of the images in the lists of `best_of_classes`."""
     places = sorted({place for found in best for place, _ in found})
     return {place: row.name for place, row in zip(places, results.read(places), strict=True)}
@@ -401,7 +299,7 @@ def _top_images(
 ) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the ``count`` most probable images so far for each of the ``classes``, with their names."""
     best = in_thread(best_of_classes, results, classes, count)
-    names = _names_of(results, best)
+    names = names_of(results, best)
     return [
         (
             labels[number],

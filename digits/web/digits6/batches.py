@@ -1,0 +1,124 @@
+"""The routes of DIGITS 6 for batch predictions, which wait for the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from flask import Blueprint, Response, jsonify, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob
+from digits.data.predictions import BatchPrediction
+from digits.web.jobs.access import requested_job
+from digits.web.models.snapshots import snapshot_of
+from digits.web.offload import in_thread, in_turns
+from digits.web.predictions.batch import TOP, begin, create, inputs_of_kind, names_of, requested_top_n
+from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, results_of, start
+from digits.web.security.origin import not_from_other_sites
+from digits.web.services import require_tensorflow, services
+
+blueprint = Blueprint("batches", __name__)
+
+POLL_SECONDS = 0.05
+
+
+@blueprint.post("/models/images/classification/classify_many.json")
+def classify_many_json() -> Response:
+    """Run a batch prediction to completion, and return up to five classes per image."""
+    return _all_at_once(
+        lambda results, labels: {
+            "classifications": {
+                row.name: row.predictions for row in in_turns(results.read()) if not row.error
+            }
+        }
+    )
+
+
+@blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
+@blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
+@not_from_other_sites
+def many() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction, and redirect to the results page."""
+    return create(requested_job(ModelJob).id)
+
+
+@blueprint.post("/models/images/classification/top_n")
+def top_n() -> AnyResponse | tuple[Response, int]:
+    """Start a batch prediction, and redirect to the page of the most probable images for each class."""
+    count = requested_top_n()
+    job = requested_job(ModelJob)
+    _classes_of(job)
+    return begin(job.id, show=TOP, top_n=count)
+
+
+@blueprint.post("/models/images/classification/top_n.json")
+def top_n_json() -> Response:
+    """Run a batch prediction to completion, and return the most probable images for each class."""
+    count = requested_top_n()
+    labels = _classes_of(requested_job(ModelJob))
+    _, _, results = run_to_completion()
+    best = in_thread(best_of_classes, results, range(len(labels)), count)
+    names = names_of(results, best)
+    return jsonify(
+        top_n={
+            label: [[names[place], percent] for place, percent in found]
+            for label, found in zip(labels, best, strict=True)
+        },
+        skipped=_skipped(results),
+    )
+
+
+def _classes_of(job: ModelJob) -> list[str]:
+    labels = labels_of(job)
+    if not labels:
+        raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
+    return labels
+
+
+def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:
+    job, about, results = run_to_completion()
+    check_readable(results, "images")
+    labels = labels_of(job)
+    return jsonify(
+        **body(results, labels),
+        skipped=_skipped(results),
+        problems=[{"line": item.line, "message": item.message} for item in about.problems],
+        accuracy=results.sums.accuracy(),
+        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
+    )
+
+
+def run_to_completion(
+    find: FindSource | None = None, *, keeps_values: bool = False
+) -> tuple[ModelJob, BatchPrediction, Results]:
+    """Run a batch prediction as `start` does, and return its results when it has finished."""
+    require_tensorflow()
+    job = requested_job(ModelJob)
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    about = start(job, snapshot, find or inputs_of_kind(job), keeps_values=keeps_values)
+    while services().background["prediction"].task(job.id, about.id):
+        gevent.sleep(POLL_SECONDS)
+    failure = services().background["prediction"].failure(job.id, about.id)
+    if failure:
+        raise BadRequest(failure.message, failure.hint)
+    results = results_of(job, about)
+    if len(results) < about.total:
+        raise BadRequest(
+            f"The prediction was stopped after {len(results):,} of {about.total:,} images.",
+            "Send the request again.",
+        )
+    return job, about, results
+
+
+def check_readable(results: Results, noun: str) -> None:
+    """Raise BadRequest if there are results, but none of the records could be read."""
+    if 0 < len(results) == len(results.sums.unreadable):
+        reason = next(results.read([0])).error
+        raise BadRequest(f"None of the {len(results):,} {noun} can be used: {reason}")
+
+
+def _skipped(results: Results) -> dict[str, str]:
+    return {row.name: row.error for row in results.read(results.sums.unreadable)}
