@@ -40,11 +40,11 @@ class Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        completions = super().shell_complete(ctx, incomplete)
         serve = self.get_command(ctx, "serve")
         if incomplete.startswith("-") and serve is not None:
-            found += serve.shell_complete(click.Context(serve, ctx), incomplete)
-        return found
+            completions += serve.shell_complete(click.Context(serve, ctx), incomplete)
+        return completions
 
 
 @click.group(

@@ -29,7 +29,7 @@ def _option(row: Described, name: str) -> click.Option:
     words = [row.name, f"{name}/--no-{name[2:]}" if row.is_flag else name]
     if row.name in _SHORT_OPTIONS:
         words.insert(1, _SHORT_OPTIONS[row.name])
-    default = row.shown.replace("`", "")
+    default = row.default_text.replace("`", "")
     return click.Option(
         words,
         default=None,

@@ -290,13 +290,13 @@ class _Removal:
 
 def _open_for_removal(name: str, folder: int) -> int:
     """Open the folder ``name`` in the open ``folder``, after granting the permissions it takes to empty it."""
-    place = os.open(name, _PLACE, dir_fd=folder)
+    descriptor = os.open(name, _PLACE, dir_fd=folder)
     try:
-        if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+        if os.fstat(descriptor).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IRWXU)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def move_to_high_descriptor(descriptor: int) -> int:

@@ -220,14 +220,14 @@ class Metrics(Struct):
 
     def ranges(self) -> dict[str, MetricRange]:
         """Return the range of each metric, by the names of DIGITS 6: ``loss (train)``, ``accuracy (val)``."""
-        found = {}
+        ranges = {}
         for stage in STAGES:
             series = self.stage(stage)
             for name in list(series.values)[:MAX_SUMMARIZED]:
                 numbers = [value for value in series.values[name] if value is not None]
                 if numbers:
-                    found[f"{name} ({stage})"] = MetricRange(numbers[-1], min(numbers), max(numbers))
-        return found
+                    ranges[f"{name} ({stage})"] = MetricRange(numbers[-1], min(numbers), max(numbers))
+        return ranges
 
     def last_accuracy(self) -> float | None:
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""

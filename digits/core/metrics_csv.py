@@ -90,5 +90,5 @@ class _Stage:
 
     def is_valid(self, number: int, step: int) -> bool:
         """Return whether row ``number``, counted from 1, with this ``step`` is valid."""
-        place = bisect.bisect_left(self._counts, number)
-        return place == len(self._steps) or step <= self._steps[place]
+        index = bisect.bisect_left(self._counts, number)
+        return index == len(self._steps) or step <= self._steps[index]

@@ -55,18 +55,18 @@ def faults_in(tree: ast.Module) -> list[Fault]:
 
 
 def _faults(module: _Module) -> Iterator[Fault]:
-    place, found = module.find("UserModel")
-    if found is _UNBOUND:
+    index, value = module.find("UserModel")
+    if value is _UNBOUND:
         _, function = module.find("build_model")
         if function is _UNBOUND or isinstance(function, ast.Constant):
             yield undefined(*_other_tower(module))
         return
-    if isinstance(found, (ast.Constant, ast.FunctionDef, ast.AsyncFunctionDef)):
+    if isinstance(value, (ast.Constant, ast.FunctionDef, ast.AsyncFunctionDef)):
         yield not_a_tower(None)
-    elif isinstance(found, ast.ClassDef):
-        ancestry = module.ancestry(place, found)
+    elif isinstance(value, ast.ClassDef):
+        ancestry = module.ancestry(index, value)
         if ancestry.is_known and not ancestry.has_tower:
-            yield not_a_tower(found.lineno)
+            yield not_a_tower(value.lineno)
         elif ancestry.is_known:
             for name in PROPERTIES:
                 yield from _faults_of_property(module, ancestry, name)
@@ -75,9 +75,9 @@ def _faults(module: _Module) -> Iterator[Fault]:
 def _other_tower(module: _Module) -> tuple[str, int | None]:
     """Return the name and line of the first class that derives from Tower."""
     for name in module.bindings:
-        _, found = module.find(name)
-        if isinstance(found, ast.ClassDef) and found in module.towers:
-            return name, found.lineno
+        _, value = module.find(name)
+        if isinstance(value, ast.ClassDef) and value in module.towers:
+            return name, value.lineno
     return "", None
 
 
@@ -85,15 +85,19 @@ def _faults_of_property(module: _Module, ancestry: _Ancestry, name: str) -> Iter
     if name in module.reassigned:
         return
     first = ancestry.classes[0].lineno
-    definitions = [found for node in ancestry.classes if (found := _member(node, name)) is not _UNBOUND]
+    definitions = [
+        definition for node in ancestry.classes if (definition := _member(node, name)) is not _UNBOUND
+    ]
     if not definitions:
         yield missing(name, first)
     elif ancestry.is_line:
-        found = definitions[0]
-        if isinstance(found, ast.Constant):
-            yield missing(name, first) if found.value is None else not_a_property(name, None)
-        elif isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)) and not found.decorator_list:
-            yield not_a_property(name, found.lineno)
+        definition = definitions[0]
+        if isinstance(definition, ast.Constant):
+            yield missing(name, first) if definition.value is None else not_a_property(name, None)
+        elif (
+            isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) and not definition.decorator_list
+        ):
+            yield not_a_property(name, definition.lineno)
 
 
 _NOTED = (ast.Name, ast.Attribute, ast.FunctionDef, ast.alias, ast.Global, ast.NamedExpr)
@@ -147,9 +151,9 @@ class _Module:
             if isinstance(node, _NOTED):
                 self._note(node)
         self.towers: set[ast.ClassDef] = set()
-        for place, statement in enumerate(tree.body):
+        for index, statement in enumerate(tree.body):
             if isinstance(statement, ast.ClassDef):
-                bases = [self._base(expression, place)[1] for expression in statement.bases]
+                bases = [self._base(expression, index)[1] for expression in statement.bases]
                 if any(base is _TOWER or base in self.towers for base in bases):
                     self.towers.add(statement)
 
@@ -189,34 +193,34 @@ class _Module:
             initial = _UNKNOWN
         return 0, _UNKNOWN
 
-    def ancestry(self, place: int, node: ast.ClassDef) -> _Ancestry:
+    def ancestry(self, index: int, node: ast.ClassDef) -> _Ancestry:
         """Return the bases of the class defined by the statement at position ``place``."""
-        found = _Ancestry([])
-        pending = [(place, node)]
+        ancestry = _Ancestry([])
+        pending = [(index, node)]
         visited: set[ast.ClassDef] = set()
         while pending:
-            place, node = pending.pop()
+            index, node = pending.pop()
             if node in visited:
                 continue
             visited.add(node)
-            found.classes.append(node)
-            found.is_known &= not (node.decorator_list or node.keywords)
-            found.is_line &= len(node.bases) < 2
+            ancestry.classes.append(node)
+            ancestry.is_known &= not (node.decorator_list or node.keywords)
+            ancestry.is_line &= len(node.bases) < 2
             for expression in reversed(node.bases):
-                where, base = self._base(expression, place)
+                where, base = self._base(expression, index)
                 if isinstance(base, ast.ClassDef):
                     pending.append((where, base))
                 else:
-                    found.has_tower |= base is _TOWER
-                    found.is_known &= base in (_TOWER, _OBJECT)
-        return found
+                    ancestry.has_tower |= base is _TOWER
+                    ancestry.is_known &= base in (_TOWER, _OBJECT)
+        return ancestry
 
-    def _base(self, expression: ast.expr, place: int) -> tuple[int, _Value]:
+    def _base(self, expression: ast.expr, index: int) -> tuple[int, _Value]:
         match expression:
             case ast.Name(id=name):
-                return self.find(name, place)
+                return self.find(name, index)
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if attribute in _TOWER_NAMES:
-                _, owner = self.find(name, place)
+                _, owner = self.find(name, index)
                 return 0, _TOWER if owner is _TOWER_MODULE else _UNKNOWN
         return 0, _UNKNOWN
 
@@ -254,11 +258,11 @@ def _bindings(body: list[ast.stmt]) -> dict[str, list[tuple[int, _Value]]]:
 
     Names bound in a condition, loop or exception handler have an unknown value.
     """
-    found: dict[str, list[tuple[int, _Value]]] = {}
-    for place, statement in enumerate(body):
+    bindings: dict[str, list[tuple[int, _Value]]] = {}
+    for index, statement in enumerate(body):
         for name, value in _bound_by(statement):
-            found.setdefault(name, []).append((place, value))
-    return found
+            bindings.setdefault(name, []).append((index, value))
+    return bindings
 
 
 def _bound_by(statement: ast.stmt) -> Iterator[tuple[str, _Value]]:

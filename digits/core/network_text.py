@@ -40,10 +40,10 @@ def normalize(text: str) -> str:
 
 def parse(text: str) -> ast.Module:
     """Parse a normalized ``text`` as a module, preserving lines and columns. Raises SyntaxError."""
-    found = _FORBIDDEN.search(text)
-    if found:
-        message = f"invalid non-printable character U+{ord(found[0]):04X}"
-        raise _syntax_error(message, text, text.count("\n", 0, found.start()) + 1)
+    match = _FORBIDDEN.search(text)
+    if match:
+        message = f"invalid non-printable character U+{ord(match[0]):04X}"
+        raise _syntax_error(message, text, text.count("\n", 0, match.start()) + 1)
     try:
         tree = _parse(text)
     except SyntaxError as error:
@@ -119,10 +119,10 @@ _QUOTES, _DASHES = "\u201c\u201d\u201e\u2018\u2019\u201a\u00b4", "\u2010\u2011\u
 
 
 def _bad_character(error: SyntaxError, line: int, column: int) -> Fault | None:
-    found = _CHARACTER.search(error.msg or "")
-    if found is None:
+    match = _CHARACTER.search(error.msg or "")
+    if match is None:
         return None
-    character = chr(int(found[1], 16))
+    character = chr(int(match[1], 16))
     name = unicodedata.name(character, "a control character").lower()
     if character in _QUOTES:
         hint = "Use straight quotes, \" or '."
@@ -134,4 +134,4 @@ def _bad_character(error: SyntaxError, line: int, column: int) -> Fault | None:
         hint = "Retype the line without this invisible character, often copied from a web page."
     else:
         hint = "Python allows it only in strings and comments."
-    return Fault(f"The network contains the character U+{found[1]} ({name}).", hint, line, column)
+    return Fault(f"The network contains the character U+{match[1]} ({name}).", hint, line, column)

@@ -20,13 +20,13 @@ NAMES = (NAME, *(f"{NAME}{suffix}" for suffix in KERAS_SUFFIXES))
 
 def names_in(folder: Path) -> list[str]:
     """Return the paths of the files in ``folder``, relative to it and sorted. Links are ignored."""
-    found = []
+    paths = []
     for name in NAMES:
         path = folder / name
         if not path.is_symlink():
-            found += files_below(path) if path.is_dir() else [path]
+            paths += files_below(path) if path.is_dir() else [path]
     return sorted(
-        path.relative_to(folder).as_posix() for path in found if path.is_file() and not path.is_symlink()
+        path.relative_to(folder).as_posix() for path in paths if path.is_file() and not path.is_symlink()
     )
 
 

@@ -25,18 +25,18 @@ _WORDS = re.compile(
         | "(?:\\.|[^"\\\n])*+"? | '(?:\\.|[^'\\\n])*+'? | \#[^\n]* )
     | (?<![\w.]) (?: (?P<long>0[xX][0-9a-fA-F]+|\d+)[lL] | 0(?P<octal>[0-7]+) ) (?![\w.])
     | (?P<unequal><>)
-    | `(?P<shown>[^`\n]+)`
+    | `(?P<backquoted>[^`\n]+)`
     """,
     re.VERBOSE | re.DOTALL,
 )
 
 
-def _word(found: re.Match[str]) -> str:
-    if found["octal"]:
-        return f"0o{found['octal']}"
-    if found["shown"]:
-        return f"repr({found['shown']})"
-    return "!=" if found["unequal"] else found["raw"] or found["long"] or found[0]
+def _word(match: re.Match[str]) -> str:
+    if match["octal"]:
+        return f"0o{match['octal']}"
+    if match["backquoted"]:
+        return f"repr({match['backquoted']})"
+    return "!=" if match["unequal"] else match["raw"] or match["long"] or match[0]
 
 
 def translate(text: str) -> str:
@@ -61,25 +61,25 @@ def _statements(tokens: Tokens) -> Iterator[Tokens]:
     """Return the tokens of each simple statement, and of the heads of compound statements without the
     colon.
     """
-    depth, found = 0, []
+    depth, statement = 0, []
     for token in tokens:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
         is_end = token.type in _NOT_CODE or (depth == 0 and token.string in (";", ":"))
         if not is_end:
-            found.append(token)
-        elif found and (depth == 0 or token.type == tokenize.NEWLINE):
-            yield found
-            found = []
+            statement.append(token)
+        elif statement and (depth == 0 or token.type == tokenize.NEWLINE):
+            yield statement
+            statement = []
 
 
 def _parts(tokens: Tokens, lines: list[str]) -> list[str]:
     """Return the texts between the commas of ``tokens``."""
     parts, depth, begin = [], 0, 0
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.string, 0)
         if depth == 0 and token.string == ",":
-            parts.append(_text(tokens[begin:place], lines))
-            begin = place + 1
+            parts.append(_text(tokens[begin:index], lines))
+            begin = index + 1
     return [*parts, _text(tokens[begin:], lines)]
 
 

@@ -101,13 +101,13 @@ class Address:
         return [unquote(part) for part in parts] if self.scheme in WEB_SCHEMES else parts
 
     @property
-    def place(self) -> str:
+    def netloc(self) -> str:
         """The host, with the port if it is not the default."""
         is_default = self.port is None or self.port == DEFAULT_PORTS.get(self.scheme)
         return self.host if is_default else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.place}{f'/{self.path}' if self.path else ''}"
+        return f"{self.scheme}://{self.netloc}{f'/{self.path}' if self.path else ''}"
 
 
 def is_address(text: str | None) -> bool:
@@ -123,7 +123,7 @@ def names_folder(address: str) -> bool:
 def parse(text: str) -> Address:
     """Return the parts of the address ``text``; raises BadRequest."""
     text = text.strip()
-    shown = text if len(text) <= 100 else f"{text[:100]}…"
+    excerpt = text if len(text) <= 100 else f"{text[:100]}…"
     if len(text) > MAX_ADDRESS_CHARACTERS or not text.isprintable() or any(c.isspace() for c in text[:8]):
         raise BadRequest("The address is too long or contains unprintable characters.")
     try:
@@ -145,10 +145,10 @@ def parse(text: str) -> Address:
     if parts.scheme not in WEB_SCHEMES:
         host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc  # keep upper case
     if not _HOST.fullmatch(f"[{host}]" if ":" in host else host):
-        raise BadRequest(f"The address {shown} has no host or bucket.")
+        raise BadRequest(f"The address {excerpt} has no host or bucket.")
     address = Address(parts.scheme, f"[{host}]" if ":" in host else host, port, parts.path.strip("/"))
     if any(part in (".", "..") or "\0" in part or "/" in part for part in address.segments):
-        raise BadRequest(f"The address {shown} contains “.” or “..” as a folder name.")
+        raise BadRequest(f"The address {excerpt} contains “.” or “..” as a folder name.")
     return address
 
 
@@ -217,7 +217,7 @@ def _allows(item: Address, address: Address) -> bool:
 
 
 def _example(address: Address) -> str:
-    return f"{address.scheme}://{address.place}"
+    return f"{address.scheme}://{address.netloc}"
 
 
 def is_valid_pattern(item: str) -> bool:
@@ -233,13 +233,13 @@ def is_valid_pattern(item: str) -> bool:
     )
 
 
-def sources_in(recipe: Any, found: dict[str, AddressType]) -> dict[str, AddressType]:
-    """Return those of the addresses ``found`` that occur in ``recipe`` (JSON), and the parents of its files."""
+def sources_in(recipe: Any, addresses: dict[str, AddressType]) -> dict[str, AddressType]:
+    """Return the ``addresses`` that occur in ``recipe`` (JSON), and the parents of its files."""
     texts = set(_texts(recipe))
     parents: dict[str, AddressType] = {
-        os.path.dirname(address): "folder" for address, kind in found.items() if kind == "file"
+        os.path.dirname(address): "folder" for address, kind in addresses.items() if kind == "file"
     }
-    return {address: kind for address, kind in {**parents, **found}.items() if address in texts}
+    return {address: kind for address, kind in {**parents, **addresses}.items() if address in texts}
 
 
 def replace_texts(body: Any, new: dict[str, str]) -> Any:

@@ -72,10 +72,10 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def _bytes(value: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(MB|GB|TB)", value.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(MB|GB|TB)", value.strip(), re.IGNORECASE)
+    if match is None:
         raise ValueError("takes a size such as 500MB, 20GB or 2TB")
-    return int(float(found[1]) * {"MB": 10**6, "GB": 10**9, "TB": 10**12}[found[2].upper()])
+    return int(float(match[1]) * {"MB": 10**6, "GB": 10**9, "TB": 10**12}[match[2].upper()])
 
 
 def _count(value: str) -> int:
@@ -150,12 +150,18 @@ def _setting(
     default: Callable[[], Any],
     help: str,
     *,
-    shown: str,
+    default_text: str,
     variable: str = "",
     option: str | None = "",
 ) -> Any:
     """Declare a setting. ``shown`` is the default in words; ``option=None`` leaves it off the command line."""
-    described = {"parse": parse, "help": help, "shown": shown, "variable": variable, "option": option}
+    described = {
+        "parse": parse,
+        "help": help,
+        "default_text": default_text,
+        "variable": variable,
+        "option": option,
+    }
     return dataclasses.field(default_factory=default, metadata=described)
 
 
@@ -167,49 +173,51 @@ class Settings:
         _text,
         lambda: "127.0.0.1",
         "Address to listen on. 0.0.0.0 means every address of this machine, so other computers can reach it.",
-        shown="`127.0.0.1`",
+        default_text="`127.0.0.1`",
     )
-    port: int = _setting(_port, lambda: 5000, "Port to listen on; 0 chooses any free port.", shown="`5000`")
+    port: int = _setting(
+        _port, lambda: 5000, "Port to listen on; 0 chooses any free port.", default_text="`5000`"
+    )
     jobs_dir: Path = _setting(
         _path,
         lambda: _data_folder() / "jobs",
         "Folder with one folder for each job, the only database. Created if it does not exist.",
-        shown="`jobs` in the checkout, else `~/.local/share/digits/jobs`",
+        default_text="`jobs` in the checkout, else `~/.local/share/digits/jobs`",
     )
     data_roots: tuple[Path, ...] = _setting(
         _paths,
         lambda: (_path("~/data"),),
         "Folders that images may be read from, separated by colons. "
         "The jobs folder and the samples folder are always included.",
-        shown="`~/data`",
+        default_text="`~/data`",
         option="--data-root",
     )
     samples_dir: Path = _setting(
         _path,
         lambda: _data_folder() / "samples",
         "Folder for downloaded sample datasets.",
-        shown="`samples` in the checkout, else in `~/.local/share/digits`",
+        default_text="`samples` in the checkout, else in `~/.local/share/digits`",
     )
     sample_mirrors: tuple[str, ...] = _setting(
         _addresses,
         lambda: (),
         "Addresses to download sample datasets from if their own addresses cannot be reached, separated by commas. "
         "The files of the sample mnist are below ADDRESS/mnist/.",
-        shown="none",
+        default_text="none",
         option="--sample-mirror",
     )
     weights_dir: Path = _setting(
         _path,
         lambda: _data_folder() / "weights",
         "Folder for downloaded pretrained weights. See [fine-tuning](fine-tuning.md).",
-        shown="`weights` in the checkout, else in `~/.local/share/digits`",
+        default_text="`weights` in the checkout, else in `~/.local/share/digits`",
     )
     weights_sources: tuple[str, ...] = _setting(
         _folders_or_addresses,
         lambda: (),
         "Folders with pretrained weights, and addresses to download them from before those of Keras, separated by "
         "commas.",
-        shown="none",
+        default_text="none",
         option="--weights-source",
     )
     model_stores: tuple[str, ...] = _setting(
@@ -217,7 +225,7 @@ class Settings:
         lambda: (),
         "Folders and web addresses that publish models for import, separated by commas. See "
         "[model stores](model-import.md#model-stores).",
-        shown="none",
+        default_text="none",
         variable="DIGITS_MODEL_STORE_URL",
         option="--model-store",
     )
@@ -227,74 +235,80 @@ class Settings:
         "Comma-separated addresses that datasets may be read from, including everything below them, such as "
         "https://data.example/images, s3://bucket, or s3://* for all buckets. Private addresses are refused, except "
         "for hosts listed by name. See [remote addresses](remote.md).",
-        shown="none",
+        default_text="none",
         option="--remote-address",
     )
     max_remote: int = _setting(
         _bytes,
         lambda: 100 * 10**9,
         "Maximum total size of the files that a dataset downloads from remote addresses, in MB, GB or TB.",
-        shown="`100GB`",
+        default_text="`100GB`",
     )
     max_remote_files: int = _setting(
         _count,
         lambda: 1_000_000,
         "Maximum number of files and folders that a dataset lists at remote addresses.",
-        shown="`1000000`",
+        default_text="`1000000`",
     )
     max_upload: int = _setting(
-        _bytes, lambda: 20 * 10**9, "Maximum size of an uploaded archive, in MB, GB or TB.", shown="`20GB`"
+        _bytes,
+        lambda: 20 * 10**9,
+        "Maximum size of an uploaded archive, in MB, GB or TB.",
+        default_text="`20GB`",
     )
     max_upload_unpacked: int = _setting(
         _bytes,
         lambda: 50 * 10**9,
         "Maximum size of the files in an uploaded archive, in MB, GB or TB.",
-        shown="`50GB`",
+        default_text="`50GB`",
     )
     max_upload_files: int = _setting(
         _count,
         lambda: 200_000,
         "Maximum number of files and folders in an uploaded archive.",
-        shown="`200000`",
+        default_text="`200000`",
     )
     max_upload_ratio: int = _setting(
         _count,
         lambda: 200,
         "Maximum size of the files in an uploaded archive, as a multiple of the size of the archive. "
         "Protects the disk against decompression bombs.",
-        shown="`200`",
+        default_text="`200`",
     )
     max_uploads: int = _setting(
-        _count, lambda: 20, "Maximum number of uploads that a user keeps on the server.", shown="`20`"
+        _count, lambda: 20, "Maximum number of uploads that a user keeps on the server.", default_text="`20`"
     )
     upload_days: int = _setting(
         _count,
         lambda: 7,
         "Days after which an upload is deleted, unless a dataset refers to it. An incomplete upload is deleted "
         "after a day without data.",
-        shown="`7`",
+        default_text="`7`",
     )
     state_dir: Path = _setting(
         _path,
         lambda: _path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "digits",
         "Folder for the server's secrets: its cookie keys and the generated token.",
-        shown="`~/.local/state/digits`",
+        default_text="`~/.local/state/digits`",
     )
     url_prefix: str = _setting(
         _prefix,
         lambda: "",
         "Path prefix of the pages, such as /digits, for a proxy that also serves other applications.",
-        shown="none",
+        default_text="none",
     )
     server_name: str = _setting(
-        _text, socket.gethostname, "Name of this server, shown on every page.", shown="the machine's name"
+        _text,
+        socket.gethostname,
+        "Name of this server, shown on every page.",
+        default_text="the machine's name",
     )
     allowed_hosts: tuple[str, ...] = _setting(
         _names,
         lambda: (),
         "Additional host names that browsers may use for this server, separated by commas. "
         "The address listened on and, on loopback, localhost are always allowed.",
-        shown="none",
+        default_text="none",
         option="--allowed-host",
     )
     behind_proxy: bool = _setting(
@@ -302,7 +316,7 @@ class Settings:
         lambda: False,
         "Trust the X-Forwarded headers of one reverse proxy. Do not use without a proxy: anyone could forge them. "
         "Requires a login from everyone, also on a loopback address.",
-        shown="off",
+        default_text="off",
     )
     login: bool = _setting(
         _flag,
@@ -310,62 +324,62 @@ class Settings:
         "Require a login. On a loopback address, the user that runs the server needs none, unless a token or a "
         "password is set or a proxy is used. `--no-login` gives access to everyone who can connect, including through "
         "a proxy; it requires a loopback address.",
-        shown="on",
+        default_text="on",
     )
     token: str = _setting(
         _text,
         lambda: "",
         "Secret for access to the server. If neither a token nor a password is set, the server generates a token on "
         "first start and prints a login link.",
-        shown="none",
+        default_text="none",
         option=None,
     )
     password: str = _setting(
         _text,
         lambda: "",
         "Password that the login page asks for, in plain text or as an argon2 hash.",
-        shown="none",
+        default_text="none",
         option=None,
     )
     standby: bool = _setting(
         _flag,
         lambda: True,
         "Keep a process with TensorFlow loaded, so that tasks start without delay (about 550 MB of memory).",
-        shown="on",
+        default_text="on",
     )
     health_checks: bool = _setting(
         _flag,
         lambda: True,
         "Check each dataset for duplicates and unusual images in the background once it is done. The check can always "
         "be started on the page of a dataset.",
-        shown="on",
+        default_text="on",
     )
     evaluations: bool = _setting(
         _flag,
         lambda: True,
         "Evaluate each model on its validation images in the background once its training is done. An evaluation can "
         "always be started on the page of a model.",
-        shown="on",
+        default_text="on",
     )
     pass_env: tuple[str, ...] = _setting(
         _variables,
         lambda: (),
         "Additional environment variables that tasks inherit: exact names, separated by commas. "
         "Variables that are always inherited are listed below.",
-        shown="none",
+        default_text="none",
     )
     logfile_filename: Path = _setting(
         _path,
         lambda: _data_folder() / "digits.log",
         "The server's log, kept in ten files of up to 10 MB.",
-        shown="`digits.log` in the checkout, else in `~/.local/share/digits`",
+        default_text="`digits.log` in the checkout, else in `~/.local/share/digits`",
         option="--log-file",
     )
     logfile_level: str = _setting(
         _level,
         lambda: "info",
         f"Least important messages to log: {', '.join(LOG_LEVELS)}.",
-        shown="`info`",
+        default_text="`info`",
         option="--log-level",
     )
     debug: bool = _setting(
@@ -373,7 +387,7 @@ class Settings:
         lambda: False,
         "Show tracebacks in the browser, reload changed templates and scripts, and log everything. For developers, "
         "on loopback only.",
-        shown="off",
+        default_text="off",
     )
 
     def __post_init__(self) -> None:
@@ -420,7 +434,7 @@ class Described:
     variable: str
     option: str | None
     help: str
-    shown: str
+    default_text: str
     is_flag: bool
     separator: str | None
     parse: Callable[[str], Any]
@@ -439,7 +453,7 @@ def _described(field: dataclasses.Field[Any]) -> Described:
         variable=about["variable"] or f"DIGITS_{field.name.upper()}",
         option=f"--{field.name.replace('_', '-')}" if option == "" else option,
         help=about["help"],
-        shown=about["shown"],
+        default_text=about["default_text"],
         is_flag=about["parse"] is _flag,
         separator=_SEPARATORS.get(about["parse"]),
         parse=about["parse"],
@@ -496,7 +510,7 @@ def settings_page() -> str:
         option = f"`{row.option}`" if row.option else "–"
         if row.is_flag and row.option:
             option += f", `--no-{row.option[2:]}`"
-        lines.append(f"| {option} | `{row.variable}` | {row.shown} | {row.help} |")
+        lines.append(f"| {option} | `{row.variable}` | {row.default_text} | {row.help} |")
     lines += [
         "",
         "## Environment of tasks",

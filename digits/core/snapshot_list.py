@@ -140,20 +140,20 @@ def read(folder: Path) -> SnapshotList:
     """Return the complete snapshots in a model job's folder."""
     sizes = _sizes(folder)
     records = _records(folder) if sizes else {}
-    found = []
+    snapshots = []
     for file_name in sizes:
         if match := _INDEX.fullmatch(file_name):
             name, record = match[1], records.get(match[1])
             metrics = record.metrics if record else {}
             is_intact = record is None or record.bytes == sum(sizes.get(name + end, 0) for end in SUFFIXES)
-            found.append(Snapshot(float(match[2]), name, metrics, is_intact))
-    found.sort(key=lambda snapshot: snapshot.epoch, reverse=True)
+            snapshots.append(Snapshot(float(match[2]), name, metrics, is_intact))
+    snapshots.sort(key=lambda snapshot: snapshot.epoch, reverse=True)
     latest = next((record for record in reversed(records.values()) if record.metric), None)
     if latest is None:
-        return SnapshotList(tuple(found))
+        return SnapshotList(tuple(snapshots))
     direction = latest.lower_is_better
     is_lower_better = lower_is_better(latest.metric) if direction is None else direction
-    return SnapshotList(tuple(found), latest.metric, is_lower_better)
+    return SnapshotList(tuple(snapshots), latest.metric, is_lower_better)
 
 
 def exists(folder: Path, name: str) -> bool:
@@ -164,8 +164,8 @@ def exists(folder: Path, name: str) -> bool:
 def newest_name(folder: Path) -> str | None:
     """Return the name of the newest complete snapshot without reading any files."""
     with contextlib.suppress(OSError):
-        found = [match for name in os.listdir(folder) if (match := _INDEX.fullmatch(name))]
-        return max(found, key=lambda match: float(match[2]))[1] if found else None
+        matches = [match for name in os.listdir(folder) if (match := _INDEX.fullmatch(name))]
+        return max(matches, key=lambda match: float(match[2]))[1] if matches else None
     return None
 
 

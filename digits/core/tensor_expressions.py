@@ -16,14 +16,14 @@ VALUE, IS_IN = "__digits_value__", "__digits_is_in__"
 
 def rewrite(tree: ast.Module) -> None:
     """Rewrite the expressions of ``tree`` in place. Iterative, because a tree may exceed the recursion limit."""
-    for parent, field, place, node in reversed(list(_nodes(tree))):  # inner expressions first
+    for parent, field, index, node in reversed(list(_nodes(tree))):  # inner expressions first
         new = _REWRITERS[type(node)](node)
         if new is node:
             continue
-        if place is None:
+        if index is None:
             setattr(parent, field, new)
         else:
-            getattr(parent, field)[place] = new
+            getattr(parent, field)[index] = new
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
@@ -35,12 +35,12 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
             value = getattr(parent, field, None)
             # A call of a method named value is not a dimension.
             is_method = field == "func" and isinstance(value, ast.Attribute) and value.attr == "value"
-            for place, node in enumerate(value) if isinstance(value, list) else ((None, value),):
+            for index, node in enumerate(value) if isinstance(value, list) else ((None, value),):
                 if not isinstance(node, ast.AST) or isinstance(node, _WITHOUT_EXPRESSIONS):
                     continue
                 pending.append(node)
                 if type(node) in _REWRITERS and not is_method:
-                    yield parent, field, place, node
+                    yield parent, field, index, node
 
 
 # Patterns contain only names and literals.
@@ -64,10 +64,10 @@ def _attribute(node: ast.Attribute) -> ast.expr:
 def _compare(node: ast.Compare) -> ast.expr:
     if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.In, ast.NotIn)):
         return node
-    found = _call(IS_IN, [node.left, node.comparators[0]], node)
+    call = _call(IS_IN, [node.left, node.comparators[0]], node)
     if isinstance(node.ops[0], ast.In):
-        return found
-    return ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
+        return call
+    return ast.copy_location(ast.UnaryOp(ast.Not(), call), node)
 
 
 _REWRITERS: dict[type[ast.AST], Callable[..., ast.expr]] = {

@@ -97,13 +97,13 @@ class Devices:
 
     def _refresh(self) -> None:
         try:
-            found = [Device(**body) for body in self._ask()]
+            gpus = [Device(**body) for body in self._ask()]
         except DriverError as error:
             # The GPUs are probably still there, so keep the last answer.
             self.problem = str(error)
         else:
             self.problem = ""
-            self._gpus = visible(found, self._visible)
+            self._gpus = visible(gpus, self._visible)
         is_lively = bool(self._gpus) and not self.problem
         self._fresh_until = self._clock() + (FRESH_SECONDS if is_lively else FRESH_SECONDS_WITHOUT_GPU)
         self._has_asked = True
@@ -159,13 +159,13 @@ def visible(gpus: list[Device], setting: str | None) -> list[Device]:
     """
     if setting is None:
         return gpus
-    chosen: list[Device] = []
+    listed: list[Device] = []
     for entry in setting.split(","):
         device = _named(gpus, entry.strip())
-        if device is None or device in chosen:
+        if device is None or device in listed:
             break
-        chosen.append(device)
-    return chosen
+        listed.append(device)
+    return listed
 
 
 def cpu() -> Device:

@@ -151,19 +151,19 @@ class JobIndex:
         name of the dataset. ``running`` selects only unfinished (True) or ended (False) jobs.
         """
         table = self._tables[job_type.type]
-        found = table.order(sort, direction) if table.running or not running else []
+        entries = table.order(sort, direction) if table.running or not running else []
         if running is not None:
-            found = [entry for entry in found if (entry.job.id in table.running) is running]
+            entries = [entry for entry in entries if (entry.job.id in table.running) is running]
         for word in _split(words):
             parents = {job_id for job_id, entry in self._needed.items() if word in entry.values["name"]}
-            found = [entry for entry in found if word in entry.text or entry.parent in parents]
-        return cast(list[AnyJob], [entry.job for entry in found])
+            entries = [entry for entry in entries if word in entry.text or entry.parent in parents]
+        return cast(list[AnyJob], [entry.job for entry in entries])
 
     def groups(self, words: str, count: int) -> list[str]:
         """Return the alphabetically first ``count`` groups whose names contain all ``words``."""
         wanted = _split(words)
-        found = (group for group in self._groups if all(word in plain(group) for word in wanted))
-        return heapq.nsmallest(count, found, key=lambda group: (plain(group), group))
+        groups = (group for group in self._groups if all(word in plain(group) for word in wanted))
+        return heapq.nsmallest(count, groups, key=lambda group: (plain(group), group))
 
     def _find(self, job_id: str) -> Job | None:
         tables = (table.entries for table in self._tables.values())

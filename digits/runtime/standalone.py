@@ -155,17 +155,17 @@ def export(
     training = _on(dataset, _recipe(job_folder))
     if target.exists():  # the task checks it too, but only after it has imported TensorFlow
         raise BadRequest(f"The folder {target} is not empty.", "Choose another folder.")
-    found = snapshot_list.read(job_folder)
-    chosen = found.default if epoch is None else found.of_epoch(epoch)
-    if chosen is None:
-        epochs = ", ".join(epoch_label(snapshot.epoch) for snapshot in found)
+    snapshots = snapshot_list.read(job_folder)
+    snapshot = snapshots.default if epoch is None else snapshots.of_epoch(epoch)
+    if snapshot is None:
+        epochs = ", ".join(epoch_label(snapshot.epoch) for snapshot in snapshots)
         raise BadRequest(
-            f"{job_folder} has no such snapshot" if found else f"{job_folder} has no snapshot yet",
-            f"It has snapshots of epochs {epochs}." if found else "",
+            f"{job_folder} has no such snapshot" if snapshots else f"{job_folder} has no snapshot yet",
+            f"It has snapshots of epochs {epochs}." if snapshots else "",
         )
     recipe = Export(
         model=str(job_folder),
-        snapshot=chosen.name,
+        snapshot=snapshot.name,
         dataset=training.dataset,
         target=str(target.absolute()),
         format=format_,

@@ -71,9 +71,9 @@ class Store:
     def load(self) -> None:
         """Load all jobs. An invalid folder is left unchanged and becomes a `DamagedJob`."""
         with os.scandir(self.folder) as entries:
-            found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
-        self._trash.resume(self.folder / name for name in found if name.startswith(trash.PREFIX))
-        names = sorted(name for name, is_folder in found.items() if is_folder)
+            items = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        self._trash.resume(self.folder / name for name in items if name.startswith(trash.PREFIX))
+        names = sorted(name for name, is_folder in items.items() if is_folder)
         with garbage_collection.paused():
             for folder in (self.folder / name for name in names if jobs.is_id(name)):
                 if _is_unborn(folder):

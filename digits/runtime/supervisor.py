@@ -423,14 +423,14 @@ def _rank_environment(rank: int, workers: int) -> dict[str, str]:
 
 def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
     """Yield every readable process with the words of its ``file``: ``cmdline`` or ``environ``."""
-    found = []
+    words = []
     for pid in _processes():
         try:
             with open(f"/proc/{pid}/{file}", "rb") as opened:
-                found.append((pid, opened.read().split(b"\0")))
+                words.append((pid, opened.read().split(b"\0")))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             pass
-    return found
+    return words
 
 
 def _processes() -> list[int]:

@@ -54,7 +54,7 @@ def clean(text: str) -> str:
 
 
 def _segments(folder: Path) -> list[tuple[int, int, Path]]:
-    found = []
+    segments = []
     try:
         if folder.is_symlink():
             return []
@@ -65,8 +65,8 @@ def _segments(folder: Path) -> list[tuple[int, int, Path]]:
         match = _SEGMENT.fullmatch(entry.name)
         if match and entry.is_file(follow_symlinks=False):
             size = entry.stat(follow_symlinks=False).st_size
-            found.append((int(match[1] or 0), size, Path(entry.path)))
-    return sorted(found)
+            segments.append((int(match[1] or 0), size, Path(entry.path)))
+    return sorted(segments)
 
 
 def _read_piece(path: Path, offset: int, count: int) -> bytes:

@@ -146,4 +146,4 @@ def test_every_setting_is_described_once():
     assert len({row.variable for row in rows}) == len(rows)
     options = [row.option for row in rows if row.option]
     assert len(set(options)) == len(options) == len(rows) - 2
-    assert all(row.help.endswith(".") and row.shown for row in rows)
+    assert all(row.help.endswith(".") and row.default_text for row in rows)

@@ -119,6 +119,8 @@ def test_a_store_at_an_address(address: str, store: Path, tmp_path: Path, has_ma
     assert listing.models[0].aux == {"license": "CC0"} and listing.models[0].local_folder is None
     assert listing.message == ("Welcome" if has_master else "")
     assert ("“missing”" in listing.problem) == has_master
+    downloaded = {path.name for path in scratch.rglob("*") if path.is_file()}
+    assert downloaded == {"info.json", "aux.json"} | ({"master.json"} if has_master else set())
 
 
 @pytest.mark.integration

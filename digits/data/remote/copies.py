@@ -104,7 +104,7 @@ class Copies:
 
     def _path(self, text: str) -> str:
         address = parse(text)
-        below = "/".join([address.scheme, address.place, *address.segments])
+        below = "/".join([address.scheme, address.netloc, *address.segments])
         if not is_usable_name(below):
             raise FetchFailed(f"The address {address} cannot be used as a folder name.")
         return str(self._folder / below)

@@ -193,7 +193,7 @@ def name_below(base: str, link: str) -> str:
 
 def _url(address: Address) -> str:
     path = "/".join(quote(segment) for segment in address.segments)
-    return f"{address.scheme}://{address.place}" + (f"/{path}" if path else "")
+    return f"{address.scheme}://{address.netloc}" + (f"/{path}" if path else "")
 
 
 class _Links(HTMLParser):

@@ -116,19 +116,19 @@ def processes_in(folder: Path, supervisors: Iterable[Supervisor] = ()) -> Iterat
     """
     sessions = {known.pid for known in supervisors if known.may_have_session}
     mark = os.fsencode(f"{TASK_VARIABLE}={folder}")
-    found: list[tuple[int, int]] = []
+    running: list[tuple[int, int]] = []
     marked: set[int] = set()
     for pid, words in supervisor.words_of_all("environ"):
         stat = _stat(pid)
         if stat is None or stat[0] in _DEAD or pid == os.getpid():
             continue
         session = int(stat[3])
-        found.append((pid, session))
+        running.append((pid, session))
         if any(word == mark or word.startswith(mark + os.sep.encode()) for word in words):
             marked.add(pid)
             if pid == session:
                 sessions.add(pid)
-    return (pid for pid, session in found if pid in marked or session in sessions)
+    return (pid for pid, session in running if pid in marked or session in sessions)
 
 
 def _stat(pid: int) -> list[bytes] | None:
