@@ -205,11 +205,6 @@ class Views(Generic[AnyRecipe]):
             for name, (first, *others) in drawn.items()
         )
 
-    @property
-    def training_charts(self) -> tuple[Chart, ...]:
-        """All charts of a training. The first one that draws a metric shows it; other metrics have their own."""
-        return (RATE, SPEED, *self.charts, LOSS)
-
     def metric(self, name: str) -> Metric:
         """Return the description of a metric: that in ``metrics``, or else one that its name implies.
 
@@ -332,6 +327,11 @@ class Views(Generic[AnyRecipe]):
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         """Further keys for the JSON of the dataset."""
         return {}
+
+
+def training_charts(views: Views[Any]) -> tuple[Chart, ...]:
+    """Return all charts of a training. The first one that draws a metric shows it; other metrics have their own."""
+    return (RATE, SPEED, *views.charts, LOSS)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import evaluation as evaluations
 from digits.kinds import default_kind
-from digits.kinds.views import views_of
+from digits.kinds.views import training_charts, views_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.services import services
@@ -128,7 +128,7 @@ def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
             "running": job.status.is_running,
             "charts": [
                 asdict(chart)
-                for chart in views_of(serializers.data_kind(job) or default_kind()).training_charts
+                for chart in training_charts(views_of(serializers.data_kind(job) or default_kind()))
             ],
         }
         for job in jobs

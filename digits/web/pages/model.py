@@ -9,7 +9,7 @@ from flask import Blueprint
 from digits.core.model_job import ModelJob
 from digits.kinds import default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
-from digits.kinds.views import views_of
+from digits.kinds.views import training_charts, views_of
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
 from digits.web.models import export_panel as model_export_panel
@@ -33,7 +33,7 @@ def show(job_id: str) -> str:
         job=serializers.page(job),
         kind=kind,
         views=views,
-        charts=[asdict(chart) for chart in views.training_charts],
+        charts=[asdict(chart) for chart in training_charts(views)],
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
         model=model_serializers.model_page(job),

@@ -23,7 +23,7 @@ from digits.data.records import Record, SplitReader
 from digits.kinds import default_kind
 from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImage
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views, views_of
+from digits.kinds.views import Views, training_charts, views_of
 from digits.web.evaluations import charts as evaluation_charts
 from digits.web.evaluations.panel import title_of
 from digits.web.evaluations.parts import (
@@ -159,7 +159,7 @@ def build(job: ModelJob, name: str = "") -> Report:
         snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
         if snapshots
         else None,
-        curves=in_thread(curves, state.metrics, views.training_charts),
+        curves=in_thread(curves, state.metrics, training_charts(views)),
         evaluated=_evaluated(job, result, views) if result else None,
         environment=_environment(job, state, model.devices),
         layers=_layers(model.layers),

@@ -11,7 +11,7 @@ import pytest
 from digits.core.events import Measured
 from digits.core.metrics import Metrics
 from digits.kinds import all_kinds
-from digits.kinds.views import views_of
+from digits.kinds.views import training_charts, views_of
 from digits.web.reports.plots import curves
 from tests.static.node import run_node
 
@@ -43,7 +43,7 @@ console.log(JSON.stringify(kinds.map((charts) => {
 
 @pytest.mark.integration
 def test_a_report_and_the_page_group_metrics_alike(root: Path, tmp_path: Path) -> None:
-    kinds = [views_of(kind).training_charts for kind in all_kinds().values()]
+    kinds = [training_charts(views_of(kind)) for kind in all_kinds().values()]
     program = tmp_path / "program.mjs"
     module = json.dumps((root / "static" / "js" / "metrics.js").as_uri())
     program.write_text(
