@@ -82,11 +82,12 @@ def missing_templates(package: str, names: Iterable[str]) -> list[str]:
 
 def cannot_import(plugin: str, error: BaseException) -> Refusal:
     """The refusal of a ``plugin`` that raised ``error`` while it was imported."""
-    return Refusal(
-        plugin,
-        f"It cannot be imported: {type(error).__name__}: {error}.",
-        "Install a version for this version of DIGITS, or uninstall the plugin.",
-    )
+    hint = "Install a version for this version of DIGITS, or uninstall the plugin."
+    if isinstance(error, ModuleNotFoundError) and error.name == "digits.data.target":
+        hint = (
+            "Import the class of its target from digits.data.targets; see the documentation page “Plugins”."
+        )
+    return Refusal(plugin, f"It cannot be imported: {type(error).__name__}: {error}.", hint)
 
 
 @contextmanager
@@ -142,7 +143,10 @@ def _load(point: EntryPoint, type_: type[Entry], others: list[Entry]) -> Entry |
 
 def _hint(missing: Iterable[str]) -> str:
     if any(name.startswith("network/") for name in missing):
-        return "Move targets.py, metrics.py and evaluation.py of the package into its folder “network”."
+        return (
+            "Move targets.py, metrics.py and evaluation.py of the package into its folder “network”, and import "
+            "their base classes from digits.kinds.network."
+        )
     return "Add what is missing."
 
 

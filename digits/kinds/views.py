@@ -18,6 +18,7 @@ from digits.data.manifest import Manifest
 from digits.data.record_features import Features, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record, record_of
+from digits.data.sources import count_of
 from digits.kinds.kind import Kind
 from digits.kinds.recipes import AnyRecipe
 
@@ -255,8 +256,8 @@ class Views(Generic[AnyRecipe]):
         return describe_images(manifest.width, manifest.height, manifest.channels)
 
     def describe_dataset(self, manifest: Manifest) -> str:
-        """A few words on the targets for lists, such as ``10 classes``."""
-        raise NotImplementedError
+        """Return a few words on the targets for lists, such as ``10 classes``."""
+        return count_of(len(manifest.target.names), manifest.target.noun)
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         """Return the target of a record as text, shown with its image."""

@@ -41,8 +41,8 @@ OWN = ["cat", "dog", "owl"]
         (ClassIndex.of(OWN), ClassIndex.of(["ant", "dog"]), [-1, 1], ["ant"]),
         (Mask.of(OWN, 6, 8), Mask.of(["dog", "ant"], 12, 12), [1, -1], ["ant"]),
         (Boxes.of(OWN, 4), Boxes.of(["dog"], 9), [1], []),
-        (LabelSet.of(OWN, [], []), LabelSet.of(["ant", "owl", "dog", "cat"], [], []), [3, 2, 1], ["ant"]),
-        (Numbers.of(["x", "y"], [], []), Numbers.of(["y", "x"], [], []), [1, 0], []),
+        (LabelSet.of(OWN), LabelSet.of(["ant", "owl", "dog", "cat"]), [3, 2, 1], ["ant"]),
+        (Numbers.of(["x", "y"]), Numbers.of(["y", "x"]), [1, 0], []),
         (TargetImage.of(6, 8, 3), TargetImage.of(12, 12, 3), [], []),
     ],
 )
@@ -58,7 +58,7 @@ def test_names_are_matched(own: Target, other: Target, places: list[int], lackin
     ("target", "changes", "reason"),
     [
         (ClassIndex.of(["ant", "bee"]), {}, "it has none of the model's classes (cat, dog, owl)"),
-        (Numbers.of(["x"], [], []), {}, "its targets have a different type"),
+        (Numbers.of(["x"]), {}, "its targets have a different type"),
         (ClassIndex.of(OWN), {"kind": "other"}, "it is of a different kind"),
         (
             ClassIndex.of(OWN),
@@ -75,7 +75,7 @@ def test_the_reason_is_named(target: Target, changes: dict[str, Any], reason: st
 
 
 def test_numbers_of_the_model_must_be_known() -> None:
-    own, other = (dataset(Numbers.of(names, [], [])) for names in (["x", "y"], ["x", "z"]))
+    own, other = (dataset(Numbers.of(names)) for names in (["x", "y"], ["x", "z"]))
     with pytest.raises(UnfitDataset, match="it lacks the numbers y"):
         fit(own, other, takes_image=True)
 

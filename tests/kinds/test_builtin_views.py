@@ -123,7 +123,7 @@ def test_boxes_are_counted_by_class() -> None:
 
 
 def test_boxes_of_other_networks_are_rows_of_numbers() -> None:
-    target = Numbers.of(["cat", "dog"], [], [])
+    target = Numbers.of(["cat", "dog"])
     geometry = Geometry((40, 20), 20, 20, "squash")  # half as wide for the network
     rows = np.array([[0, 5, 10, 10, 0.5], [0, 0, 5, 5, 0.0], [5, 5, 10, 10, 0.75]], np.float32)
     numbered = np.column_stack([rows, [1, 0, 7]]).astype(np.float32)

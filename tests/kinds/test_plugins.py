@@ -103,6 +103,11 @@ def test_a_plugin_that_cannot_be_imported_is_refused_with_the_error(folder, code
     assert "cannot be imported" in refusal.reason and reason in refusal.reason
 
 
+def test_a_plugin_that_imports_functions_for_targets_is_told_where_their_classes_are(folder):
+    install(folder, "bad", "from digits.data.target import label_set")
+    assert refused().hint.startswith("Import the class of its target from digits.data.targets")
+
+
 def test_other_objects_are_refused(folder):
     install(folder, "other", "KIND = 3")
     assert "not a Kind" in refused().reason and "digits.kinds.Kind" in refused().hint

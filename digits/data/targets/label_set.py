@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,9 +25,9 @@ class LabelSet(Target, frozen=True, kw_only=True):
     noun = "label"
 
     @classmethod
-    def of(cls, labels: list[str], mean: list[float], std: list[float]) -> Self:
+    def of(cls, labels: list[str], mean: Sequence[float] = (), std: Sequence[float] = ()) -> Self:
         """Return the target for ``labels``; ``mean`` is the share of the training images that have each label."""
-        return cls(shape=[len(labels)], names=labels, mean=mean, std=std)
+        return cls(shape=[len(labels)], names=labels, mean=list(mean), std=list(std))
 
     def __post_init__(self) -> None:
         """Raise ValueError for another shape."""

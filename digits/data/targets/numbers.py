@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from digits.data.targets.target import Feature, Target
@@ -17,6 +18,6 @@ class Numbers(Target, frozen=True, kw_only=True):
     noun = "number"
 
     @classmethod
-    def of(cls, names: list[str], mean: list[float], std: list[float]) -> Self:
+    def of(cls, names: list[str], mean: Sequence[float] = (), std: Sequence[float] = ()) -> Self:
         """Return the target for ``names``, with the ``mean`` and ``std`` of each number over the train split."""
-        return cls(shape=[len(names)], names=names, mean=mean, std=std)
+        return cls(shape=[len(names)], names=names, mean=list(mean), std=list(std))

@@ -146,6 +146,12 @@ class Target(Struct, frozen=True, kw_only=True):
         """Return the numbers that ``mean`` and ``std`` describe, float64 [names]."""
         return np.ravel(value).astype(np.float64)
 
+    def with_statistics(self, values: NDArray[Any]) -> Self:
+        """Return the target with the mean and the standard deviation of ``values``, [training records, names]."""
+        # In float64: a mean of many float32 zeros and ones is not exact.
+        mean, std = values.mean(axis=0, dtype=np.float64), values.std(axis=0, dtype=np.float64)
+        return replace(self, mean=mean.tolist(), std=std.tolist())
+
     # Storing and resizing
 
     def decode(self, values: Sequence[Any]) -> Any:

@@ -29,9 +29,6 @@ class Views(views.Views[CreateClassification]):
     infer_title = "Classify an image"
     result = "Top predictions appear here."
 
-    def describe_dataset(self, manifest: Manifest) -> str:
-        return f"{len(manifest.target.labels)} classes"
-
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [("Classes", str(len(manifest.target.labels)))]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.sources import count_of
 from digits.kinds import views
 from digits.kinds.detection.formats import titles
 from digits.kinds.detection.recipe import CreateDetection
@@ -32,9 +31,6 @@ class Views(views.Views[CreateDetection]):
 
     def describe_error(self, error: float) -> str:
         return f"F1 {100 * (1 - error):.0f}%"
-
-    def describe_dataset(self, manifest: Manifest) -> str:
-        return count_of(len(manifest.target.names), "class")
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from digits.data import images
 from digits.data.image_lists import list_images
 from digits.data.sources import ImageFolder, Plan, Progress, SplitPlan, show, shuffle
@@ -44,10 +42,7 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
         split = SplitPlan(
             ImageFolder(root), table.files, list(table.values), places["train"], recipe.file_list
         )
-        mean, std = (
-            getattr(table.values, name)(axis=0, dtype=np.float64).tolist() for name in ("mean", "std")
-        )
-        target: Target = LabelSet.of(table.names, mean, std)
+        target: Target = LabelSet.of(table.names).with_statistics(table.values)
         warnings, unusable = [], faults.unusable
     else:
         progress.reading(f"Reading {show(recipe.folder)}")

@@ -30,10 +30,7 @@ def read(recipe: CreateGradients, progress: Progress) -> Plan:
         )
         for name, found in slopes.items()
     }
-    train = slopes["train"].astype(np.float64)
-    return Plan(
-        Numbers.of(NAMES, train.mean(axis=0).tolist(), train.std(axis=0).tolist()), splits, DIRECTIONS
-    )
+    return Plan(Numbers.of(NAMES).with_statistics(slopes["train"]), splits, DIRECTIONS)
 
 
 def draw_slopes(seed: int, split: str, count: int) -> NDArray[np.float32]:

@@ -152,9 +152,7 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     groups, places = group_records(labels, values)
     for name, split in splits.items():
         split.groups = places[name]
-    # In float64: a mean of many float32 zeros and ones is not exact.
-    mean, std = train.mean(axis=0, dtype=np.float64), train.std(axis=0, dtype=np.float64)
-    return Plan(LabelSet.of(labels, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
+    return Plan(LabelSet.of(labels).with_statistics(train), splits, groups, warnings, unusable)
 
 
 def _read_records(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.sources import count_of
 from digits.kinds import views
 from digits.kinds.multilabel.recipe import CreateMultilabel
 
@@ -30,9 +29,6 @@ class Views(views.Views[CreateMultilabel]):
     infer = "Predict labels"
     infer_title = "Predict the labels of an image"
     result = "Labels appear here."
-
-    def describe_dataset(self, manifest: Manifest) -> str:
-        return count_of(len(manifest.target.names), "label")
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         each = sum(manifest.target.mean)

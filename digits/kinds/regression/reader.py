@@ -87,13 +87,13 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
     else:
         splits, names = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
-    mean, std = values["train"].mean(axis=0), values["train"].std(axis=0)
+    target = Numbers.of(names).with_statistics(values["train"])
     groups, places = group_records(names, values)
     for name, split in splits.items():
         split.groups = places[name]
-    constant = [name for name, deviation in zip(names, std, strict=True) if not deviation]
+    constant = [name for name, deviation in zip(names, target.std, strict=True) if not deviation]
     warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
-    return Plan(Numbers.of(names, mean.tolist(), std.tolist()), splits, groups, warnings, unusable)
+    return Plan(target, splits, groups, warnings, unusable)
 
 
 def _read_records(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.sources import count_of, show
+from digits.data.sources import show
 from digits.data.targets.palette import css_color
 from digits.kinds import views
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -37,9 +37,6 @@ class Views(views.Views[CreateSegmentation]):
 
     def describe_error(self, error: float) -> str:
         return f"IoU {100 * (1 - error):.0f}%"
-
-    def describe_dataset(self, manifest: Manifest) -> str:
-        return count_of(len(manifest.target.names), "class")
 
     def describe_metrics(self, metrics: Any) -> str:
         return super().describe_metrics({name: value for name, value in metrics.items() if "/" not in name})

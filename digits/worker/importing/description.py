@@ -41,7 +41,7 @@ def empty_dataset(
     labels: list[str], height: int, width: int, channels: int, resize_mode: ResizeMode
 ) -> Manifest:
     """Return the manifest of an empty dataset: for classification if there are ``labels``, otherwise generic."""
-    target: Target = ClassIndex.of(labels) if labels else Numbers.of(["output"], [], [])
+    target: Target = ClassIndex.of(labels) if labels else Numbers.of(["output"])
     if channels not in (1, 3):
         raise UserFault(
             f"The model takes images with {channels} channels.",

@@ -27,7 +27,7 @@ SPECS = [
     TargetImage.of(4, 6, 3),
     Boxes.of(["car", "van"], 7),
     LabelSet.of(["sea", "sky"], [0.5, 0.25], [0.5, 0.4]),
-    Numbers.of(["x", "y"], [], []),
+    Numbers.of(["x", "y"]),
     Target(feature="target/numbers", dtype="float32"),
     Target(feature="target/numbers", dtype="int64", names=["0", "1"]),
 ]

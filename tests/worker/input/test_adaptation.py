@@ -36,8 +36,8 @@ def adapted(own: Target, other: Target, images: np.ndarray, y: np.ndarray) -> tu
     [
         (ClassIndex.of(OWN), ClassIndex.of(["owl", "ant", "cat"]), [0, 1, 2], [2, -1, 0]),
         (
-            LabelSet.of(OWN, [], []),
-            LabelSet.of(["ant", "owl", "dog", "cat"], [], []),
+            LabelSet.of(OWN),
+            LabelSet.of(["ant", "owl", "dog", "cat"]),
             [[1, 1, 0, 0]],
             [[0, 0, 1]],
         ),

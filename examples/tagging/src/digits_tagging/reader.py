@@ -36,11 +36,10 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
         name: np.array([[tag in tags_of[file] for tag in tags] for file in chosen], np.float32)
         for name, chosen in splits.items()
     }
-    # The share of the training images that have each tag, and its standard deviation.
-    mean, std = values["train"].mean(axis=0).tolist(), values["train"].std(axis=0).tolist()
     return Plan(
         # Networks get zeros and ones of the shape [tags] as self.y. The page of the dataset shows a bar for each tag.
-        target=LabelSet.of(tags, mean, std),
+        # Its mean is the share of the training images that have each tag.
+        target=LabelSet.of(tags).with_statistics(values["train"]),
         splits={
             name: SplitPlan(
                 ImageFolder(table.parent),
