@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from digits.data import parquet, tables
 from digits.data.sources import UnusableSource
@@ -44,6 +49,74 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
     assert (table.places([], 0), table.places(["n"], 0)) == ([1, 2], [2])
     with pytest.raises(UnusableSource, match="no column “size”"):
         table.place("size")
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"), [("auto", ["file", "7"]), ("yes", ["file", "7"]), ("no", None)]
+)
+def test_any_delimiter_and_the_header_can_be_given(
+    tmp_path: Path, header: tables.Header, columns: list[str] | None
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("file^7\na.png^1.5\nb.png^-2\n")
+    dialect = tables.Dialect("^", header)
+    table = tables.open_table(path, lambda cells: cells[0] == "file", dialect=dialect)
+    assert table.columns == (columns or ["column 1", "column 2"])
+    assert [cells for _, cells in table.rows][-2:] == [["a.png", "1.5"], ["b.png", "-2"]]
+
+
+def test_a_byte_order_mark_quotes_and_blank_lines_are_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(b'\xef\xbb\xbf"my file",n\r\n\r\n"a, b.png",1\r\n')
+    table = tables.open_table(path, lambda cells: True)
+    assert table.columns == ["my file", "n"] and list(table.rows) == [(3, ["a, b.png", "1"])]
+
+
+@settings(max_examples=50)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.text("abc-_ .,;é", min_size=1, max_size=12).filter(lambda name: name == name.strip(". ")),
+            st.floats(-1e30, 1e30),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_tables_written_by_csv_writers_are_read(tmp_path_factory: pytest.TempPathFactory, rows: Any) -> None:
+    text, folder = io.StringIO(), tmp_path_factory.mktemp("table")
+    csv.writer(text).writerows([["file", "n"], *rows])
+    (folder / "table.csv").write_bytes(text.getvalue().encode())
+    table = tables.open_table(folder / "table.csv", lambda cells: True)
+    found = [(row.file, row.value) for row in table.parse(folder, 0, lambda cells: float(cells[1]))]
+    assert found == rows
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"file,n\na\xe9.png,1\n", r"table.csv, line 2, is not UTF-8"),
+        (b"", "is empty"),
+        (b"a,b,b\nx,1,2\n", "two columns have the same name"),
+        (b"file,n\n,1\n", "line 2: the path of the image is missing"),
+        (b"file,n\n../a.png,1\n", "line 2: “../a.png” is outside the image folder"),
+        (b"file,n\n/etc/passwd,1\n", "outside the image folder"),
+        (b"file,n\nlink.png,1\n", "outside the image folder"),
+        (b"file,n\n" + b"a.png,x\n" * 30, r"30 lines of table.csv .*line 21.*and 10 more"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_an_unusable_table_is_refused_with_its_line(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path, images = tmp_path / "table.csv", tmp_path / "images"
+    if content is not None:
+        path.write_bytes(content)
+    images.mkdir()
+    (images / "link.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(UnusableSource, match=message):
+        table = tables.open_table(path, lambda cells: True)
+        tables.usable_rows(table.parse(images, 0, lambda cells: float(cells[1])), tables.Faults(path, 0))
 
 
 def test_an_unclosed_quotation_mark_is_found(tmp_path: Path) -> None:

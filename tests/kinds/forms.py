@@ -70,6 +70,7 @@ class Forms:
         with APP.app_context():
             shown = self.form()
             shown.fill_recipe(recipe)
+            shown.dataset_name.data = "clone"
             form = self.form(**submitted(shown))
             assert form.validate(), form.errors
             return form.recipe()

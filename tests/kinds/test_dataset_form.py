@@ -11,13 +11,10 @@ import flask
 import numpy as np
 import pytest
 from PIL import Image
-from werkzeug.datastructures import MultiDict
 
-from digits.data.data_roots import Roots
-from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm
 from tests.kinds import small_sources
-from tests.kinds.forms import submitted
+from tests.kinds.forms import Forms
 from tests.tfrecord_files import example, write_records
 
 GRADIENTS = {"train_image_count": "4"}
@@ -32,15 +29,7 @@ def request_in_progress() -> Iterator[None]:
 
 
 def form_of(kind: str, folder: Path, **fields: str) -> ImageDatasetForm[Any]:
-    form: ImageDatasetForm[Any] = (
-        kind_named(kind)
-        .load("form")
-        .DatasetForm(
-            MultiDict({"dataset_name": "old"} | fields),
-            meta={"data_roots": Roots([folder])},
-        )
-    )
-    return form
+    return Forms(kind, folder).form(**fields)
 
 
 @pytest.fixture
@@ -158,17 +147,13 @@ def test_a_clone_is_filled_from_the_recipe(tmp_path: Path, source: str) -> None:
     options = {"pct_val": 30.0, "pct_test": 20.0, "seed": 7, "max_unusable_percent": 2.5, "processes": None}
     for name, value in (options | OPTIONS.get(source, {})).items():
         setattr(recipe, name, str(tmp_path / value) if str(value).endswith(".txt") else value)
-    kind = kind_named(recipe.kind)
-    meta = {"data_roots": Roots([tmp_path]), "job_folder": Path}
+    forms = Forms(recipe.kind, tmp_path)
     for has_own in (False, small_sources.with_validation(deepcopy(recipe))):
         if has_own:
             small_sources.with_validation(recipe)
             recipe.pct_val = 0
-        shown = kind.load("form").DatasetForm(None, meta=meta)
-        shown.fill_recipe(recipe)
-        shown.dataset_name.data = "clone"
+        assert forms.clone(recipe) == recipe
         if recipe.pct_val:
+            shown = forms.form()
+            shown.fill_recipe(recipe)
             assert [shown[name].data for name in ("pct_val", "folder_pct_val") if name in shown] == [30]
-        form = kind.load("form").DatasetForm(MultiDict(submitted(shown)), meta=meta)
-        assert form.validate(), form.errors
-        assert form.recipe() == recipe

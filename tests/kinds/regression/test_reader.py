@@ -1,20 +1,17 @@
-"""Tables of images and numbers: delimiters, headers, splits, ranges, and errors with line numbers."""
+"""Tables of images and numbers: columns, shards, splits, ranges, and errors with line numbers."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
-from digits.data.tables import Dialect, Header
 from digits.kinds.regression import reader
 from digits.kinds.regression.reader import Columns
 from digits.kinds.regression.recipe import CreateRegression
@@ -28,15 +25,6 @@ def table(folder: Path, text: str | bytes, **columns: object) -> reader.Table:
 def plan(folder: Path, text: str, **options: object) -> Plan:
     recipe = CreateRegression(table=str(write(folder, text)), folder=str(folder), **options)  # type: ignore[arg-type]
     return reader.read(recipe, Silent())
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_and_the_header_are_detected(tmp_path: Path, delimiter: str) -> None:
-    text = "file,angle,distance\na.png,1.5,-2\nsub/b.png,2e1,3\n".replace(",", delimiter)
-    found = table(tmp_path, text)
-    assert found.names == ["angle", "distance"]
-    assert found.files == ["a.png", "sub/b.png"]
-    assert found.values.tolist() == [[1.5, -2], [20, 3]]
 
 
 def test_the_images_of_a_parquet_file_keep_its_order(tmp_path: Path) -> None:
@@ -98,18 +86,6 @@ def test_metadata_files_are_read_in_the_folders_of_the_splits(tmp_path: Path) ->
     assert made["test"].images.describe() == str(tmp_path / "test")
 
 
-@pytest.mark.parametrize(
-    ("header", "names", "rows"),
-    [("auto", ["angle"], 2), ("yes", ["angle"], 2), ("no", ["column 2"], 3)],
-)
-def test_any_delimiter_and_the_header_can_be_given(
-    tmp_path: Path, header: Header, names: list[str], rows: int
-) -> None:
-    text = "file^angle\na.png^1.5\nb.png^-2\n".replace("angle", "7" if header == "no" else "angle")
-    found = table(tmp_path, text, dialect=Dialect("^", header))
-    assert (found.names, len(found.files)) == (names, rows)
-
-
 def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     found = table(tmp_path, "a.png,1\nb.png,2\n")
     assert (found.names, found.values.tolist()) == (["column 2"], [[1], [2]])
@@ -124,75 +100,21 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     assert "id, path, angle, note" in caught.value.hint
 
 
-def test_a_byte_order_mark_quotes_and_blank_lines_are_accepted(tmp_path: Path) -> None:
-    found = table(tmp_path, b'\xef\xbb\xbf"my file",n\r\n\r\n"a, b.png",1\r\n')
-    assert (found.files, found.values.tolist()) == (["a, b.png"], [[1]])
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("file,n\na.png,1\nb.png,one\n", "line 3: “one” is not a number (n)"),
         ("file,n\na.png,\n", "line 2: no value for n"),
         ("file,n\na.png\n", "line 2: no value for n"),
-        ("file,n\n,1\n", "line 2: the path of the image is missing"),
-        ("file,n\n../a.png,1\n", "line 2: “../a.png” is outside the image folder"),
-        ("file,n\n/etc/passwd,1\n", "outside the image folder"),
         ("file,n\na.png,nan\n", "“nan” is not a number"),
         ("file,n\na.png,inf\n", "inf is out of range"),
-        ("file,n\n", "has no rows"),
-        ("", "is empty"),
         ("file\na.png\n", "only one column"),
-        ("a,b,b\nx,1,2\n", "two columns have the same name"),
     ],
 )
 def test_an_unusable_table_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UnusableSource) as caught:
         table(tmp_path, text)
     assert message in caught.value.message
-
-
-def test_only_the_first_invalid_lines_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(UnusableSource, match=r"30 lines of table.csv .*line 21.*and 10 more"):
-        table(tmp_path, "file,n\n" + "a.png,x\n" * 30)
-
-
-def test_text_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path) -> None:
-    with pytest.raises(UnusableSource, match=r"table.csv, line 2, is not UTF-8"):
-        table(tmp_path, b"file,n\na\xe9.png,1\n")
-
-
-def test_a_missing_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableSource, match="cannot be read: No such file"):
-        reader.read_table(one_file(tmp_path / "none.csv", tmp_path), Columns())
-
-
-def test_a_link_out_of_the_image_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "a.png").symlink_to(tmp_path / "secret.png")
-    with pytest.raises(UnusableSource, match="outside the image folder"):
-        reader.read_table(one_file(write(tmp_path, "file,n\na.png,1\n"), tmp_path / "images"), Columns())
-
-
-@settings(max_examples=50)
-@given(
-    rows=st.lists(
-        st.tuples(
-            st.text("abc-_ .,;é", min_size=1, max_size=12).filter(
-                lambda name: name.strip(". ") == name != ""
-            ),
-            st.floats(-1e30, 1e30),
-        ),
-        min_size=1,
-        max_size=20,
-    )
-)
-def test_tables_written_by_csv_writers_are_read(tmp_path_factory: pytest.TempPathFactory, rows: list) -> None:
-    text = io.StringIO()
-    csv.writer(text).writerows([["file", "n"], *rows])
-    found = table(tmp_path_factory.mktemp("table"), text.getvalue())
-    assert found.files == [name for name, _ in rows]
-    assert found.values[:, 0].tolist() == [value for _, value in rows]
 
 
 ROWS = "file,n\n" + "".join(f"{number}.png,{number}\n" for number in range(100))
