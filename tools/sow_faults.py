@@ -12,7 +12,8 @@ changes the behavior at all is for a person to judge.
 Each fault is made in a temporary copy of the checkout. Its tests run in the order in which they are likely to find it,
 until one fails: those of the module (at the same path below `tests/`), those that import the module, and those of the
 modules that import it, or, if there are none, all in the folder at its path. With ``--zone-tests``, all others of the
-zone follow. A test that fails is repeated without the fault; if it fails then, too, it does not count.
+zone follow. A test that fails is repeated without the fault; if it fails then, too, the result is unclear, and the same
+command tests the fault again. A program with a fault may do anything: run this where it can destroy nothing of value.
 
 Results are appended to ``test-results/faults-SEED.jsonl``. The same command continues where it was interrupted; remove
 the file after changing the program.
@@ -318,7 +319,10 @@ def imports(text: str, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Result:
-    """What the tests say about a fault: ``found`` by a test, ``survived``, or ``untested`` without any tests."""
+    """What the tests say about a fault: ``found`` by a test, ``survived``, or ``untested`` without any tests.
+
+    It is ``unclear`` if the test fails without the fault as well.
+    """
 
     key: str
     outcome: str
@@ -357,8 +361,8 @@ class Field:
                 test = self._failing(group)
             finally:
                 file.write_bytes(source)
-            if test and (test == "timeout" or not self._failing([test])):
-                outcome = "found"
+            if test:
+                outcome = "unclear" if test != "timeout" and self._failing([test]) else "found"
                 break
         return Result(fault.key, outcome, test, fault.diff(source))
 
@@ -391,7 +395,7 @@ class Field:
             remove_tree(Path(temporary), ignore_errors=True)
         if process.returncode in (0, 5):  # 5: no test is selected
             return ""
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.M)
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.M)
         return failed[1] if failed else tests[0]
 
 
@@ -416,8 +420,9 @@ def main() -> int:
                 result = known[fault.key] = field.test(
                     fault, tests.groups(fault.path, zone_tests=options.zone_tests)
                 )
-                with results_file.open("a") as file:
-                    file.write(json.dumps(asdict(result)) + "\n")
+                if result.outcome != "unclear":
+                    with results_file.open("a") as file:
+                        file.write(json.dumps(asdict(result)) + "\n")
             result = known[fault.key]
             print(
                 f"{number}. {result.outcome} {fault.path}:{fault.line} {fault.operator} {result.test}",

@@ -42,6 +42,13 @@ def test_the_delimiter_separates_the_path_of_the_image(tmp_path: Path, text: str
     assert table.is_whole
 
 
+def test_a_table_above_the_limit_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "table.csv").open("wb") as file:
+        file.truncate(tables.MAX_TABLE_BYTES + 1)
+    with pytest.raises(UnusableSource, match="is larger than 512 MiB"):
+        tables.open_table(tmp_path / "table.csv", lambda cells: True)
+
+
 def test_columns_are_found_by_name(tmp_path: Path) -> None:
     table = opened(tmp_path, "file,,n\na.png,1,2\n")
     assert table.columns == ["file", "column 2", "n"]
