@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
 from flask import Blueprint, Response, jsonify
+from msgspec.structs import asdict
 
 from digits.core.errors import BadRequest
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
 from digits.web.datasets.health_panel import load_health, load_label_check, state
 from digits.web.jobs.access import check_owner
-from digits.web.responses.negotiation import json_only
+from digits.web.resources.health import HealthState
+from digits.web.resources.tasks import TaskProgress
+from digits.web.responses.representation import returns
 from digits.web.services import services
 from digits.web.services.background_recipes import health_check
 
@@ -18,7 +20,7 @@ blueprint = Blueprint("health", __name__)
 
 
 @blueprint.post("/datasets/<job_id>/health")
-@json_only
+@returns(TaskProgress)
 def start(job_id: str) -> tuple[Response, int]:
     """Start the health check of a dataset, again if it has been checked before."""
     job = services().store.get(job_id, DatasetJob)
@@ -30,17 +32,11 @@ def start(job_id: str) -> tuple[Response, int]:
 
 
 @blueprint.get("/datasets/<job_id>/health.json")
+@returns(HealthState)
 def show(job_id: str) -> Response:
     """Return the state of the check, and the result if there is one."""
     job = services().store.get(job_id, DatasetJob)
     manifest = job.manifest() if job.status is Status.DONE else None
     result, problem = load_health(job, manifest)
-    body = state(job, result, problem)
     labels = load_label_check(job, manifest)
-    return jsonify(
-        {
-            **body,
-            "result": msgspec.to_builtins(result) if result else None,
-            "labels": msgspec.to_builtins(labels) if labels else None,
-        }
-    )
+    return jsonify(HealthState(**asdict(state(job, result, problem)), result=result, labels=labels))

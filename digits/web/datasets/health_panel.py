@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from flask import request, url_for
+from msgspec.structs import asdict
 
 from digits.core.files import MissingFile, UnreadableFile
 from digits.core.model_job import ModelJob
@@ -18,6 +19,7 @@ from digits.data.manifest import SKIPPED_FILE, Manifest
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.offload import in_thread
+from digits.web.resources.tasks import TaskProgress
 from digits.web.security.origin import is_opened_by_another_site
 from digits.web.services import services
 from digits.web.services.background import state_of
@@ -44,7 +46,7 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     is_new = result is None and not problem and checks.failure(job.id) is None
     if is_new and services().settings.health_checks and not is_opened_by_another_site(request.environ):
         checks.start(job, health_check(job))
-    body = state(job, result, problem)
+    body: dict[str, Any] = asdict(state(job, result, problem))
     labels = load_label_check(job, manifest)
     body["findings"] = [_finding(job, labels.finding)] if labels and labels.finding.count else []
     body["labels"] = _label_panel(job, labels)
@@ -57,7 +59,8 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     return body
 
 
-def state(job: DatasetJob, result: Health | None = None, problem: str = "") -> dict[str, Any]:
+def state(job: DatasetJob, result: Health | None = None, problem: str = "") -> TaskProgress:
+    """Return the state of the check of a dataset."""
     message = f"The result of the check is damaged: {problem}."
     damage = Failure(message, "Check the dataset again.") if problem else None
     return state_of(services().background["health"], job.id, result is not None, damage)

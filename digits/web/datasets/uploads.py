@@ -9,13 +9,14 @@ import base64
 import binascii
 import re
 from email.utils import formatdate
-from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, render_template, request, url_for
 from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
-from digits.web.responses.negotiation import json_only, prefers_json
+from digits.web.resources.uploads import Uploads, UploadState
+from digits.web.responses.representation import respond, returns
 from digits.web.security.bounded_request import pieces_of_body
 from digits.web.security.usernames import current_username, login_name
 from digits.web.services import services
@@ -47,12 +48,11 @@ def options(upload_id: str = "") -> Response:
 
 
 @blueprint.get("/uploads")
-def index() -> str | Response:
+def index() -> AnyResponse:
     """Show the uploads of this user."""
     found = [describe(upload) for upload in services().uploads.list(login_name(request))]
-    if prefers_json(request.headers.get("Accept", "")):
-        return jsonify(uploads=found)
-    return render_template("uploads.html", uploads=found, days=services().settings.upload_days)
+    days = services().settings.upload_days
+    return respond(Uploads(found), page=lambda: render_template("uploads.html", uploads=found, days=days))
 
 
 @blueprint.post("/uploads")
@@ -69,7 +69,7 @@ def create() -> Response:
 
 
 @blueprint.get("/uploads/<upload_id>")
-@json_only
+@returns(UploadState)
 def show(upload_id: str) -> Response:
     """Return the state of an upload as JSON; for HEAD, its offset."""
     upload = _upload(upload_id)
@@ -124,26 +124,26 @@ def add_version(response: Response) -> Response:
     return response
 
 
-def describe(upload: Upload) -> dict[str, Any]:
-    """Return an upload as JSON. ``path`` is the folder or, if there is only one, the table in it."""
+def describe(upload: Upload) -> UploadState:
+    """Return the state of an upload."""
     record = upload.record
     content = upload.content
-    return {
-        "id": upload.id,
-        "name": record.name,
-        "owner": record.owner,
-        "state": upload.state.value,
-        "offset": upload.offset,
-        "length": record.length,
-        "unpacked": 1.0 if record.state is State.READY else round(upload.fraction, 3),
-        "folder": str(content) if content else None,
-        "tables": _tables(upload),
-        "files": record.files,
-        "bytes": record.bytes,
-        "error": upload.problem.message if upload.problem else record.error or None,
-        "changed": record.at,
-        "expires": services().uploads.expires_at(upload),
-    }
+    return UploadState(
+        id=upload.id,
+        name=record.name,
+        owner=record.owner,
+        state=upload.state.value,
+        offset=upload.offset,
+        length=record.length,
+        unpacked=1.0 if record.state is State.READY else round(upload.fraction, 3),
+        folder=str(content) if content else None,
+        tables=_tables(upload),
+        files=record.files,
+        bytes=record.bytes,
+        error=upload.problem.message if upload.problem else record.error or None,
+        changed=record.at,
+        expires=services().uploads.expires_at(upload),
+    )
 
 
 def _tables(upload: Upload) -> list[str]:

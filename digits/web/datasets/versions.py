@@ -6,7 +6,7 @@ import secrets
 from typing import Any, cast
 
 import msgspec
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import IntegerField, StringField
 from wtforms.validators import DataRequired, Length, NumberRange, ValidationError
@@ -38,7 +38,9 @@ from digits.kinds.views import views_of
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.resources.jobs import BriefJob
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, respond_invalid, twin
 from digits.web.services import services
 
 blueprint = Blueprint("versions", __name__)
@@ -118,15 +120,13 @@ def new(job_id: str) -> str:
     return _page(parent, manifest, _form(manifest, None, **values))
 
 
-@blueprint.post("/datasets/<job_id>/versions")
-@blueprint.post("/datasets/<job_id>/versions.json", endpoint="create_json")
-def create(job_id: str) -> AnyResponse | tuple[str | Response, int]:
+@twin(blueprint, "/datasets/<job_id>/versions", BriefJob)
+def create(job_id: str) -> AnyResponse:
     """Create a version of a dataset."""
     parent, manifest = _parent(job_id)
     form = _form(manifest, request.form, seed=secrets.randbelow(2**31))
-    as_json = request.path.endswith(".json")
     if not form.validate():
-        return (jsonify(errors=errors_of(form)), 400) if as_json else (_page(parent, manifest, form), 400)
+        return respond_invalid(errors_of(form), lambda: _page(parent, manifest, form))
     recipe = form.recipe(parent, manifest)
     with services().store.creation() as new_folder:
         folder = new_folder()
@@ -134,9 +134,7 @@ def create(job_id: str) -> AnyResponse | tuple[str | Response, int]:
             write_json(folder / EDITS_FILE, msgspec.to_builtins(form.edits.edits))
             recipe.edits = str(folder / EDITS_FILE)
         job = submit_dataset(folder, recipe, form)
-    return (
-        jsonify(serializers.brief(job)) if as_json else redirect(url_for("dataset_page.show", job_id=job.id))
-    )
+    return respond(serializers.brief(job), created=url_for("dataset_page.show", job_id=job.id))
 
 
 def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:

@@ -33,9 +33,10 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset
-from digits.web.resources.datasets import CreatedDataset, DatasetSummary
+from digits.web.resources.datasets import CreatedDataset, Dataset, DatasetSummary, ResizedExample
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, respond_invalid, returns, twin
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
@@ -55,16 +56,14 @@ def new(kind: Kind) -> str:
     return _form_page(kind, form)
 
 
-@blueprint.post("/datasets/<kind:kind>")
-@blueprint.post("/datasets/<kind:kind>.json", endpoint="create_json")
-def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str | Response, int]:
+@twin(blueprint, "/datasets/<kind:kind>", CreatedDataset)
+def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse:
     """Create a dataset. An invalid form is shown again with all entries.
 
     With ``keeps_size``, images are not resized if the request specifies no size and the kind supports that.
     """
     form = _form(kind)
     _clone_into(form, kind, request.form.get("clone"))
-    as_json = request.path.endswith(".json")
     keeps_size &= request.form.keys().isdisjoint({"resize_width", "resize_height", "clone"})
     try:
         with services().store.creation() as new_folder:
@@ -74,10 +73,9 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse | tuple[str |
             add_remote_sources(recipe, form, folder.name)
             job = submit_dataset(folder, recipe, form)
     except _InvalidForm:
-        return (jsonify(errors=errors_of(form)), 400) if as_json else (_form_page(kind, form), 400)
-    if as_json:
-        return jsonify(CreatedDataset(job.id, job.name, job.status.title, draft.warnings))
-    return redirect(url_for("dataset_page.show", job_id=job.id))
+        return respond_invalid(errors_of(form), lambda: _form_page(kind, form))
+    created = CreatedDataset(job.id, job.name, job.status.title, draft.warnings)
+    return respond(created, created=url_for("dataset_page.show", job_id=job.id))
 
 
 class _InvalidForm(Exception):
@@ -110,6 +108,7 @@ def back_to_form(kind: Kind) -> AnyResponse:
 
 
 @blueprint.get("/datasets/<job_id>.json")
+@returns(Dataset)
 def show_json(job_id: str) -> Response:
     return jsonify(dataset_serializers.dataset_json(find_dataset(job_id)))
 
@@ -180,9 +179,9 @@ def _limited(running: threading.BoundedSemaphore, lines: Iterator[bytes]) -> Ite
 
 
 @blueprint.post("/datasets/images/resize-example")
-@json_only
-def resize_example() -> Response:
-    """Return an image resized with the form's settings: ``{image: data URI, bytes}``.
+@returns(ResizedExample)
+def resize_example() -> AnyResponse:
+    """Return an image resized with the form's settings.
 
     The image is the file ``example``, or by default a bundled one.
     """
@@ -195,9 +194,7 @@ def resize_example() -> Response:
             form[field].process_formdata([request.form[name]])
     wrong = {name: form[name].errors for name in names if not form[name].validate(form)}
     if wrong:
-        return make_response(
-            jsonify(errors={name: list(map(str, messages)) for name, messages in wrong.items()}), 400
-        )
+        return respond_invalid(wrong)
     width, height, channels = form.resize_width.data, form.resize_height.data, int(form.resize_channels.data)
     encoding = form.encoding.data
     chosen = request.form.get("example", "")
@@ -212,7 +209,8 @@ def resize_example() -> Response:
     except images.UnusableImage as error:
         raise BadRequest(f"The image cannot be shown: {error.reason}.") from error
     image = images.data_uri(data, "image/jpeg" if encoding == "jpg" else "image/png")
-    return jsonify(image=image, bytes=width * height * channels if encoding == "none" else len(data))
+    size = width * height * channels if encoding == "none" else len(data)
+    return jsonify(ResizedExample(image, size))
 
 
 def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:

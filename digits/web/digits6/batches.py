@@ -15,7 +15,15 @@ from digits.data.predictions import BatchPrediction
 from digits.web.jobs.access import requested_job
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
-from digits.web.predictions.batch import TOP, begin, create, inputs_of_kind, names_of, requested_top_n
+from digits.web.predictions.batch import (
+    TOP,
+    begin,
+    create,
+    inputs_of_kind,
+    names_of,
+    problems_of,
+    requested_top_n,
+)
 from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, results_of, start
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
@@ -40,13 +48,13 @@ def classify_many_json() -> Response:
 @blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
 @blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
 @not_from_other_sites
-def many() -> AnyResponse | tuple[Response, int]:
+def many() -> AnyResponse:
     """Start a batch prediction, and redirect to the results page."""
     return create(requested_job(ModelJob).id)
 
 
 @blueprint.post("/models/images/classification/top_n")
-def top_n() -> AnyResponse | tuple[Response, int]:
+def top_n() -> AnyResponse:
     """Start a batch prediction, and redirect to the page of the most probable images for each class."""
     count = requested_top_n()
     job = requested_job(ModelJob)
@@ -85,7 +93,7 @@ def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Respon
     return jsonify(
         **body(results, labels),
         skipped=_skipped(results),
-        problems=[{"line": item.line, "message": item.message} for item in about.problems],
+        problems=problems_of(about),
         accuracy=results.sums.accuracy(),
         url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
     )

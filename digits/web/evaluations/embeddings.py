@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
+from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import schema
@@ -33,8 +33,10 @@ from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages, shown_size
-from digits.web.responses.negotiation import wants_json
+from digits.web.resources.evaluations import MapResult, Maps, MapState, Neighbor
+from digits.web.resources.tasks import TaskProgress
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, returns, twin
 from digits.web.services import require_tensorflow, services
 from digits.web.services.background import state_of
 
@@ -44,8 +46,8 @@ NEIGHBORS = 12
 METHOD_TITLES = {"tsne": "t-SNE", "pca": "PCA"}
 
 
-@blueprint.post("/models/<job_id>/embeddings")
-def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+@twin(blueprint, "/models/<job_id>/embeddings", MapState)
+def start(job_id: str) -> AnyResponse:
     """Map the activations of a ``layer``, by default the last one before the output, for up to ``records`` records.
 
     ``snapshot_epoch``, ``dataset`` and ``split`` are those of evaluations.
@@ -65,9 +67,8 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
             f"A map of “{job.name}” is being computed.", "Try again when the computation has finished."
         )
     services().background["embedding"].start(job, recipe)
-    if wants_json():
-        return jsonify({**_state(job), "name": recipe.name}), 202
-    return redirect(url_for("embeddings.show", job_id=job.id))
+    state = MapState(**asdict(_state(job)), name=recipe.name)
+    return respond(state, created=url_for("embeddings.show", job_id=job.id), status=202)
 
 
 def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> MapEmbeddings:
@@ -92,6 +93,7 @@ def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split
 
 
 @blueprint.get("/models/<job_id>/embeddings.json")
+@returns(Maps)
 def show_json(job_id: str) -> Response:
     """Return the state of the current computation and all maps.
 
@@ -99,13 +101,14 @@ def show_json(job_id: str) -> Response:
     """
     job = services().store.get(job_id, ModelJob)
     results = in_thread(maps.load_all, job.folder)
-    body: dict[str, Any] = {**_state(job), "maps": [_as_json(item) for item in results]}
+    found = [MapResult(**asdict(item), partial=item.is_partial) for item in results]
+    body = Maps(**asdict(_state(job)), maps=found)
     name = request.args.get("name", "")
     if name:
         result = _find(results, name)
-        body["points"] = in_thread(_load_points, job, result)
+        body.points = in_thread(_load_points, job, result)
         if (record := _asked_record()) is not None:
-            body["neighbors"] = in_thread(_load_neighbors, job, result, record)
+            body.neighbors = in_thread(_load_neighbors, job, result, record)
     return jsonify(body)
 
 
@@ -165,7 +168,7 @@ def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, 
         # The scripts of the page replace the number.
         parts["thumbnails"] = images.thumbnail(result.split, 0)
     if record is not None:
-        places = [Place(result.split, each) for each in (record, *(item["record"] for item in neighbors))]
+        places = [Place(result.split, each) for each in (record, *(item.record for item in neighbors))]
         parts["items"] = _load_items(dataset, manifest, images, places)
     return parts
 
@@ -179,7 +182,7 @@ def _load_items(
         return []
 
 
-def _state(job: ModelJob) -> dict[str, Any]:
+def _state(job: ModelJob) -> TaskProgress:
     return state_of(services().background["embedding"], job.id, (job.folder / maps.FOLDER).is_dir())
 
 
@@ -191,10 +194,6 @@ def _limits() -> tuple[int, int, int]:
     """Return the smallest, the default and the largest number of records of a map."""
     found = schema.limits(MapEmbeddings, "records")
     return int(found.low or 0), int(found.default), int(found.high or 0)
-
-
-def _as_json(result: EmbeddingMap) -> dict[str, Any]:
-    return {**msgspec.to_builtins(result), "partial": result.is_partial}
 
 
 def _asked_record() -> int | None:
@@ -229,8 +228,8 @@ def _load_points(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
     return found
 
 
-def _load_neighbors(job: ModelJob, result: EmbeddingMap, record: int) -> list[dict[str, Any]]:
-    """Return the records of a map nearest to ``record`` in all dimensions, each with its ``distance``.
+def _load_neighbors(job: ModelJob, result: EmbeddingMap, record: int) -> list[Neighbor]:
+    """Return the records of a map nearest to ``record`` in all dimensions.
 
     Raises NotFound if the record is not on the map, or the map is damaged.
     """
@@ -247,7 +246,7 @@ def _load_neighbors(job: ModelJob, result: EmbeddingMap, record: int) -> list[di
         raise _damaged(error) from error
     places, distances = maps.find_neighbors(embeddings, int(rows[0]), NEIGHBORS)
     return [
-        {"record": number, "distance": distance}
+        Neighbor(number, distance)
         for number, distance in zip(records[places].tolist(), distances.tolist(), strict=True)
     ]
 

@@ -13,14 +13,15 @@ from digits.kinds.views import views_of
 from digits.web.datasets.health_panel import state
 from digits.web.jobs.access import check_owner
 from digits.web.models.snapshots import snapshot_of
-from digits.web.responses.negotiation import json_only
+from digits.web.resources.tasks import TaskProgress
+from digits.web.responses.representation import returns
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("label_check", __name__)
 
 
 @blueprint.post("/datasets/<job_id>/label-check")
-@json_only
+@returns(TaskProgress)
 def check_labels(job_id: str) -> tuple[Response, int]:
     """Find wrong labels with the trained model ``model`` and, if given, its snapshot of ``epoch``."""
     require_tensorflow()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flask import url_for
+from msgspec.structs import asdict
 
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Evaluate
@@ -24,6 +25,7 @@ from digits.kinds.views import views_of
 from digits.runtime.background_tasks import BackgroundTask
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.resources.evaluations import EvaluationState, EvaluationTask
 from digits.web.services import services
 from digits.web.services.background import state_of
 
@@ -41,7 +43,7 @@ def panel(job: ModelJob) -> dict[str, Any]:
     views = views_of(serializers.data_kind(job) or default_kind())
     results = in_thread(evaluations.load_all, job.folder)
     return {
-        **panel_state(job),
+        **asdict(panel_state(job)),
         "results": [
             {
                 "title": title_of(item, job),
@@ -126,12 +128,12 @@ def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
     return [(job, other) for job, other in read if other is not None]
 
 
-def panel_state(job: ModelJob) -> dict[str, Any]:
-    """Return the state of the running evaluation, and the ``tasks``: this one and the waiting ones."""
+def panel_state(job: ModelJob) -> EvaluationState:
+    """Return the state of the evaluations of a model."""
     has_result = (job.folder / evaluations.FOLDER).is_dir()
     running = services().background["evaluation"]
     tasks = [_describe_task(job, task) for task in running.tasks(job.id)]
-    return {**state_of(running, job.id, has_result), "tasks": tasks}
+    return EvaluationState(**asdict(state_of(running, job.id, has_result)), tasks=tasks)
 
 
 def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:
@@ -147,12 +149,9 @@ def _title(job: ModelJob, epoch: float, split: str, dataset_id: str) -> str:
     return f"{words} of {other.name if other else 'a deleted dataset'}"
 
 
-def _describe_task(job: ModelJob, task: BackgroundTask) -> dict[str, Any]:
-    """Return the name and the title of an evaluation that is waiting or running, and its state."""
+def _describe_task(job: ModelJob, task: BackgroundTask) -> EvaluationTask:
     recipe = task.recipe
     assert isinstance(recipe, Evaluate)
-    return {
-        "name": task.key,
-        "title": _title(job, recipe.epoch, recipe.split, Path(recipe.dataset).name),
-        "state": "stopping" if task.is_stopping else "waiting" if task.is_waiting else "running",
-    }
+    title = _title(job, recipe.epoch, recipe.split, Path(recipe.dataset).name)
+    state: Any = "stopping" if task.is_stopping else "waiting" if task.is_waiting else "running"
+    return EvaluationTask(task.key, title, state)

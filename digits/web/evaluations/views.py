@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
+from msgspec import UNSET
+from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import NotFound, NotReady
@@ -34,8 +35,9 @@ from digits.web.jobs.access import check_owner
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.images import shown_size
-from digits.web.responses.negotiation import wants_json
+from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, returns, twin
 from digits.web.services import require_tensorflow, services
 from digits.web.services.background_recipes import evaluation_recipe
 
@@ -44,9 +46,8 @@ blueprint = Blueprint("evaluation", __name__)
 ORDERS = {"classes": "Class order", "errors": "Most confused first"}
 
 
-@blueprint.post("/models/<job_id>/evaluation")
-@blueprint.post("/models/<job_id>/evaluation.json", endpoint="start_json")
-def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+@twin(blueprint, "/models/<job_id>/evaluation", EvaluationState)
+def start(job_id: str) -> AnyResponse:
     """Evaluate the snapshot of ``snapshot_epoch``, by default the best one, on a ``split`` of a dataset.
 
     This is the validation split of the model's own dataset by default, or that of ``dataset``. The evaluations of a
@@ -66,14 +67,14 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
             "Try again when the evaluation has finished.",
         )
     services().background["evaluation"].start(job, recipe, key=recipe.name)
-    if request.form.get("back") == "results" and not wants_json():
-        return redirect(url_for("results.show", job_id=dataset.id, split=split))
+    if request.form.get("back") == "results":
+        page = url_for("results.show", job_id=dataset.id, split=split)
+        return respond(lambda: panel_state(job), created=page, status=202)
     return _started_or_stopped(job)
 
 
-@blueprint.post("/models/<job_id>/evaluation/stop")
-@blueprint.post("/models/<job_id>/evaluation/stop.json", endpoint="stop_json")
-def stop(job_id: str) -> AnyResponse | tuple[Response, int]:
+@twin(blueprint, "/models/<job_id>/evaluation/stop", EvaluationState)
+def stop(job_id: str) -> AnyResponse:
     """Stop the evaluation with the ``name``, by default all of the model; the results so far are kept."""
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
@@ -85,20 +86,21 @@ def stop(job_id: str) -> AnyResponse | tuple[Response, int]:
     return _started_or_stopped(job)
 
 
-def _started_or_stopped(job: ModelJob) -> AnyResponse | tuple[Response, int]:
-    if wants_json():
-        return jsonify(panel_state(job)), 202
-    return redirect(url_for("model_page.show", job_id=job.id, _anchor="evaluation"))
+def _started_or_stopped(job: ModelJob) -> AnyResponse:
+    page = url_for("model_page.show", job_id=job.id, _anchor="evaluation")
+    return respond(lambda: panel_state(job), created=page, status=202)
 
 
 @blueprint.get("/models/<job_id>/evaluation.json")
+@returns(Evaluations)
 def show_json(job_id: str) -> Response:
     """Return the state of the current evaluation, and all results, each with the confusion matrix of a classifier."""
     job = services().store.get(job_id, ModelJob)
     results = in_thread(evaluations.load_all, job.folder)
     asked = request.args.get("name", "")
     chosen = [_find(results, asked)] if asked else results
-    return jsonify({**panel_state(job), "evaluations": [in_thread(_as_json, job, item) for item in chosen]})
+    found = [in_thread(_with_matrix, job, item) for item in chosen]
+    return jsonify(Evaluations(**asdict(panel_state(job)), evaluations=found))
 
 
 @blueprint.get("/models/<job_id>/evaluation")
@@ -145,10 +147,9 @@ def _find(results: list[Evaluation], name: str) -> Evaluation:
     return found
 
 
-def _as_json(job: ModelJob, result: Evaluation) -> dict[str, Any]:
-    body: dict[str, Any] = msgspec.to_builtins(result)
+def _with_matrix(job: ModelJob, result: Evaluation) -> EvaluationResult:
     matrix = load_matrix(job, result)
-    return body | ({} if matrix is None else {"confusion_matrix": matrix.tolist()})
+    return EvaluationResult(**asdict(result), confusion_matrix=UNSET if matrix is None else matrix.tolist())
 
 
 def _parts(

@@ -25,9 +25,10 @@ from digits.kinds.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner, find_job
-from digits.web.resources.jobs import JobOutput, JobTexts
+from digits.web.resources.jobs import JobOutput, JobStatus, JobTexts
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("jobs", __name__)
@@ -62,13 +63,13 @@ def show(job_id: str) -> AnyResponse | str:
 
 
 @blueprint.get("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/status")
-@json_only
+@returns(JobStatus)
 def status(place: str, job_id: str) -> Response:
     return jsonify(serializers.status(find_job(place, job_id)))
 
 
 @blueprint.get("/jobs/<job_id>/output", endpoint="output")
-@json_only
+@returns(JobOutput)
 def output_text(job_id: str) -> Response:
     """Return what the job's task printed after a byte offset, and the next offset."""
     job = find_job("jobs", job_id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-from flask import Blueprint, Response, jsonify, render_template, request
+from functools import partial
+
+from flask import Blueprint, render_template, request
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import augmentation_preview
 from digits.core.augmentation_preview import AugmentationPreview
@@ -16,14 +18,14 @@ from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
 from digits.web.models.form import ModelForm
 from digits.web.offload import in_thread
+from digits.web.responses.representation import respond, respond_invalid, twin
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("augmentation", __name__)
 
 
-@blueprint.post("/models/augmentation-preview")
-@blueprint.post("/models/augmentation-preview.json", endpoint="preview_json")
-def preview() -> str | Response | tuple[Response, int]:
+@twin(blueprint, "/models/augmentation-preview", AugmentationPreview)
+def preview() -> AnyResponse:
     """Augment a few training records, and return the pictures.
 
     ``seed`` determines the random variants. A newer request with the same ``form`` cancels an earlier one.
@@ -41,7 +43,7 @@ def preview() -> str | Response | tuple[Response, int]:
     form.validate()
     errors = {name: messages for name, messages in errors_of(form).items() if _is_setting(name)}
     if errors:
-        return jsonify(errors=errors), 400
+        return respond_invalid(errors)
     recipe = PreviewAugmentation(
         dataset=str(dataset.folder),
         mean=form.use_mean.data,
@@ -58,10 +60,9 @@ def preview() -> str | Response | tuple[Response, int]:
         raise NotReady(f"The preview cannot be read: {error}.", "Try again.") from error
     finally:
         services().short_tasks.forget(made)
-    if request.path.endswith(".json"):
-        return jsonify(msgspec.to_builtins(found))
     boxes = [box for record in found.records for box in record.original.boxes]
-    return render_template(
+    page = partial(
+        render_template,
         "_augmented.html",
         preview=found,
         legend=manifest.target.legend(has_ignored=any(box.ignored for box in boxes)),
@@ -69,6 +70,7 @@ def preview() -> str | Response | tuple[Response, int]:
         is_padded=min(manifest.width, manifest.height) < (recipe.crop_size or 0),
         record_word=views.record,
     )
+    return respond(found, page=page)
 
 
 def _note(recipe: PreviewAugmentation) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, jsonify, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import events, schedules
 from digits.core import preflight_result as preflights
@@ -18,25 +19,33 @@ from digits.web.models import fine_tune_settings, network_lint
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
 from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
+from digits.web.resources.networks import (
+    BuiltNetwork,
+    CheckedTraining,
+    CheckStage,
+    Diagnostics,
+    Schedule,
+    ScheduleColumns,
+)
 from digits.web.responses.files import send_job_file
-from digits.web.responses.negotiation import json_only
+from digits.web.responses.representation import respond_invalid, returns
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("model_checks", __name__)
 
 
 @blueprint.post("/models/lint")
-@json_only
+@returns(Diagnostics)
 def lint() -> Response:
     text = request.form.get("custom_network", "")
     if len(text) > MAX_NETWORK_CHARACTERS:
         raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
-    return jsonify(diagnostics=network_lint.check(text))
+    return jsonify(Diagnostics(network_lint.check(text)))
 
 
 @blueprint.post("/models/visualize-network")
-@json_only
-def visualize_network() -> tuple[Response, int]:
+@returns(BuiltNetwork)
+def visualize_network() -> AnyResponse:
     """Build a network in a separate process; return its layers, or its error."""
     require_tensorflow()
     job_id = request.form.get("dataset") or request.form.get("dataset_id") or ""
@@ -61,18 +70,18 @@ def visualize_network() -> tuple[Response, int]:
     )
     if preview.state.failure:
         return _preview_failed(preview)
-    return jsonify(
-        ok=True,
+    built = BuiltNetwork(
         layers=preview.state.layers,
         parameters=preview.state.parameters,
         tensorboard_url=services().tensorboard_url(preview.id) + "#graphs",
         seconds=preview.seconds,
-    ), 200
+    )
+    return jsonify(built)
 
 
 @blueprint.post("/models/preflight")
-@json_only
-def preflight() -> tuple[Response, int]:
+@returns(CheckedTraining)
+def preflight() -> AnyResponse:
     """Run one training step of the form's model, and report the result.
 
     With ``eager``, a few steps run operation by operation, and the text that the network prints is reported too.
@@ -84,9 +93,8 @@ def preflight() -> tuple[Response, int]:
     form.validate()
     text, weights = network_of(form)
     check_kind(form)
-    errors = errors_of(form)
-    if errors:
-        return jsonify(errors=errors), 400
+    if errors := errors_of(form):
+        return respond_invalid(errors)
     dataset = services().store.get(form.dataset.data, DatasetJob)
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
@@ -105,23 +113,23 @@ def preflight() -> tuple[Response, int]:
     result = for_browser(preview.state.result)
     result["suggestion"] = "" if calls_pretrained(text) else fine_tune_settings.suggestion(dataset, training)
     preflights.save(preview.folder, result, preview.state.warnings)
-    return jsonify(
-        ok=True,
+    checked = CheckedTraining(
         id=preview.id,
         result=result,
         loaded_weights=events.facts(preview.state.loaded_weights),
         warnings=preview.state.warnings,
         batch_url=url_for("model_checks.preflight_picture", preview_id=preview.id),
         seconds=preview.seconds,
-    ), 200
+    )
+    return jsonify(checked)
 
 
 @blueprint.get("/models/preflight/progress")
-@json_only
+@returns(CheckStage)
 def preflight_progress() -> Response:
     """Return the current stage of the check submitted with this ``watch``."""
     state = services().short_tasks.watched(request.args.get("watch", ""))
-    return jsonify(doing=state.doing if state else None)
+    return jsonify(CheckStage(state.doing if state else None))
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")
@@ -133,13 +141,14 @@ def preflight_picture(preview_id: str) -> Response:
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
 
 
-def _preview_failed(preview: ShortTaskResult) -> tuple[Response, int]:
+def _preview_failed(preview: ShortTaskResult) -> AnyResponse:
     assert preview.state.failure
-    return jsonify(ok=False, error=preview.state.failure.as_json(), seconds=preview.seconds), 400
+    error = {"type": "NetworkError", **preview.state.failure.as_json()}
+    return make_response(jsonify(ok=False, error=error, seconds=preview.seconds), 400)
 
 
 @blueprint.post("/models/visualize-lr")
-@json_only
+@returns(Schedule)
 def visualize_lr() -> Response:
     """Return the learning rate after 0 to 100 percent of the training, in a column for each swept rate.
 
@@ -158,4 +167,4 @@ def visualize_lr() -> Response:
         columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The schedule cannot be drawn: {error}") from error
-    return jsonify(data={"columns": for_browser(columns)})
+    return jsonify(Schedule(ScheduleColumns(for_browser(columns))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import humanize
-import msgspec
 from flask import url_for
+from msgspec.structs import asdict
 
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
@@ -14,6 +14,8 @@ from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, ModelExport, Refusal
 from digits.web.models import standard_networks
 from digits.web.offload import in_thread
+from digits.web.resources.exports import FormatRow
+from digits.web.resources.tasks import TaskProgress
 from digits.web.services import services
 from digits.web.services.background import state_of
 
@@ -24,30 +26,22 @@ def panel(job: ModelJob) -> dict[str, Any]:
     """Return the panel on the page of a model: the state, the formats and the finished exports."""
     found = finished(job)
     return {
-        **state(job),
+        **asdict(state(job)),
         "formats": formats(job),
         "results": [_row(job, item) for item in found],
         "serving": next((_serving(item) for item in found if item.format == "savedmodel"), None),
     }
 
 
-def state(job: ModelJob) -> dict[str, Any]:
+def state(job: ModelJob) -> TaskProgress:
     """Return the state of the current export, see `digits.web.services.background.state_of`."""
     return state_of(services().background["export"], job.id, (job.folder / exports.FOLDER).is_dir())
 
 
-def formats(job: ModelJob) -> list[dict[str, Any]]:
-    """Return all formats: ``name``, ``title``, ``use``, and ``refusal``, the reason why it is not offered, or None."""
+def formats(job: ModelJob) -> list[FormatRow]:
+    """Return all formats."""
     refused = refusals(job)
-    return [
-        {
-            "name": name,
-            "title": item.title,
-            "use": item.use,
-            "refusal": msgspec.to_builtins(refused[name]) if name in refused else None,
-        }
-        for name, item in FORMATS.items()
-    ]
+    return [FormatRow(name, item.title, item.use, refused.get(name)) for name, item in FORMATS.items()]
 
 
 def refusals(job: ModelJob) -> dict[str, Refusal]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-import msgspec
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
+from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
@@ -24,8 +23,9 @@ from digits.web.jobs.access import check_owner
 from digits.web.models.export_panel import finished, formats, refusals, state, url_of
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import each_in_thread, in_thread
+from digits.web.resources.exports import ExportResult, Exports
 from digits.web.responses.archives import check_ending
-from digits.web.responses.negotiation import wants_json
+from digits.web.responses.representation import respond, returns, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 
@@ -34,9 +34,8 @@ blueprint = Blueprint("model_export", __name__)
 _NAMES = ", ".join(f'"{name}"' for name in FORMATS)
 
 
-@blueprint.post("/models/<job_id>/export")
-@blueprint.post("/models/<job_id>/export.json", endpoint="start_json")
-def start(job_id: str) -> AnyResponse | tuple[Response, int]:
+@twin(blueprint, "/models/<job_id>/export", Exports)
+def start(job_id: str) -> AnyResponse:
     """Export the snapshot of ``snapshot_epoch``, by default the best one, in a ``format``.
 
     An export that exists is kept: the response then has the status 200, else 202.
@@ -54,15 +53,15 @@ def start(job_id: str) -> AnyResponse | tuple[Response, int]:
         if services().background["export"].state(job.id):
             raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
         services().background["export"].start(job, _recipe(job, snapshot, format_))
-    if wants_json():
-        return jsonify(_as_json(job)), 200 if is_made else 202
-    return redirect(url_for("model_page.show", job_id=job.id, _anchor="export"))
+    page = url_for("model_page.show", job_id=job.id, _anchor="export")
+    return respond(lambda: _exports(job), created=page, status=200 if is_made else 202)
 
 
 @blueprint.get("/models/<job_id>/export.json")
+@returns(Exports)
 def show_json(job_id: str) -> Response:
     """Return the state of the current export, all finished ones, and the formats."""
-    return jsonify(_as_json(services().store.get(job_id, ModelJob)))
+    return jsonify(_exports(services().store.get(job_id, ModelJob)))
 
 
 @blueprint.get(f"/models/<job_id>/export/<any({_NAMES}):format_>.<ending>")
@@ -85,9 +84,9 @@ def download(job_id: str, format_: str, ending: str) -> Response:
     )
 
 
-def _as_json(job: ModelJob) -> dict[str, Any]:
-    found = [{**msgspec.to_builtins(item), "url": url_of(job, item)} for item in finished(job)]
-    return {**state(job), "exports": found, "formats": formats(job)}
+def _exports(job: ModelJob) -> Exports:
+    found = [ExportResult(**asdict(item), url=url_of(job, item)) for item in finished(job)]
+    return Exports(**asdict(state(job)), exports=found, formats=formats(job))
 
 
 def _format(name: str) -> ExportFormat:

@@ -31,9 +31,10 @@ from digits.web.models.standard_networks import network, template
 from digits.web.models.submit import new_model
 from digits.web.offload import in_turns
 from digits.web.resources.datasets import DatasetChoices
-from digits.web.resources.models import CreatedModels
-from digits.web.responses.negotiation import json_only
+from digits.web.resources.models import CreatedModels, Model
+from digits.web.resources.networks import NetworkSource, SweepNames
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, respond_invalid, returns, twin
 from digits.web.security.usernames import current_username
 from digits.web.services import services
 
@@ -54,9 +55,8 @@ def new(kind: Kind) -> str:
     return _form_page(form, is_fitted=not clone)
 
 
-@blueprint.post("/models/<kind:kind>")
-@blueprint.post("/models/<kind:kind>.json", endpoint="create_json")
-def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
+@twin(blueprint, "/models/<kind:kind>", Model)
+def create(kind: Kind) -> AnyResponse:
     """Create a model, or one for each pair of swept values. An invalid form is shown again with all entries.
 
     The dataset determines the kind of the model; the form is the same for all kinds.
@@ -66,13 +66,11 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
         fill_from(form, request.form["clone"])
     else:
         fit(form, request.form)
-    as_json = request.path.endswith(".json")
     form.validate()
     text, weights = network_of(form)
     check_kind(form)
-    errors = errors_of(form)
-    if errors:
-        return (jsonify(errors=errors), 400) if as_json else (_form_page(form), 400)
+    if errors := errors_of(form):
+        return respond_invalid(errors, lambda: _form_page(form))
     dataset = services().store.get(form.dataset.data, DatasetJob)
     folder = network_folder(form, text)
     with services().store.creation() as new_folder:
@@ -95,12 +93,10 @@ def create(kind: Kind) -> AnyResponse | tuple[str | Response, int]:
             preflights.copy_to_job(checked, jobs[0].folder)
         services().scheduler.submit(*jobs)
     if len(jobs) > 1:
-        bodies = [model_serializers.model_json(job) for job in jobs]
-        return jsonify(CreatedModels(bodies)) if as_json else redirect(url_for("home.index"))
-    return (
-        jsonify(model_serializers.model_json(jobs[0]))
-        if as_json
-        else redirect(url_for("model_page.show", job_id=jobs[0].id))
+        models = CreatedModels([model_serializers.model_json(job) for job in jobs])
+        return respond(models, created=url_for("home.index"))
+    return respond(
+        model_serializers.model_json(jobs[0]), created=url_for("model_page.show", job_id=jobs[0].id)
     )
 
 
@@ -111,17 +107,18 @@ def back_to_form(kind: Kind) -> AnyResponse:
 
 
 @blueprint.post("/models/sweep")
-@json_only
+@returns(SweepNames)
 def sweep() -> Response:
     """Return the names of the models that the form would create."""
     form = open_form(request.form)
     form.model_name.data = form.model_name.data or ""
     fields = (form.learning_rate, form.batch_size)
     errors = {field.name: list(map(str, field.errors)) for field in fields if not field.validate(form)}
-    return jsonify(names=[] if errors else [name for name, _, _ in form.sweep()], errors=errors)
+    return jsonify(SweepNames([] if errors else [name for name, _, _ in form.sweep()], errors))
 
 
 @blueprint.get("/models/dataset-choices.json")
+@returns(DatasetChoices)
 def dataset_choices() -> Response:
     """Return the newest usable datasets that match the search ``q``."""
     found, has_more = usable_datasets(request.args.get("q", ""))
@@ -136,7 +133,7 @@ def network_choices() -> str:
 
 
 @blueprint.post("/models/customize")
-@json_only
+@returns(NetworkSource)
 def customize() -> Response:
     """Return the source code of a standard network or of a model's network, for the editor.
 
@@ -146,12 +143,12 @@ def customize() -> Response:
     job = services().store.find(name)
     if isinstance(job, ModelJob):
         weights = weights_of(job, request.values.get("snapshot_epoch", ""))
-        return jsonify(network=job.network_text(), snapshot=weights)
+        return jsonify(NetworkSource(job.network_text(), weights))
     if not name:
         raise BadRequest(
             "The network is missing.", "Specify the name of a standard network or the id of a model."
         )
-    return jsonify(network=network(name).text, snapshot=None)
+    return jsonify(NetworkSource(network(name).text, None))
 
 
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:

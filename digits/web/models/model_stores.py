@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.model_job import ModelJob
@@ -14,8 +14,10 @@ from digits.kinds.request_fields import flag
 from digits.web.live.messages import EVERYONE, JOB
 from digits.web.models import serializers as model_serializers
 from digits.web.models.imports import import_from, scratch
+from digits.web.resources.models import Model
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 from digits.web.services.model_lists import StoreState
@@ -45,14 +47,11 @@ def push() -> Response:
     return Response(_import(request.args.get("id", "")).id, mimetype="text/plain")
 
 
-@blueprint.post("/store/push")
-@blueprint.post("/store/push.json", endpoint="push_json")
+@twin(blueprint, "/store/push", Model)
 def import_model() -> AnyResponse:
     """Import the model ``id``."""
     job = _import(request.form.get("id", ""))
-    if request.path.endswith(".json"):
-        return jsonify(model_serializers.model_json(job))
-    return redirect(url_for("model_page.show", job_id=job.id))
+    return respond(model_serializers.model_json(job), created=url_for("model_page.show", job_id=job.id))
 
 
 def _states() -> list[StoreState]:

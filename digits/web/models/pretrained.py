@@ -35,7 +35,10 @@ from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.resources.models import Model
+from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, respond_invalid, twin
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("pretrained", __name__)
@@ -75,16 +78,14 @@ def new() -> str:
     return _page(PretrainedForm(formdata=None, meta={"data_roots": services().roots}))
 
 
-@blueprint.post("/pretrained_models/new")
-@blueprint.post("/pretrained_models/new.json", endpoint="create_json")
-def create() -> AnyResponse | tuple[str | Response, int]:
+@twin(blueprint, "/pretrained_models/new", Model)
+def create() -> AnyResponse:
     """Import a model from files on the server or from uploaded files.
 
     Uploads are ``weights_file`` (an archive, or a file; repeated for a checkpoint), ``model_def_file`` with the source
     code of the network, and ``labels_file`` with the class names.
     """
     require_tensorflow()
-    as_json = request.path.endswith(".json")
     form = PretrainedForm(meta={"data_roots": services().roots})
     with _uploaded() as folder:
         weights = _names_of_uploads("weights_file")
@@ -92,23 +93,18 @@ def create() -> AnyResponse | tuple[str | Response, int]:
             source = folder / weights[0] if len(weights) == 1 else folder
             form.source.validators, form.source.data = [], str(source)
         form.validate()
-        errors = errors_of(form)
-        if errors:
-            return (jsonify(errors=errors), 400) if as_json else (_page(form), 400)
+        if errors := errors_of(form):
+            return respond_invalid(errors, lambda: _page(form))
         try:
             job = import_model(
                 _recipe(form, folder), form.job_name.data.strip(), (form.group_name.data or "").strip()
             )
         except BadRequest as error:
-            if as_json and not error.trace:
-                return jsonify(errors={"source": [error.sentences]}), 400
-            if as_json:
+            if error.trace and wants_json():
                 raise
             form.source.errors = [error.sentences]
-            return _page(form), 400
-    if as_json:
-        return jsonify(model_serializers.model_json(job))
-    return redirect(url_for("model_page.show", job_id=job.id))
+            return respond_invalid({"source": form.source.errors}, lambda: _page(form))
+    return respond(model_serializers.model_json(job), created=url_for("model_page.show", job_id=job.id))
 
 
 @blueprint.get("/pretrained_models/<job_id>")
@@ -135,8 +131,7 @@ def upload_archive() -> Response:
     return jsonify(status="success", id=job.id, name=job.name)
 
 
-@blueprint.post("/models/<job_id>/to_pretrained")
-@blueprint.post("/models/<job_id>/to_pretrained.json", endpoint="keep_json")
+@twin(blueprint, "/models/<job_id>/to_pretrained", Model)
 def keep(job_id: str) -> AnyResponse:
     """Copy a snapshot to a new model that does not depend on the original model or its dataset."""
     require_tensorflow()
@@ -153,9 +148,7 @@ def keep(job_id: str) -> AnyResponse:
                 target.parent.mkdir(exist_ok=True, parents=True)
                 target.hardlink_to(path)
         kept = import_from(folder, name, job.group)
-    if request.path.endswith(".json"):
-        return jsonify(model_serializers.model_json(kept))
-    return redirect(url_for("model_page.show", job_id=kept.id))
+    return respond(model_serializers.model_json(kept), created=url_for("model_page.show", job_id=kept.id))
 
 
 def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:

@@ -11,7 +11,6 @@ from flask import (
     Blueprint,
     Response,
     jsonify,
-    redirect,
     request,
     url_for,
 )
@@ -33,15 +32,17 @@ from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import each_in_thread, in_turns
+from digits.web.resources.models import Curves, Model
 from digits.web.responses.archives import check_ending
 from digits.web.responses.files import send_job_file
-from digits.web.responses.negotiation import wants_json
+from digits.web.responses.representation import respond, returns
 from digits.web.services import services
 
 blueprint = Blueprint("models", __name__)
 
 
 @blueprint.get("/models/<job_id>.json")
+@returns(Model)
 def show_json(job_id: str) -> Response:
     return jsonify(model_serializers.model_json(_model(job_id)))
 
@@ -57,12 +58,11 @@ def resume(job_id: str) -> AnyResponse:
             "Only aborted and failed training jobs can be resumed.",
         )
     services().scheduler.resume(job)
-    if wants_json():
-        return jsonify(serializers.brief(job))
-    return redirect(url_for("model_page.show", job_id=job.id))
+    return respond(serializers.brief(job), created=url_for("model_page.show", job_id=job.id))
 
 
 @blueprint.get("/models/<job_id>/metrics.json")
+@returns(Curves)
 def metrics(job_id: str) -> Response:
     """Return the metrics as columns; with ``after``, only the rows after that cursor.
 
@@ -74,7 +74,7 @@ def metrics(job_id: str) -> Response:
     if after is None:
         state = services().scheduler.task_state(job, task)
         # For many numbers, much faster than Flask's JSON provider.
-        found = {"cursor": state.cursor, **state.metrics.as_json(), "marks": model_serializers.marks(job)}
+        found = Curves(state.cursor, **state.metrics.as_json(), marks=model_serializers.marks(job))
         body = msgspec.json.encode(found)
         return Response(body, mimetype="application/json")
     rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)

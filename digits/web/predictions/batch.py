@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
+from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
@@ -34,8 +35,10 @@ from digits.web.predictions.runs import (
     results_of,
     start,
 )
-from digits.web.responses.negotiation import wants_json
+from digits.web.resources.encoding import as_json
+from digits.web.resources.predictions import Batch, BatchState, Problem, StartedBatch
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
+from digits.web.responses.representation import respond, returns, twin
 from digits.web.services import require_tensorflow, services
 from digits.web.services.background import error_of
 
@@ -49,23 +52,20 @@ MAX_TOP_N = 100
 TOP = "top"
 
 
-@blueprint.post("/models/<job_id>/predictions")
-@blueprint.post("/models/<job_id>/predictions.json", endpoint="create_json")
-def create(job_id: str) -> AnyResponse | tuple[Response, int]:
+@twin(blueprint, "/models/<job_id>/predictions", StartedBatch)
+def create(job_id: str) -> AnyResponse:
     """Start a batch prediction, and redirect to the results page."""
     return begin(job_id)
 
 
-def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyResponse | tuple[Response, int]:
+def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyResponse:
     """Start a batch prediction as `start` does, and redirect to the results page with the arguments ``shown``."""
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
     about = start(job, snapshot, find or inputs_of_kind(job))
     address = url_for("predictions.show", job_id=job.id, prediction_id=about.id, **shown)
-    if wants_json():
-        return jsonify(id=about.id, url=address, images=about.total), 202
-    return redirect(address)
+    return respond(StartedBatch(about.id, address, about.total), created=address, status=202)
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>")
@@ -126,19 +126,19 @@ def show(job_id: str, prediction_id: str) -> str:
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.json")
+@returns(Batch)
 def show_json(job_id: str, prediction_id: str) -> Response:
     """Return the state, metrics and results so far as JSON."""
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
     matrix = results.sums.matrix()
-    body = dict(
-        id=about.id,
+    body = Batch(
+        **asdict(_state(job, about, results)),
         source=about.title,
         epoch=about.epoch,
-        **_state(job, about, results),
         images=about.total,
         unreadable=len(results.sums.unreadable),
-        problems=[{"line": item.line, "message": item.message} for item in about.problems],
+        problems=problems_of(about),
         problem_count=about.problem_count,
         labels=labels,
         accuracy=results.sums.accuracy(),
@@ -146,7 +146,7 @@ def show_json(job_id: str, prediction_id: str) -> Response:
         confusion_matrix=None if matrix is None else matrix.tolist(),
     )
     rows = (_row_json(row, labels) for row in results.read())
-    return Response(stream(json_with_list(body, "results", rows)), mimetype="application/json")
+    return Response(stream(json_with_list(as_json(body), "results", rows)), mimetype="application/json")
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.csv")
@@ -185,18 +185,16 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
     return Response(data, mimetype="image/png", headers={"Cache-Control": "private, max-age=3600"})
 
 
-@blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop")
-@blueprint.post("/models/<job_id>/predictions/<prediction_id>/stop.json", endpoint="stop_json")
-def stop(job_id: str, prediction_id: str) -> AnyResponse | tuple[Response, int]:
+@twin(blueprint, "/models/<job_id>/predictions/<prediction_id>/stop", BatchState)
+def stop(job_id: str, prediction_id: str) -> AnyResponse:
     """Stop a batch prediction; the results so far are kept."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
     if not services().background["prediction"].task(job.id, about.id):
         raise NotReady("These predictions are not running.", "They may have finished.")
     services().background["prediction"].stop(job.id, about.id)
-    if wants_json():
-        return jsonify(id=about.id, **_state(job, about, results_of(job, about))), 202
-    return redirect(url_for("predictions.show", job_id=job.id, prediction_id=about.id))
+    page = url_for("predictions.show", job_id=job.id, prediction_id=about.id)
+    return respond(lambda: _state(job, about, results_of(job, about)), created=page, status=202)
 
 
 @blueprint.delete("/models/<job_id>/predictions/<prediction_id>")
@@ -242,27 +240,31 @@ def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
         ) from error
 
 
-def _state(job: ModelJob, about: BatchPrediction, results: Results) -> dict[str, Any]:
-    """Return the ``state`` (waiting, running, done, failed or incomplete) and the ``progress`` in percent.
+def problems_of(about: BatchPrediction) -> list[Problem]:
+    """Return the lines of the list that cannot be used."""
+    return [Problem(item.line, item.message) for item in about.problems]
 
-    Also returns what the task is ``doing``, and any ``error``.
-    """
+
+def _state(job: ModelJob, about: BatchPrediction, results: Results) -> BatchState:
+    """Return the state of a batch prediction, and how many images are done."""
     task = services().background["prediction"].task(job.id, about.id)
     failure = services().background["prediction"].failure(job.id, about.id)
     done = len(results)
+    state: Any
     if task is not None:
         state = "waiting" if task.is_waiting else "running"
     elif done == about.total:
         state = "done"
     else:
         state = "failed" if failure else "incomplete"
-    return {
-        "state": state,
-        "doing": task.state.doing if task else "",
-        "progress": round(100 * done / max(1, about.total), 1),
-        "done": done,
-        "error": error_of(failure if state == "failed" else None),
-    }
+    return BatchState(
+        id=about.id,
+        state=state,
+        doing=task.state.doing if task else "",
+        progress=round(100 * done / max(1, about.total), 1),
+        done=done,
+        error=error_of(failure if state == "failed" else None),
+    )
 
 
 def _tiles(about: BatchPrediction, results: Results, title: str) -> list[tuple[str, str]]:

@@ -149,6 +149,13 @@ class DatasetChoice(JobRow):
     adapted: dict[str, dict[str, str]]
 
 
+class ResizedExample(Struct):
+    """An example image with the settings of a form, as a data URI, and the size of its record in bytes."""
+
+    image: str
+    bytes: int
+
+
 class DatasetChoices(Struct):
     datasets: list[DatasetChoice]
     more: bool

@@ -92,6 +92,25 @@ class CurveMark(Struct):
     text: str
 
 
+class Series(Struct):
+    """The rows of a stage as columns; ``seconds`` start at the clock of the curves."""
+
+    step: list[int]
+    epoch: list[float]
+    seconds: list[float]
+    values: dict[str, list[float | None]]
+
+
+class Curves(Struct):
+    """The metrics of a model. ``clock`` is a Unix time that excludes interruptions."""
+
+    cursor: int
+    clock: float | None
+    train: Series
+    val: Series
+    marks: list[CurveMark]
+
+
 class ModelData(Struct):
     """The dataset of a model on its page; None and empty if it is missing."""
 

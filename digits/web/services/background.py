@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from digits.core.task import Failure
 from digits.runtime.background_tasks import BackgroundTasks
+from digits.web.resources.tasks import TaskError, TaskProgress
 
 Name = Literal["health", "evaluation", "embedding", "export", "prediction"]
 
@@ -31,21 +32,24 @@ KINDS: dict[Name, BackgroundKind] = {
 
 def state_of(
     tasks: BackgroundTasks, job_id: str, has_result: bool, damage: Failure | None = None
-) -> dict[str, Any]:
-    """Return ``state``: none, running, failed or done, with the progress in percent, or the error.
+) -> TaskProgress:
+    """Return the state of the task of a job: none, running, failed or done.
 
     ``damage`` is the error of an unreadable result. If the job has several tasks, it is the state of the first one.
     """
     running, failure = tasks.state(job_id), tasks.failure(job_id) or damage
-    return {
-        "state": "running" if running else "failed" if failure else "done" if has_result else "none",
-        "progress": round(100 * running.fraction, 1) if running else 0.0,
-        "eta_seconds": running.seconds_left if running else None,
-        "doing": running.doing if running else "",
-        "error": error_of(None if running else failure),
-    }
+    if running:
+        return TaskProgress(
+            state="running",
+            progress=round(100 * running.fraction, 1),
+            eta_seconds=running.seconds_left,
+            doing=running.doing,
+        )
+    return TaskProgress(
+        state="failed" if failure else "done" if has_result else "none", error=error_of(failure)
+    )
 
 
-def error_of(failure: Failure | None) -> dict[str, Any] | None:
+def error_of(failure: Failure | None) -> TaskError | None:
     """Return the error that pages and JSON show; None without a ``failure``."""
-    return {"message": failure.message, "hint": failure.hint, "line": failure.line} if failure else None
+    return TaskError(failure.message, failure.hint, failure.line) if failure else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
 from gevent.lock import BoundedSemaphore
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.wrappers import Response as AnyResponse
@@ -22,8 +22,9 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
-from digits.web.responses.negotiation import wants_json
+from digits.web.resources.serving import ProductionModel, ProductionModels, Promoted, ServedModel, Tensor
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import respond, returns, twin
 from digits.web.services import require_tensorflow, services
 from digits.web.serving import protocols as serving
 
@@ -86,21 +87,23 @@ def server_metadata(name: str) -> Response:
 @blueprint.get("/serve/<name>/v2/models/<model>/versions/<version>", endpoint="describe_version")
 @blueprint.get("/serve/<name>", endpoint="about")
 @blueprint.get("/serve/<name>.json", endpoint="about_json")
+@returns(ServedModel)
 def describe(name: str, model: str = "", version: str = "") -> Response:
     """Return the inputs, outputs and labels of a production model as KServe model metadata."""
     job, found = _production(name, version)
     manifest = serving.manifest_of(job)
     inputs, outputs = _shapes(manifest)
-    return jsonify(
+    served = ServedModel(
         name=name,
         versions=[epoch_label(found.epoch)],
         platform="tensorflow",
-        inputs=[{"name": INPUT, "datatype": "FP32", "shape": inputs}],
-        outputs=[{"name": OUTPUT, "datatype": "FP32", "shape": outputs}],
+        inputs=[Tensor(INPUT, "FP32", inputs)],
+        outputs=[Tensor(OUTPUT, "FP32", outputs)],
         labels=manifest.target.labels,
         model=job.id,
         snapshot=found.snapshot,
     )
+    return jsonify(served)
 
 
 @blueprint.get("/serve/<name>/v1/models/<model>/metadata")
@@ -166,8 +169,9 @@ def index() -> str:
 
 
 @blueprint.get("/serve.json")
+@returns(ProductionModels)
 def index_json() -> Response:
-    return jsonify(models=_rows())
+    return jsonify(ProductionModels(_rows()))
 
 
 @blueprint.get("/serve/metrics")
@@ -176,8 +180,7 @@ def metrics() -> Response:
     return Response(services().serving_metrics.as_text(), content_type=CONTENT_TYPE_LATEST)
 
 
-@blueprint.post("/models/<job_id>/promote")
-@blueprint.post("/models/<job_id>/promote.json", endpoint="promote_json")
+@twin(blueprint, "/models/<job_id>/promote", Promoted)
 def promote(job_id: str) -> AnyResponse:
     """Promote a snapshot to the production name ``name``, replacing any model promoted to it before."""
     job = services().store.get(job_id, ModelJob)
@@ -195,9 +198,8 @@ def promote(job_id: str) -> AnyResponse:
         raise BadRequest(str(error)) from error
     except UnreadableFile as error:
         raise _damaged(error) from error
-    if wants_json():
-        return jsonify(name=name, url=url_for("serving.serve", name=name))
-    return redirect(url_for("serving.index"))
+    promoted = Promoted(name, url_for("serving.serve", name=name))
+    return respond(promoted, created=url_for("serving.index"))
 
 
 @blueprint.delete("/serve/<name>")
@@ -211,22 +213,21 @@ def remove(name: str) -> Response:
     return jsonify(removed=name)
 
 
-def _rows() -> list[dict[str, Any]]:
+def _rows() -> list[ProductionModel]:
     rows = []
     for name, found in _all().items():
         job = services().store.find(found.model)
         rows.append(
-            {
-                "name": name,
-                "url": url_for("serving.serve", name=name),
-                "since": found.since,
-                "epoch": epoch_label(found.epoch),
-                "model": job.name if job else "",
-                "model_url": url_for("model_page.show", job_id=job.id) if job else "",
-                "metric": serializers.metric_words(job) if job else "",
-                "is_available": isinstance(job, ModelJob)
-                and snapshot_list.exists(job.folder, found.snapshot),
-            }
+            ProductionModel(
+                name=name,
+                url=url_for("serving.serve", name=name),
+                since=found.since,
+                epoch=epoch_label(found.epoch),
+                model=job.name if job else "",
+                model_url=url_for("model_page.show", job_id=job.id) if job else "",
+                metric=serializers.metric_words(job) if job else "",
+                is_available=isinstance(job, ModelJob) and snapshot_list.exists(job.folder, found.snapshot),
+            )
         )
     return rows
 

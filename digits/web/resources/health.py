@@ -1,0 +1,14 @@
+"""The health check of a dataset, as programs see it."""
+
+from __future__ import annotations
+
+from digits.data.health import Health
+from digits.data.label_check import LabelCheck
+from digits.web.resources.tasks import TaskProgress
+
+
+class HealthState(TaskProgress, kw_only=True):
+    """The state of the check, its ``result``, and the result of the search for wrong ``labels``."""
+
+    result: Health | None
+    labels: LabelCheck | None

@@ -1,0 +1,66 @@
+"""Respond with a resource: as JSON to programs, as a page or a redirection to people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from flask import Blueprint, jsonify, make_response, redirect
+from msgspec import Struct
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.web.resources.errors import ErrorFacts, InvalidForm
+from digits.web.responses.negotiation import wants_json
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def respond(
+    resource: Struct | Callable[[], Struct],
+    *,
+    created: str = "",
+    page: Callable[[], str] | None = None,
+    status: int = 200,
+) -> AnyResponse:
+    """Return ``resource`` as JSON with the ``status`` if the client is a program.
+
+    Otherwise, return the ``page``, or redirect to the one that a form ``created`` or changed.
+    """
+    if wants_json():
+        return make_response(jsonify(resource() if callable(resource) else resource), status)
+    return make_response(page()) if page else redirect(created)
+
+
+def respond_invalid(
+    errors: Mapping[str, Sequence[str]], page: Callable[[], str] | None = None
+) -> AnyResponse:
+    """Return the ``errors`` of a form by field as JSON, or the ``page`` with the form, with status 400."""
+    if page and not wants_json():
+        return make_response(page(), 400)
+    messages = {name: list(map(str, said)) for name, said in errors.items()}
+    words = " ".join(dict.fromkeys(message for said in messages.values() for message in said))
+    return make_response(jsonify(InvalidForm(ErrorFacts(words, "InvalidForm"), messages)), 400)
+
+
+def twin(
+    blueprint: Blueprint, rule: str, resource: type[Struct], method: str = "POST"
+) -> Callable[[View], View]:
+    """Register a view that responds with ``resource`` under ``rule``, and for programs under ``rule`` and ``.json``."""
+
+    def register(view: View) -> View:
+        view.resource = resource  # type: ignore[attr-defined]
+        blueprint.add_url_rule(rule, view_func=view, methods=[method])
+        blueprint.add_url_rule(f"{rule}.json", f"{view.__name__}_json", view, methods=[method])
+        return view
+
+    return register
+
+
+def returns(resource: type[Struct]) -> Callable[[View], View]:
+    """Mark a view that returns ``resource`` as JSON and nothing else, so that its errors are JSON for all clients."""
+
+    def mark(view: View) -> View:
+        view.is_json_only, view.resource = True, resource  # type: ignore[attr-defined]
+        return view
+
+    return mark
