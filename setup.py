@@ -135,7 +135,7 @@ setup(
     package_data={
         "": ["templates/*.html", "*.proto", "*.pyi"],  # the kinds' partial templates; the records' schema
         "digits.docs": ["*.md", "images/*"],
-        "digits.templates": ["**/*.html"],
+        "digits.templates": ["**/*.html", "rest.md"],
         "digits.static": ["css/**/*", "img/**/*", "js/**/*", "vendor/*"],
     },
     include_package_data=False,  # MANIFEST.in is for the source archive; it would add static/src to the wheel

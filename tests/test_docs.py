@@ -114,36 +114,6 @@ def test_every_output_of_a_dataset_is_described():
         assert f"`{name}`" in text("datasets.md")
 
 
-def test_every_route_is_described():
-    """The page contains every route of the views, without its variable parts."""
-    rest = re.sub(r"\b(ID|KIND|NAME|SAMPLE|SPLIT|N|PATH|ENDING)\b", "<>", text("rest.md"))
-    missing = []
-    for source in (ROOT / "digits").rglob("*.py"):
-        for route in re.findall(r'@blueprint\.(?:get|post|put|delete|route)\("([^"]+)"', source.read_text()):
-            plain = re.sub(r"<any\((\w+)[^)]*\):\w+>", r"\1", route)
-            plain = re.sub(r"<[^>]+>", "<>", plain)
-            if not any(form in rest for form in (plain, f"{plain}.json")) and plain not in PAGES_ONLY:
-                missing.append(route)
-    assert missing == []
-
-
-# Pages for people, of no use to programs.
-PAGES_ONLY = {
-    "/",
-    "/login",
-    "/logout",
-    "/datasets/<>/new",
-    "/datasets/<>/versions/new",
-    "/models/<>/new",
-    "/datasets/<>",
-    "/models/<>",
-    "/docs/",
-    "/docs/<>",
-    "/docs/images/<>",
-    "/font-roboto/<>",  # requested by TensorBoard's pages
-}
-
-
 def test_every_augmentation_is_described():
     names = [item.name for item in structs.fields(Augment)]
     assert [name for name in names if f"`{name}`" not in text("training.md")] == []

@@ -52,15 +52,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         ".git",
         ".venv",
         "node_modules",
-        "jobs",
-        "samples",
         "tests",
         "__pycache__",
         "*.egg-info",
         "build",
         ".*_cache",
     )
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*unwanted))
+    anywhere = shutil.ignore_patterns(*unwanted)
+    data = {str(ROOT / "jobs"), str(ROOT / "samples")}
+    shutil.copytree(
+        ROOT,
+        copy,
+        ignore=lambda folder, names: (
+            anywhere(folder, names) | {name for name in names if str(Path(folder, name)) in data}
+        ),
+    )
     # The build uses the setuptools of this environment, without network access.
     command = [
         sys.executable,

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import markdown
-from flask import Blueprint, render_template, send_from_directory
+from flask import Blueprint, current_app, jsonify, render_template, send_from_directory
 from gevent.lock import BoundedSemaphore
 from markupsafe import Markup
 from werkzeug.wrappers import Response
@@ -15,6 +15,7 @@ from werkzeug.wrappers import Response
 from digits.core.errors import NotFound
 from digits.core.resources import resource_folder
 from digits.web.offload import in_thread
+from digits.web.openapi.document import document
 
 blueprint = Blueprint("documentation", __name__)
 
@@ -33,6 +34,15 @@ def page(name: str) -> str:
 @blueprint.get("/docs/images/<name>")
 def picture(name: str) -> Response:
     return send_from_directory(_folder() / "images", name)
+
+
+@blueprint.get("/openapi.json")
+def openapi() -> Response:
+    """Return this interface as an OpenAPI document."""
+    known = current_app.extensions
+    if "openapi" not in known:
+        known["openapi"] = document(current_app._get_current_object())  # type: ignore[attr-defined]
+    return jsonify(known["openapi"])
 
 
 class Pages:
