@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from jinja2.bccache import Bucket
 from PIL import Image
 from werkzeug.wsgi import ClosingIterator
 
+from digits.client import Answer, Client
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
@@ -85,6 +88,16 @@ class Site:
         parts: Services = self.app.extensions["digits"]
         return parts
 
+    @cached_property
+    def api(self) -> Client:
+        """The client for scripts."""
+
+        def send(method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+            answer = self.client.open(path, method=method, headers=dict(headers), data=body, buffered=True)
+            return Answer(answer.status_code, answer.headers, io.BytesIO(answer.data))
+
+        return Client(transport=send, sleep=lambda seconds: gevent.sleep(0.05))
+
     def get(self, path: str, **arguments: Any) -> Any:
         return self.client.get(path, buffered=True, **arguments)
 
@@ -103,7 +116,7 @@ class Site:
         return answer
 
     def status(self, job_id: str) -> str:
-        return str(self.json(f"/jobs/{job_id}/status")["status"])
+        return self.api.status(job_id).status
 
     def wait_for_end(self, job_id: str) -> str:
         ended = ("Done", "Aborted", "Error")
@@ -121,9 +134,7 @@ class Site:
             "resize_channels": 3,
             **fields,
         }
-        answer = self.post("/datasets/images/classification.json", **wanted)
-        assert answer.status_code == 200, answer.get_json()
-        return str(answer.get_json()["id"])
+        return self.api.create_dataset("images/classification", wanted.pop("dataset_name"), **wanted).id
 
     def create(self, kind: str, **fields: Any) -> str:
         """Create a dataset of the route ``kind``, such as ``images/detection``, and return its id."""

@@ -42,7 +42,7 @@ DATA = {
     "simplejpeg",
     "cython_runtime",
 } | CORE
-SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "__main__")
+SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "client", "__main__")
 
 # Print the third-party packages loaded by each module in turn.
 LOAD = """

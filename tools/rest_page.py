@@ -1,4 +1,4 @@
-"""Print the documentation page of the REST interface: ``.venv/bin/python tools/rest_page.py > docs/rest.md``."""
+"""Print the documentation page of the REST interface: ``.venv/bin/python -m tools.rest_page > docs/rest.md``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation page of the REST interface: ``python tools/rest_page.py > docs/rest.md``.
+"""The documentation page of the REST interface: ``python -m tools.rest_page > docs/rest.md``.
 
 The text and the descriptions of the routes are in ``templates/rest.md``; the fields and the keys are the ones of the
 OpenAPI document.

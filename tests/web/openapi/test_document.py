@@ -94,7 +94,7 @@ def test_fields_have_limits_choices_and_defaults(document: dict[str, Any]) -> No
 
 
 def test_the_page_is_current(document: dict[str, Any]) -> None:
-    assert rest_page(document) == text("rest.md"), "python tools/rest_page.py > docs/rest.md"
+    assert rest_page(document) == text("rest.md"), "python -m tools.rest_page > docs/rest.md"
 
 
 def test_twins_return_the_same_for_all_clients(site: Site, document: dict[str, Any]) -> None:

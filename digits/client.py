@@ -1,0 +1,360 @@
+"""A client for scripts: it creates datasets and models on a server, waits for them and uses them.
+
+    from digits.client import Client
+
+    server = Client("http://127.0.0.1:5000")
+    dataset = server.create_dataset("images/classification", "flowers", folder_train="/data/flowers")
+    server.wait(dataset.id)
+    model = server.create_model("first", dataset.id, train_epochs=5, shuffle=True)
+    server.wait(model.id, lambda status: print(f"{status.progress} %"))
+    print(server.classify(model.id, "rose.jpg").predictions)
+
+Responses are the structs of `digits.web.resources`. Errors are the ones of `digits.core.errors`, with a message and a
+hint, as on the pages of the server. The module needs neither Flask nor TensorFlow.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import secrets
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar, cast
+from urllib.parse import urlencode
+
+import msgspec
+
+from digits.core import errors, schema
+from digits.core.errors import BadRequest, DigitsError, Unavailable
+from digits.core.status import Status
+from digits.web.resources.datasets import CreatedDataset, Dataset
+from digits.web.resources.errors import Error, InvalidForm
+from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
+from digits.web.resources.exports import ExportResult, Exports
+from digits.web.resources.jobs import BriefJob, JobOutput, JobRow, JobStatus
+from digits.web.resources.models import CreatedModels, Curves, Model
+from digits.web.resources.predictions import Prediction
+from digits.web.resources.uploads import UploadState
+
+T = TypeVar("T")
+# A value of a form field: lists are sent as repeated fields, files as uploads, None not at all.
+Value = str | int | float | bool | Path | bytes | list[Any] | None
+
+POLL_SECONDS = 1.0
+CHUNK_BYTES = 8 * 2**20
+_TUS = {"Tus-Resumable": "1.0.0"}
+# The kind of a model follows from its dataset, so that any will do in the address.
+_ANY_KIND = "images/classification"
+_ERRORS: dict[str, type[DigitsError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, DigitsError) and kind is not errors.Damaged
+}
+_ENDED = {status.title: status for status in (Status.DONE, Status.ABORT, Status.ERROR)}
+
+
+class InvalidFields(BadRequest):
+    """Fields of a request are invalid: ``fields`` are the messages by name."""
+
+    def __init__(self, message: str, fields: Mapping[str, list[str]]) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+class JobFailed(DigitsError):
+    """A job, an evaluation or an export ended with an error, or was aborted."""
+
+
+class Answer(NamedTuple):
+    """A response of the server. ``body`` must be closed."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: IO[bytes]
+
+
+# Sends a request: the method, the path with its query, the headers and the body.
+Transport = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
+
+
+class Client:
+    """A server at ``address``, such as ``http://127.0.0.1:5000``.
+
+    ``token`` is needed for servers on other machines. New jobs belong to ``username``. All methods raise DigitsError:
+    NotFound, InvalidFields, NotReady and so on, and Unavailable if the server does not respond.
+    """
+
+    def __init__(
+        self,
+        address: str = "http://127.0.0.1:5000",
+        *,
+        token: str = "",
+        username: str = "",
+        transport: Transport | None = None,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._transport = transport or http_transport(address)
+        self._headers = {"Accept": "application/json"} | (
+            {"Authorization": f"Bearer {token}"} if token else {}
+        )
+        self._username, self._sleep = username, sleep
+
+    # Jobs
+
+    def create_dataset(self, kind: str, name: str, /, **fields: Value) -> CreatedDataset:
+        """Create a dataset of a ``kind``, such as ``images/classification``; ``fields`` are those of its form."""
+        return self._post(
+            f"/datasets/{kind}.json", CreatedDataset, dataset_name=name, **self._owner(), **fields
+        )
+
+    def create_model(self, name: str, dataset: str, /, **fields: Value) -> Model:
+        """Train a model on the ``dataset`` with this id; ``fields`` are those of its form."""
+        return self._post(
+            f"/models/{_ANY_KIND}.json", Model, model_name=name, dataset=dataset, **self._owner(), **fields
+        )
+
+    def create_models(self, name: str, dataset: str, /, **fields: Value) -> list[Model]:
+        """Train a model for each pair of values in the ``fields`` ``learning_rate`` and ``batch_size``."""
+        given = {"model_name": name, "dataset": dataset, **self._owner(), **fields}
+        body = self.json("POST", f"/models/{_ANY_KIND}.json", **given)
+        return schema.convert(body, CreatedModels).jobs if "jobs" in body else [schema.convert(body, Model)]
+
+    def dataset(self, dataset_id: str) -> Dataset:
+        """Return a dataset. Further keys depend on its kind: see `json`."""
+        return self._get(f"/datasets/{dataset_id}.json", Dataset)
+
+    def model(self, model_id: str) -> Model:
+        """Return a model with its snapshots."""
+        return self._get(f"/models/{model_id}.json", Model)
+
+    def datasets(self, query: str = "") -> Iterator[JobRow]:
+        """Yield the datasets that match the words of ``query``, the newest first."""
+        return self._rows("datasets", query)
+
+    def models(self, query: str = "") -> Iterator[JobRow]:
+        """Yield the models that match the words of ``query``, the newest first."""
+        return self._rows("models", query)
+
+    def status(self, job_id: str) -> JobStatus:
+        """Return the state of a job."""
+        return self._get(f"/jobs/{job_id}/status", JobStatus)
+
+    def wait(
+        self,
+        job_id: str,
+        on_progress: Callable[[JobStatus], object] = lambda status: None,
+        timeout: float | None = None,
+    ) -> JobStatus:
+        """Wait until a job is done, and return its state; raises JobFailed if it failed or was aborted.
+
+        ``on_progress`` is called with each state. Raises TimeoutError after ``timeout`` seconds; the job continues.
+        """
+        for status in self._polled(lambda: self.status(job_id), timeout):
+            on_progress(status)
+            ended = _ENDED.get(status.status)
+            if ended is Status.DONE:
+                return status
+            if ended is not None:
+                raise JobFailed(f"“{status.name}” ended with the status {status.status}.", status.error or "")
+        raise AssertionError
+
+    def output(self, job_id: str, after: int = 0) -> JobOutput:
+        """Return what the task of a job printed after an offset in bytes."""
+        return self._get(f"/jobs/{job_id}/output?after={after}", JobOutput)
+
+    def abort(self, job_id: str) -> None:
+        """Stop a job."""
+        self.json("POST", f"/jobs/{job_id}/abort")
+
+    def delete(self, job_id: str) -> None:
+        """Delete a job and its files."""
+        self.json("DELETE", f"/jobs/{job_id}")
+
+    # Models
+
+    def resume(self, model_id: str) -> BriefJob:
+        """Resume an aborted or failed training."""
+        return self._post(f"/models/{model_id}/resume", BriefJob)
+
+    def metrics(self, model_id: str) -> Curves:
+        """Return the curves of a model as columns."""
+        return self._get(f"/models/{model_id}/metrics.json", Curves)
+
+    def classify(self, model_id: str, image: str | Path | bytes, /, **fields: Value) -> Prediction:
+        """Predict from an image, the content or the path of a local file, with the best snapshot of a model.
+
+        ``fields`` may choose another one as ``snapshot_epoch``. For models of other kinds, see the form of the
+        predictions there.
+        """
+        content = image if isinstance(image, bytes) else Path(image).read_bytes()
+        path = f"/models/{_ANY_KIND}/infer_one.json"
+        return self._post(path, Prediction, job_id=model_id, image_file=content, **fields)
+
+    def evaluate(self, model_id: str, split: str = "val", **fields: Value) -> EvaluationResult:
+        """Evaluate a model on a split of its dataset, or of another ``dataset``, and wait for the result."""
+        path = f"/models/{model_id}/evaluation.json"
+        name = self._post(path, EvaluationState, split=split, **fields).tasks[-1].name
+        for found in self._polled(lambda: self._get(path, Evaluations)):
+            if any(task.name == name for task in found.tasks):
+                continue
+            for result in found.evaluations:
+                if result.name == name and not result.is_partial:
+                    return result
+            raise _failure(found.error, "The evaluation was stopped.")
+        raise AssertionError
+
+    def export(self, model_id: str, format: str = "savedmodel", **fields: Value) -> ExportResult:
+        """Export a model in a ``format``, and wait for the result; `download` its ``url``."""
+        path = f"/models/{model_id}/export.json"
+        self._post(path, Exports, format=format, **fields)
+        for found in self._polled(lambda: self._get(path, Exports)):
+            if found.state == "running":
+                continue
+            for result in found.exports:
+                if result.format == format:
+                    return result
+            raise _failure(found.error, "The export was stopped.")
+        raise AssertionError
+
+    # Files
+
+    def download(self, path: str, target: str | Path) -> Path:
+        """Save the file at a ``path`` of the server, such as ``/models/ID/download.zip``, as ``target``."""
+        with self._send("GET", path).body as body, open(target, "wb") as file:
+            shutil.copyfileobj(body, file)
+        return Path(target)
+
+    def upload(
+        self, archive: str | Path, on_progress: Callable[[int], object] = lambda sent: None
+    ) -> UploadState:
+        """Upload an archive of images, and wait until it is unpacked; its ``folder`` is the source of a dataset.
+
+        ``on_progress`` is called with the number of bytes sent.
+        """
+        source = Path(archive)
+        name = base64.b64encode(source.name.encode()).decode()
+        headers = {**_TUS, "Upload-Length": str(source.stat().st_size), "Upload-Metadata": f"filename {name}"}
+        created = self._send("POST", "/uploads", headers)
+        created.body.close()
+        path, sent = created.headers["Location"], 0
+        with open(source, "rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                headers = {
+                    **_TUS,
+                    "Upload-Offset": str(sent),
+                    "Content-Type": "application/offset+octet-stream",
+                }
+                self._send("PATCH", path, headers, chunk).body.close()
+                sent += len(chunk)
+                on_progress(sent)
+        for upload in self._polled(lambda: self._get(path, UploadState)):
+            if upload.state == "failed":
+                raise JobFailed(f"The upload of {source.name} failed.", upload.error or "")
+            if upload.state == "ready":
+                return upload
+        raise AssertionError
+
+    def json(self, method: str, path: str, /, **fields: Value) -> Any:
+        """Return the JSON of any route; ``fields`` are sent as a form, unless the method is GET."""
+        body, headers = (None, {}) if method == "GET" else _encoded(fields)
+        with self._send(method, path, headers, body).body as answer:
+            return msgspec.json.decode(answer.read())
+
+    # Requests
+
+    def _owner(self) -> dict[str, Value]:
+        return {"username": self._username} if self._username else {}
+
+    def _rows(self, name: str, query: str) -> Iterator[JobRow]:
+        path: str | None = f"/{name}.json?{urlencode({'q': query})}"
+        while path:
+            body = self.json("GET", path)
+            yield from schema.convert(body[name], list[JobRow])
+            path = body["next"]
+
+    def _polled(self, ask: Callable[[], T], timeout: float | None = None) -> Iterator[T]:
+        began = time.monotonic()
+        while True:
+            yield ask()
+            if timeout is not None and time.monotonic() - began > timeout:
+                raise TimeoutError(f"Still waiting after {timeout:g} seconds.")
+            self._sleep(POLL_SECONDS)
+
+    def _get(self, path: str, kind: type[T]) -> T:
+        return schema.convert(self.json("GET", path), kind)
+
+    def _post(self, path: str, kind: type[T], /, **fields: Value) -> T:
+        return schema.convert(self.json("POST", path, **fields), kind)
+
+    def _send(
+        self, method: str, path: str, headers: Mapping[str, str] = {}, body: bytes | None = None
+    ) -> Answer:
+        answer = self._transport(method, path, {**self._headers, **headers}, body)
+        if answer.status >= 400:
+            with answer.body as text:
+                raise _error(answer.status, text.read())
+        return answer
+
+
+def http_transport(address: str) -> Transport:
+    """Return a transport to a server at ``address`` over HTTP or HTTPS; raises ValueError for other addresses."""
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"The address of a server starts with http:// or https://, not {address!r}.")
+
+    def send(method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        url = address.rstrip("/") + path
+        request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 (checked above)
+        try:
+            response = urllib.request.urlopen(request)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            response = error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise Unavailable(
+                f"The server at {address} does not respond: {reason}.", "Check the address, and that it runs."
+            ) from error
+        return Answer(response.status, response.headers, response)
+
+    return send
+
+
+def _encoded(fields: Mapping[str, Value]) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the headers of a request with form fields; bytes are sent as files."""
+    boundary = secrets.token_hex(16)
+    body = io.BytesIO()
+    for name, value in fields.items():
+        for item in value if isinstance(value, list) else [] if value is None else [value]:
+            file = '; filename="file"' if isinstance(item, bytes) else ""
+            head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n'
+            text = str(int(item) if isinstance(item, bool) else item).encode()
+            body.write(head.encode() + (item if isinstance(item, bytes) else text) + b"\r\n")
+    body.write(f"--{boundary}--\r\n".encode())
+    return body.getvalue(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+def _error(status: int, text: bytes) -> DigitsError:
+    """Return the error in the body of a response, or one about its status."""
+    try:
+        invalid = msgspec.json.decode(text, type=InvalidForm)
+        return InvalidFields(invalid.error.message, invalid.errors)
+    except msgspec.DecodeError:
+        pass
+    try:
+        facts = msgspec.json.decode(text, type=Error).error
+    except msgspec.DecodeError:
+        found = DigitsError(f"The server answered with the status {status}.")
+    else:
+        kind = _ERRORS.get(facts.type, DigitsError)
+        found = kind(facts.message, facts.hint or "", cast(list[dict[str, Any]], facts.trace or []))
+    found.http_status = status
+    return found
+
+
+def _failure(error: Any, otherwise: str) -> JobFailed:
+    return JobFailed(error.message, error.hint) if error else JobFailed(otherwise)

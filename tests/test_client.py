@@ -1,0 +1,115 @@
+"""The client creates, follows and uses jobs of a site in this process, and raises errors with a message and a hint."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import gevent
+import pytest
+
+from digits.client import Client, InvalidFields, JobFailed
+from digits.core.errors import BadRequest, NotAllowed, NotFound, NotReady, Unavailable
+from tests.site import Site, bars
+
+
+def test_a_dataset_is_created_and_followed(site: Site) -> None:
+    source = bars(site.data / "bars")
+    created = site.api.create_dataset(
+        "images/classification",
+        "bars",
+        folder_train=source,
+        resize_width=16,
+        resize_height=16,
+        folder_pct_val=25,
+    )
+    assert (created.name, created.warnings) == ("bars", [])
+    seen: list[float] = []
+    done = site.api.wait(created.id, lambda status: seen.append(status.progress))
+    assert (done.status, done.type, seen[-1]) == ("Done", "Image classification dataset", 100.0)
+    dataset = site.api.dataset(created.id)
+    assert {task.name: task.entries for task in dataset.CreateDbTasks} == {
+        "Create DB (train)": 18,
+        "Create DB (val)": 6,
+    }
+    assert [row.id for row in site.api.datasets("bars")] == [created.id]
+    assert list(site.api.datasets("no such name")) == []
+    site.api.delete(created.id)
+    with pytest.raises(NotFound, match="There is no"):
+        site.api.dataset(created.id)
+
+
+def test_lists_contain_all_pages(site: Site) -> None:
+    dataset = site.dataset()
+    ids = {site.finished_model(dataset) for _ in range(3)}
+    pages = list(site.api.models())
+    assert {row.id for row in pages} == ids and pages[0].type_title == "Image classification model"
+
+
+def test_a_failed_job_raises_its_error(site: Site) -> None:
+    created = site.dataset(folder_train=str(bars(site.data / "few", each=1)), folder_train_min_per_class=1)
+    with pytest.raises(JobFailed, match="ended with the status Error") as failure:
+        site.api.wait(created)
+    assert failure.value.hint
+
+
+def test_an_invalid_form_names_its_fields(site: Site) -> None:
+    with pytest.raises(InvalidFields) as invalid:
+        site.api.create_dataset("images/classification", "", folder_train="/nowhere", resize_width=0)
+    assert {"dataset_name", "folder_train", "resize_width"} <= invalid.value.fields.keys()
+    assert invalid.value.message and invalid.value.http_status == 400
+
+
+def test_errors_are_those_of_the_server(site: Site) -> None:
+    dataset = site.dataset()
+    with pytest.raises(NotFound):
+        site.api.model("20200101-000000-abcdef")
+    with pytest.raises(BadRequest) as unfit:
+        site.api.json("POST", f"/datasets/{dataset}/versions.json")
+    assert "no records yet" in unfit.value.message
+    site.api.wait(dataset)
+    with pytest.raises(NotAllowed, match="is not running"):
+        site.api.abort(dataset)
+    model = site.finished_model(dataset)
+    with pytest.raises(NotReady):
+        site.api.json("POST", f"/models/{model}/evaluation/stop.json")
+
+
+def test_metrics_are_columns(site: Site) -> None:
+    model = site.finished_model(site.dataset(), rows=20)
+    curves = site.api.metrics(model)
+    assert curves.train.step == list(range(1, 21))
+    assert curves.train.values["loss"][1] == 0.5 and curves.val.step == []
+
+
+def test_an_archive_is_uploaded_and_unpacked(site: Site, tmp_path: Path) -> None:
+    source = bars(tmp_path / "bars", each=2)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(source.rglob("*.png")):
+            archive.write(path, path.relative_to(source))
+    (tmp_path / "bars.zip").write_bytes(packed.getvalue())
+    sent: list[int] = []
+    upload = site.api.upload(tmp_path / "bars.zip", sent.append)
+    assert sent == [len(packed.getvalue())] and upload.files == 6
+    assert upload.folder is not None and sorted(path.name for path in Path(upload.folder).iterdir()) == [
+        "left",
+        "middle",
+        "right",
+    ]
+
+
+def test_files_are_downloaded(site: Site, tmp_path: Path) -> None:
+    model = site.finished_model(site.dataset())
+    saved = site.api.download(f"/models/{model}/download.zip", tmp_path / "model.zip")
+    with zipfile.ZipFile(saved) as archive:
+        assert "network.py" in archive.namelist()
+
+
+def test_an_address_without_a_server(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="does not respond") as silent:
+        Client("http://127.0.0.1:9", sleep=gevent.sleep).status("20200101-000000-abcdef")
+    assert silent.value.hint
+    with pytest.raises(ValueError, match="http"):
+        Client("file:///etc")
