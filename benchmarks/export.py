@@ -37,7 +37,7 @@ from digits.data.sample_catalog import SAMPLES
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 from digits.web.models.standard_networks import network
 
 Pixels = NDArray[np.uint8]

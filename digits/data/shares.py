@@ -110,6 +110,12 @@ class CreateWithShares(CreateDataset, kw_only=True):
         return Shares(self.pct_val, self.pct_test, own)
 
 
+def need_one_source(dataset: str, recipe: CreateDataset, *names: str) -> None:
+    """Raise ValueError unless exactly one of the settings ``names`` of a recipe is set."""
+    if sum(bool(getattr(recipe, name)) for name in names) != 1:
+        raise ValueError(f"{dataset} needs exactly one of {' and '.join(names)}")
+
+
 def _rounded(value: float) -> int:
     # Halves round up. The tiny addition undoes what 100 - 33.3 - 33.4 loses as a binary fraction.
     return math.floor(value + 0.5 + 1e-9)

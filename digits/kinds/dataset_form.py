@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, cast
+from typing import Any, ClassVar, Generic, cast
 
 from wtforms import IntegerField, PasswordField, SelectField, StringField
 from wtforms.validators import (
@@ -36,17 +37,19 @@ from digits.data.sources import UnusableSource
 from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,
+    AllowedPath,
     Between,
     FlagField,
     JobForm,
     OptionalInteger,
+    SwitchField,
     choices,
     number,
     plain,
-    resolve_files,
     select,
     whole,
 )
+from digits.kinds.form_source import FormSource
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary
@@ -62,7 +65,6 @@ RESIZE_MODES = choices(
 RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
 CONVERSIONS = choices(("none", "None"), ("RGB", "Color"), ("L", "Grayscale"))
 BACKENDS = choices(("tfrecords", "TFRecord"), ("lmdb", "LMDB"), ("hdf5", "HDF5"))
-SAME_SHAPE = choices(("1", "Refuse"), ("0", "Resize"))
 
 _CHANNELS = {"L": 1, "RGB": 3}
 _STORAGE = "records are stored in uncompressed TFRecord files"
@@ -81,9 +83,11 @@ def required_integer(label: str, recipe: type[CreateDataset], name: str) -> Inte
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
-    ``SCANNED`` names the fields that `scan_source` reads, the path first. If it is empty, there is no scan.
-    ``SCANNED_PATHS`` names the paths among them, of which one is visible, if there are several. Without
-    ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
+    The form makes a ``RECIPE``. ``NAMES`` are the fields of its settings, by setting, except for those of images and of
+    the source, and ``FIXED`` settings without a field. ``SOURCES`` are the sources that the form offers, by default
+    the first one; with several, it has a field ``method``. Fields of the other sources are not validated. Without
+    ``SOURCES``, there is no summary of the source. Without ``has_images``, the page has no fields for the size of the
+    images, because the source does not contain any.
 
     Pass a `RemotePolicy` as ``remote`` in ``meta`` to accept remote addresses instead of paths. ``addresses`` has those
     in valid fields.
@@ -94,8 +98,11 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     # The fields of remote addresses of all kinds.
     REMOTE = ("s3_endpoint_url", "s3_accesskey", "s3_secretkey")
-    SCANNED: tuple[str, ...] = ()
-    SCANNED_PATHS: tuple[str, ...] = ()
+    RECIPE: ClassVar[type[Any]]
+    NAMES: ClassVar[Mapping[str, str]] = {}
+    FIXED: ClassVar[Mapping[str, Any]] = {}
+    SOURCES: ClassVar[tuple[FormSource, ...]] = ()
+    _fields: dict[str, Any]
     # Why fields of DIGITS have no effect if their values differ from the default.
     IGNORED: Mapping[str, str] = {
         **dict.fromkeys(("backend", "dsopts_backend", "compression"), _STORAGE),
@@ -130,7 +137,9 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     )
     dsopts_label_encoding = SelectField("Label encoding", choices=ENCODINGS, default="none")
     dsopts_backend = SelectField("Storage", choices=BACKENDS, default="tfrecords")
-    dsopts_force_same_shape = SelectField("Images of a different size", choices=SAME_SHAPE, default="1")
+    dsopts_force_same_shape = SwitchField(
+        "Images of a different size", yes="Refuse", no="Resize", default=True
+    )
     dsopts_batch_size = OptionalInteger("Encoder batch size", validators=[Optional(), NumberRange(1)])
     dsopts_num_threads = OptionalInteger("Encoder threads", validators=[Optional(), NumberRange(1)])
 
@@ -142,6 +151,50 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         self.addresses: dict[str, AddressType] = {}
         super().__init__(*arguments, **keywords)
+
+    @property
+    def source(self) -> FormSource:
+        """The chosen source."""
+        method = self["method"].data if "method" in self else ""
+        return next((source for source in self.SOURCES if source.method == method), self.SOURCES[0])
+
+    def scanned_paths(self) -> list[str]:
+        """Return the fields with the training source of each of the `SOURCES`, of which the page shows one."""
+        return [name for source in self.SOURCES for name in source.scanned_paths]
+
+    def scanned_fields(self) -> list[str]:
+        """Return the fields that `scan_source` reads."""
+        fields = [name for source in self.SOURCES for name in source.scanned]
+        return list(dict.fromkeys([*fields, *self.NAMES.values(), *(["method"] if "method" in self else [])]))
+
+    def validate(self, *arguments: Any, **keywords: Any) -> bool:
+        fields = self._fields
+        others = {name for source in self.SOURCES for name in source.fields}
+        unused = others - set(self.source.fields) if self.SOURCES else set()
+        self._fields = {name: field for name, field in fields.items() if name not in unused}
+        try:
+            is_valid: bool = super().validate(*arguments, **keywords)
+        finally:
+            self._fields = fields
+        return self._check_source() and is_valid
+
+    def _check_source(self) -> bool:
+        """Open the source if its fields are valid and not remote; show its error, and return whether it can be used."""
+        if not self.SOURCES:
+            return True
+        source = self.source
+        fields = [self[name] for name in (*source.fields, *self.NAMES.values())]
+        if any(field.errors for field in fields) or self.addresses:
+            return True
+        try:
+            source.check(self, self.draft())
+        except UnusableSource as error:
+            self.add_error(source.path, error.sentences)
+        return not any(field.errors for field in self)
+
+    def add_error(self, name: str, message: str) -> None:
+        """Show an error at the field ``name``."""
+        self[name].errors = [*self[name].errors, message]
 
     def resolve(self, path: str, file_type: FileType) -> str:
         """Return the real path of a file or folder, or a remote address; raises DigitsError."""
@@ -162,8 +215,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def source_addresses(self) -> list[str]:
         """Return the remote addresses in the fields that `scan_source` would read."""
-        texts = [self[name].data or "" for name in self.SCANNED_PATHS or self.SCANNED[:1]]
-        return [line.strip() for text in texts for line in str(text).splitlines() if is_address(line)]
+        return self.source.addresses(self) if self.SOURCES else []
 
     def credentials(self) -> Credentials:
         """Return the credentials in the form, which may be empty."""
@@ -205,38 +257,57 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def source_field(self) -> str:
         """Return the name of the field of the source, for an error of the source as a whole."""
-        names = self.SCANNED_PATHS or self.SCANNED[:1] or ("dataset_name",)
-        return next((name for name in names if self[name].data), names[0])
+        return self.source.path if self.SOURCES else "dataset_name"
 
     def save_uploads(self, folder: Path) -> None:
         """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""
 
     def recipe(self) -> AnyRecipe:
         """The recipe of the validated form."""
-        raise NotImplementedError
+        return self.draft(**self.image_settings())
+
+    def draft(self, **image_settings: Any) -> AnyRecipe:
+        """Return the recipe without the settings of images, to check and to summarize the source."""
+        source = self.source.read(self) if self.SOURCES else {}
+        settings = {**image_settings, **self.read_settings(self.NAMES), **self.FIXED, **source}
+        return cast(AnyRecipe, self.RECIPE(**settings))
 
     def fill_source(self, recipe: AnyRecipe) -> None:
         """Fill in the fields of this kind from a ``recipe``."""
-        raise NotImplementedError
+        self.fill_settings(cast(Any, recipe), self.NAMES)
+        for source in self.SOURCES:
+            if source.is_in(recipe):
+                if "method" in self:
+                    self.set(method=source.method)
+                source.fill(self, recipe)
+                return
 
     def scan_source(self) -> Iterator[SourceSummary]:
         """Return an iterator of increasingly complete summaries of the source; the last one is finished.
 
-        Resolve paths with `path_of`, which raises DigitsError. `digits.kinds.scanning` calls this in its own process.
+        Raises DigitsError for an invalid path. `digits.kinds.scanning` calls this in its own process.
         """
-        raise NotImplementedError
+        source = self.source
+        required = source.required_paths(self)
+        own = {name for split in SPLITS[1:] for name in source.own_fields(split)}
+        for name in (*source.scanned, *self.NAMES.values()):
+            # The path of another split may be incomplete while it is typed.
+            with contextlib.suppress(*([DigitsError] if name in own else [])):
+                if self[name].data or name in required:
+                    self.resolve_paths(name)
+        try:
+            return source.summarize(self, self.draft())
+        except UnusableSource as error:
+            return iter([SourceSummary.unusable(error)])
 
-    def path_of(self, name: str, file_type: FileType) -> Path:
-        """Return the real path in the field ``name``. Raises DigitsError if it is invalid, like `AllowedPath`."""
-        if is_address(self[name].data):
-            raise BadRequest("Remote files are read when the dataset is created.")
-        return self.meta.data_roots.resolve(self[name].data or "", file_type)  # type: ignore[no-any-return]
-
-    def resolved_files(self, name: str) -> str:
-        """Return the real path of `resolve_files` in the field ``name``; raises DigitsError."""
-        if is_address(self[name].data):
-            raise BadRequest("Remote files are read when the dataset is created.")
-        return resolve_files(self.meta.data_roots, self[name].data or "")
+    def resolve_paths(self, name: str) -> None:
+        """Replace the paths in the field ``name`` by the real ones; raises DigitsError if they are not allowed."""
+        field = self[name]
+        for validator in field.validators:
+            if isinstance(validator, AllowedPath):
+                if any(map(is_address, (field.data or "").splitlines())):
+                    raise BadRequest("Remote files are read when the dataset is created.")
+                field.data = validator.resolve(self, field.data or "")
 
     def image_settings(self) -> dict[str, Any]:
         """Return the arguments of `CreateDataset` for the image fields, with a random seed if none is given."""
@@ -294,24 +365,21 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 class SharesForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
     """Base class of forms of datasets whose training records are divided.
 
-    ``SHARES`` are the fields of the shares of validation and testing, and ``OWN_SOURCES`` those of the sources of a
-    split, with ``{}`` for its name: a split with such a source takes no share.
+    ``SHARES`` are the fields of the shares of validation and testing. A split with a source of its own takes no share.
     """
 
     SHARES = ("pct_val", "pct_test")
-    OWN_SOURCES: tuple[str, ...] = ()
 
     pct_val = required_integer("Validation split (%)", CreateWithShares, "pct_val")
     pct_test = required_integer("Test split (%)", CreateWithShares, "pct_test")
 
     def own_sources(self, split: str) -> list[str]:
         """Return the names of the fields of the sources of a split."""
-        return [name.format(split) for name in self.OWN_SOURCES]
+        return list(dict.fromkeys(name for source in self.SOURCES for name in source.own_fields(split)))
 
     def own_splits(self) -> set[str]:
         """Return the splits that have a source of their own."""
-        sources = {split: [self[name].data for name in self.own_sources(split)] for split in SPLITS[1:]}
-        return {split for split, texts in sources.items() if any(str(text or "").strip() for text in texts)}
+        return self.source.own_splits(self) if self.SOURCES else set()
 
     def shares(self) -> dict[str, int]:
         """Return the arguments of `CreateWithShares`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -125,6 +125,22 @@ class JobForm(FlaskForm):
         bound = [field for field in self if isinstance(field, Bound) and field.binding]
         return [field for field in bound if issubclass(kind, field.binding.kind)]
 
+    def read_settings(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """Return the settings in fields, without those that are empty; ``names`` are the fields by setting.
+
+        Raises DigitsError for an invalid field that has a `setting` of another type.
+        """
+        values = {setting: setting_in(self[name]) for setting, name in names.items()}
+        return {setting: value for setting, value in values.items() if value is not None}
+
+    def fill_settings(self, settings: Struct, names: Mapping[str, str]) -> None:
+        """Fill in fields from ``settings``: the inverse of `read_settings`."""
+        self.set(**{name: data_of(self[name], getattr(settings, setting)) for setting, name in names.items()})
+
+    def text_of(self, name: str) -> str:
+        """Return the text in the field ``name``."""
+        return (self[name].data or "").strip()
+
     def resolve(self, path: str, file_type: FileType) -> str:
         """Return the real path of a readable file or folder that a field names; raises DigitsError."""
         return str(self.meta.data_roots.resolve(path, file_type))
@@ -140,6 +156,25 @@ def bindings_of(form_class: type[JobForm]) -> dict[str, Binding]:
     fields = {name: field for name, field in known.items() if isinstance(field, UnboundField)}
     in_order = sorted(fields.items(), key=lambda item: item[1].creation_counter)
     return {name: field.kwargs["binding"] for name, field in in_order if "binding" in field.kwargs}
+
+
+def setting_in(field: Field) -> Any:
+    """Return the value of a field in a recipe; None if the field is empty.
+
+    It is the data of the field, unless it has a ``setting``, as a `Bound` field.
+    """
+    data = field.data.strip() if isinstance(field.data, str) else field.data
+    value = getattr(field, "setting", data)
+    return None if value in ("", []) else value
+
+
+def data_of(field: Field, setting: Any) -> Any:
+    """Return the data of a field for its value in a recipe."""
+    if hasattr(field, "data_of"):
+        return field.data_of(setting)
+    if setting is None:
+        return "" if isinstance(field, StringField) else None
+    return round(setting) if isinstance(field, IntegerField) else setting
 
 
 def _shorten(field: Field) -> None:
@@ -348,6 +383,33 @@ class LinesField(StringField):
         return [line.strip() for line in (self.data or "").splitlines() if line.strip()]
 
 
+class NamesField(Bound, StringField):
+    """Names separated by commas. ``setting`` is their list, without duplicates."""
+
+    @property
+    def setting(self) -> list[str]:
+        names = (name.strip() for name in (self.data or "").split(","))
+        return list(dict.fromkeys(name for name in names if name))
+
+    def data_of(self, names: list[str]) -> str:
+        return ", ".join(names)
+
+
+class SwitchField(Bound, SelectField):
+    """A choice of two, whose values are ``1`` and ``0``. ``setting`` is whether it is the first one."""
+
+    def __init__(self, label: str, yes: str, no: str, default: bool, **arguments: Any) -> None:
+        options = choices(("1", yes), ("0", no))
+        super().__init__(label, choices=options, default="1" if default else "0", **arguments)
+
+    @property
+    def setting(self) -> bool:
+        return bool(self.data == "1")
+
+    def data_of(self, value: bool) -> str:
+        return "1" if value else "0"
+
+
 class Between(NumberRange):
     """Require a finite number within ``limits``. Unlike its base class, accepts integers of any length."""
 
@@ -439,20 +501,6 @@ class RequiredIf:
             raise StopValidation(self._message)
 
 
-class OnlyIf:
-    """Ignore the field unless other fields have these values."""
-
-    field_flags: dict[str, Any] = {}
-
-    def __init__(self, **others: Any) -> None:
-        self._others = others
-
-    def __call__(self, form: Form, field: Field) -> None:
-        if any(form[name].data != value for name, value in self._others.items()):
-            field.errors = []
-            raise StopValidation
-
-
 class NotLessThan:
     """Require a number that is not less than that of another field."""
 
@@ -469,23 +517,28 @@ class AllowedPath:
     """Validate readable files or folders below an allowed root, one per line; ``data`` becomes their real paths.
 
     In the form of a dataset, remote addresses are valid too, if an administrator allows them. Validators that follow
-    and open the file are then skipped.
+    and open the file are then skipped. An empty field is valid if it ``may_be_empty``.
     """
 
     field_flags: dict[str, Any] = {}
 
-    def __init__(self, file_type: FileType) -> None:
-        self._file_type = file_type
+    def __init__(self, file_type: FileType, *, may_be_empty: bool = False) -> None:
+        self._file_type, self._may_be_empty = file_type, may_be_empty
 
     def __call__(self, form: Form, field: Field) -> None:
         try:
-            paths = field.data.strip().splitlines() or [""]
-            found = [form.resolve(path, self._file_type) for path in paths if path.strip() or len(paths) == 1]
-            field.data = "\n".join(found)
+            field.data = self.resolve(form, field.data or "")
         except DigitsError as error:
             raise ValidationError(error.sentences) from None
-        if any(map(is_address, found)):
+        if any(map(is_address, field.data.splitlines())):
             raise StopValidation
+
+    def resolve(self, form: Any, text: str) -> str:
+        """Return the real paths and the remote addresses in the ``text`` of a field; raises DigitsError."""
+        paths = [path for path in text.strip().splitlines() if path.strip()]
+        if not paths and self._may_be_empty:
+            return ""
+        return "\n".join(form.resolve(path, self._file_type) for path in paths or [""])
 
 
 def need_images(field: Field) -> None:
@@ -516,22 +569,17 @@ def check_images(form: Form, names: Iterable[str]) -> bool:
     return is_valid
 
 
-class AllowedFiles:
+class AllowedFiles(AllowedPath):
     """Validate a path of `resolve_files`, or a remote address as in `AllowedPath`; an empty field is valid."""
 
-    field_flags: dict[str, Any] = {}
+    def __init__(self) -> None:
+        super().__init__("any", may_be_empty=True)
 
-    def __call__(self, form: Form, field: Field) -> None:
-        text = (field.data or "").strip()
-        try:
-            if is_address(text):
-                field.data = form.resolve(text, "any")
-            elif text:
-                field.data = resolve_files(form.meta.data_roots, text)
-        except DigitsError as error:
-            raise ValidationError(error.sentences) from None
-        if is_address(text):
-            raise StopValidation
+    def resolve(self, form: Any, text: str) -> str:
+        path = text.strip()
+        if is_address(path):
+            return str(form.resolve(path, "any"))
+        return resolve_files(form.meta.data_roots, path) if path else ""
 
 
 def resolve_files(roots: Roots, text: str) -> str:

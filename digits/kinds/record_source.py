@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
 
@@ -32,6 +32,7 @@ NO_TARGET = "-"
 
 Value = TypeVar("Value")
 AnySplit = TypeVar("AnySplit", bound=SplitPlan)
+AnyMapping = TypeVar("AnyMapping", bound="RecordMapping")
 
 
 class RecordSource(Struct, kw_only=True, frozen=True):
@@ -56,6 +57,30 @@ class RecordSource(Struct, kw_only=True, frozen=True):
         name = need_feature(first, self.image_feature, files.image or guess_image(first), "an image")
         metadata = files.shape if name == files.image else ()
         return ImageFeature.of(name, first, tuple(self.shape) or metadata)
+
+
+class RecordMapping:
+    """How the records of ``files`` become images with targets, with the settings ``recipe.records``.
+
+    Features that the settings do not name are guessed from the ``first`` record. ``chosen`` contains the features in
+    use, by the fields of the form; several of a field are separated by commas. Raises UnusableSource.
+    """
+
+    image: ImageFeature
+    chosen: dict[str, str]
+
+    def __init__(self, recipe: Any, files: RecordFiles, first: Features) -> None:
+        self.image = recipe.records.map_image(files, first)
+        self.chosen = {"image_feature": self.image.name}
+
+    def read(self, features: Features) -> Any:
+        """Return the target of a record; raises ValueError with a message."""
+        raise NotImplementedError
+
+    @staticmethod
+    def guess(recipe: Any, files: RecordFiles, first: Features) -> dict[str, str]:
+        """Return the feature that each field of the form has by default, or an empty string."""
+        return {"image_feature": files.image or guess_image(first)}
 
 
 def first_record(paths: list[Path]) -> Features:
@@ -83,7 +108,7 @@ def need_feature(features: Features, name: str, guess: str, what: str) -> str:
     return name or guess
 
 
-class RecordSplits(Generic[Value]):
+class RecordReader(Generic[Value]):
     """Reads the records of all splits of ``files`` in order, with the image and a value of each.
 
     ``read`` returns the value; it raises ValueError with a message for a record that has none. At most
@@ -100,19 +125,27 @@ class RecordSplits(Generic[Value]):
         self._files, self._image, self._read = files, image, read
         self._max_unusable_percent = max_unusable_percent
         self.unusable: list[Unusable] = []
+        # The split whose records are being read.
+        self.split = ""
         self._range = ValueRange()
-        self._images: dict[str, RecordImages] = {}
 
-    def collect(self, split: str, progress: Progress) -> tuple[list[str], list[Value]]:
-        """Return the names and the values of the usable records of ``split``.
+    def splits(self, progress: Progress) -> dict[str, SplitPlan]:
+        """Return the usable records of each split, train first, with their values as targets.
 
         Raises UnusableSource that names records if too many are unusable.
         """
+        plans = {split: self._collect(split, progress) for split in self._files.splits}
+        for plan in plans.values():
+            # The range of numbers is known after all records are read.
+            cast(RecordImages, plan.images).image = self._range.scale(self._image)
+        return plans
+
+    def _collect(self, split: str, progress: Progress) -> SplitPlan:
+        self.split = split
         root = self._files.root
-        images = self._images[split] = RecordImages(root, self._image)
-        names: list[str] = []
-        values: list[Value] = []
         paths = self._files.splits[split]
+        images = RecordImages(root, self._image)
+        plan = SplitPlan(images, source=_describe(paths))
         faults = Faults(
             Path(),
             self._max_unusable_percent,
@@ -134,24 +167,33 @@ class RecordSplits(Generic[Value]):
                 except ValueError as error:
                     faults.add(frame.number, str(error), show(path.name))
                     continue
-                values.append(value)
-                names.append(name)
-        if not names and not faults.count:
+                plan.targets.append(value)
+                plan.files.append(name)
+        if not plan.files and not faults.count:
             raise UnusableSource(f"The {split} files contain no records.")
-        faults.check(len(names))
+        faults.check(len(plan.files))
         self.unusable += faults.unusable
-        return names, values
+        return plan
 
-    def images(self, split: str) -> RecordImages:
-        """Return the images of a split, after all splits were collected: the range of numbers is then known."""
-        found = self._images[split]
-        found.image = self._range.scale(self._image)
-        return found
 
-    def describe(self, split: str) -> str:
-        """Return the files of a split, for pages."""
-        paths = self._files.splits[split]
-        return str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({count_of(len(paths), 'file')})"
+def read_records(
+    recipe: Any, mapping: type[AnyMapping], progress: Progress, unusable: list[Unusable]
+) -> tuple[AnyMapping, dict[str, SplitPlan]]:
+    """Return the ``mapping`` of ``recipe.records``, and the splits of the records before they are divided.
+
+    The targets are what the mapping reads. Skipped records are added to ``unusable``. Raises UnusableSource.
+    """
+    files = recipe.records.find()
+    recipe.shares(files.splits)
+    mapped = mapping(recipe, files, first_record(files.splits["train"]))
+    reader = RecordReader(files, mapped.image, mapped.read, recipe.max_unusable_percent)
+    splits = reader.splits(progress)
+    unusable += reader.unusable
+    return mapped, splits
+
+
+def _describe(paths: list[Path]) -> str:
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0].parent} ({count_of(len(paths), 'file')})"
 
 
 def divide_records(splits: dict[str, AnySplit], recipe: CreateWithShares) -> dict[str, AnySplit]:

@@ -1,161 +1,149 @@
-"""The form fields of datasets whose source is a table that lists images."""
+"""Tables in the forms of datasets: the fields, and the source."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol
 
-from wtforms import StringField
+from wtforms import Form, StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.remote import is_address, names_folder
 from digits.core.splits import SPLITS
 from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
-from digits.data.tables import Dialect, Row, Value, absolute_paths
-from digits.kinds.dataset_form import SharesForm
+from digits.data.tables import Dialect, Row, absolute_paths
+from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
 from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
+from digits.kinds.form_source import FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary, Suggestion
-from digits.kinds.table_source import CreateFromTable, SplitTable, tables_at
+from digits.kinds.table_source import CreateFromTable, SplitTable, TableRows, check_columns, tables_at
 from digits.kinds.table_summary import RowSource, suggest_tables, summarize_tables
-
-AnyTableRecipe = TypeVar("AnyTableRecipe", bound=CreateFromTable)
-
 
 HEAD_BYTES = 1 << 16
 NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
+# The fields of the dialect, by setting.
+DIALECT = {"delimiter": "delimiter", "header": "header"}
 
 
-class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
-    """Base class of forms with the fields for the dialect of CSV files."""
+def optional_name(label: str, max_characters: int = 200) -> StringField:
+    """Return a field with the name of a column, or with several names."""
+    return StringField(label, default="", validators=[Optional(), Length(max=max_characters)])
 
-    DIALECT = ("delimiter", "header")
 
-    delimiter = StringField("Delimiter", default="")
-    header = select("Column names", HEADERS, CreateFromTable, "header")
+class DelimiterField(StringField):
+    """A delimiter of cells: one character, or ``tab``; empty: detected. ``setting`` is the character."""
 
-    def validate_delimiter(self, field: StringField) -> None:
+    @property
+    def setting(self) -> str:
+        text = self.data or ""
+        return "\t" if text.strip().lower() in ("tab", "\\t") else text
+
+    def data_of(self, delimiter: str) -> str:
+        """Return the text of a delimiter."""
+        return "tab" if delimiter == "\t" else delimiter
+
+    def pre_validate(self, form: Form) -> None:
         try:
-            self.dialect().check()
+            Dialect(self.setting).check()
         except UnusableSource:
             raise ValidationError("Enter one character, or “tab”.") from None
 
-    def dialect(self) -> Dialect:
-        """Return the dialect in the fields."""
-        text = self.delimiter.data or ""
-        is_tab = text.strip().lower() in ("tab", "\\t")
-        return Dialect("\t" if is_tab else text, self.header.data or "auto")
+
+class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
+    """The fields for the dialect of CSV files."""
+
+    delimiter = DelimiterField("Delimiter", default="")
+    header = select("Column names", HEADERS, CreateFromTable, "header")
 
     def default_folder(self, table: str) -> str:
         """Return the image folder of a table for which none is given: see `default_folder`."""
         return default_folder(table, self.meta.data_roots)
 
-    def fill_dialect(self, dialect: Dialect) -> None:
-        """Fill in the fields."""
-        self.set(delimiter="tab" if dialect.delimiter == "\t" else dialect.delimiter, header=dialect.header)
 
-
-class TableForm(DialectFields[AnyTableRecipe], Generic[AnyTableRecipe]):
-    """Base class of the forms that create a dataset from tables."""
-
-    OWN_SOURCES: tuple[str, ...] = ("table_{}",)
-    TABLE_SCANNED = (
-        *("table_train", "image_folder", "image_column", "table_val", "table_test"),
-        *DialectFields.DIALECT,
-    )
+class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
+    """The fields of forms with a table that lists images among their sources; see `Tables`."""
 
     table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedFiles()])
-    image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
-    image_column = StringField("Image column", default="", validators=[Optional(), Length(max=200)])
-    table_val = StringField("Validation table", validators=[Optional(), AllowedFiles()])
-    table_test = StringField("Test table", validators=[Optional(), AllowedFiles()])
+    image_folder = StringField("Image folder", validators=[AllowedPath("folder", may_be_empty=True)])
+    image_column = optional_name("Image column")
+    table_val = StringField("Validation table", validators=[AllowedFiles()])
+    table_test = StringField("Test table", validators=[AllowedFiles()])
 
-    def check_table(self, table: SplitTable) -> None:
-        """Raise UnusableSource if ``table`` does not have the columns of the form."""
-        raise NotImplementedError
 
-    def validate_table_train(self, field: StringField) -> None:
-        if field.errors or self.delimiter.errors:
-            return
-        try:
-            self.check_source(field.data)
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
+class TableOverview(Protocol):
+    """Opens the rows of a table, and describes them."""
 
-    def check_source(self, path: str) -> None:
-        """Raise UnusableSource if the table at the real path ``path`` does not have the columns of the form."""
-        self.dialect().check()
-        self.check_table(tables_at(path, self.image_folder.data or self.default_folder(path))["train"])
+    def open(self, table: SplitTable) -> RowSource[Any]:
+        """Open a table; raises UnusableSource."""
 
-    def scanned_tables(self) -> dict[str, SplitTable]:
-        """Return the tables of the splits at the path in the form; raises DigitsError and UnusableSource."""
-        path = self.resolved_files("table_train")
-        is_given = self.text_of("image_folder")
-        folder = str(self.path_of("image_folder", "folder")) if is_given else self.default_folder(path)
-        return tables_at(path, folder)
+    def describe(self, rows: list[Row[Any]], summary: SourceSummary) -> None:
+        """Add facts, problems and bars about the usable rows to ``summary``."""
 
-    def scan_table(
+
+class Tables(FormSource):
+    """A table that lists images, with the settings of `CreateFromTable`; ``names`` are the fields of further settings.
+
+    ``open_rows`` opens a number of bytes of a table with the settings of a recipe; it raises UnusableSource.
+    """
+
+    method = "csv"
+    title = "Table"
+    own = ("table_{}",)
+
+    def __init__(
         self,
-        open_rows: Callable[[SplitTable], RowSource[Value]],
-        describe: Callable[[list[Row[Value]], SourceSummary], None],
-    ) -> Iterator[SourceSummary]:
-        """Return summaries of the table in the form, whose rows ``open_rows`` opens; raises DigitsError."""
-        try:
-            tables = self.scanned_tables()
-        except UnusableSource as error:
-            return iter([SourceSummary.unusable(error)])
-        return summarize_tables(tables, open_rows, describe, self.suggest(tables))
-
-    def suggest(self, tables: dict[str, SplitTable]) -> Suggestion | None:
-        """Suggest validation and test tables next to the training table, for empty fields."""
-        splits = (split for split in SPLITS[1:] if split in tables or self.text_of(f"table_{split}"))
-        filled = {f"table_{split}" for split in splits}
-        is_allowed: Callable[[Path], bool] = self.meta.data_roots.contain
-        return suggest_tables(tables["train"].paths[0], filled, is_allowed)
-
-    def table_settings(self) -> dict[str, Any]:
-        """Return the arguments of `CreateFromTable` for the fields of this class and of the images."""
-        folders = {
-            name: self.image_folder.data or self.default_folder(self[name].data)
-            for name in ("table_train", "table_val", "table_test")
-            if self[name].data
-        }
-        return {
-            "table": self.table_train.data,
-            "folder": folders["table_train"],
-            "val_folder": folders.get("table_val"),
-            "test_folder": folders.get("table_test"),
-            "image_column": self.text_of("image_column"),
-            "delimiter": self.dialect().delimiter,
-            "header": self.dialect().header,
-            "val_table": self.table_val.data or None,
-            "test_table": self.table_test.data or None,
-            **self.image_settings(),
+        open_rows: Callable[[Any, SplitTable, int], TableRows[Any]],
+        overview: Callable[[Any], TableOverview],
+        names: Mapping[str, str],
+    ) -> None:
+        self._open_rows, self._overview = open_rows, overview
+        self.names = {
+            "table": "table_train",
+            "folder": "image_folder",
+            "image_column": "image_column",
+            "val_table": "table_val",
+            "test_table": "table_test",
+            **DIALECT,
+            **names,
         }
 
-    def fill_source(self, recipe: AnyTableRecipe) -> None:
-        is_beside_tables = all(folder == self.default_folder(table) for _, table, folder in recipe.sources())
-        self.fill_dialect(recipe.dialect)
-        self.set(
-            table_train=recipe.table,
-            image_folder="" if is_beside_tables else recipe.folder,
-            image_column=recipe.image_column,
-            table_val=recipe.val_table or "",
-            table_test=recipe.test_table or "",
-        )
+    def read(self, form: Any) -> dict[str, Any]:
+        values = super().read(form)
+        folder = values.get("folder")
+        for prefix in ("", "val_", "test_"):
+            table, own = values.get(f"{prefix}table"), values.pop(f"{prefix}folder", None)
+            if table:
+                values[f"{prefix}folder"] = own or folder or form.default_folder(table)
+        return values
 
-    def text_of(self, name: str) -> str:
-        """Return the text in a field."""
-        return (self[name].data or "").strip()
+    def fill(self, form: Any, recipe: CreateFromTable) -> None:
+        super().fill(form, recipe)
+        if all(folder == form.default_folder(table) for _, table, folder in recipe.sources()):
+            form.set(image_folder="")
 
-    def names_in(self, name: str) -> list[str]:
-        """Return the names in a field, which are separated by commas."""
-        return [part.strip() for part in self.text_of(name).split(",") if part.strip()]
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> None:
+        tables = tables_at(recipe.table, recipe.folder)
+        check_columns(tables["train"], partial(self._open_rows, recipe))
+
+    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> Iterator[SourceSummary]:
+        tables = tables_at(recipe.table, recipe.folder)
+        overview = self._overview(recipe)
+        return summarize_tables(tables, overview.open, overview.describe, suggest(form, tables))
+
+
+def suggest(form: ImageDatasetForm[Any], tables: Mapping[str, SplitTable]) -> Suggestion | None:
+    """Suggest validation and test tables next to the training table, for empty fields."""
+    splits = (split for split in SPLITS[1:] if split in tables or form.text_of(f"table_{split}"))
+    filled = {f"table_{split}" for split in splits}
+    is_allowed: Callable[[Path], bool] = form.meta.data_roots.contain
+    return suggest_tables(tables["train"].paths[0], filled, is_allowed)
 
 
 def default_folder(table: str, roots: Roots) -> str:

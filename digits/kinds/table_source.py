@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from digits.data.dataset_folder import Contents, find
-from digits.data.parquet import in_row_order
+from digits.data.parquet import ParquetImages, in_row_order
 from digits.data.shares import CreateWithShares, permute
 from digits.data.sources import ImageFolder, Progress, SplitPlan, UnusableSource, listed, show, shuffle
-from digits.data.tables import Dialect, Faults, Header, Table
+from digits.data.tables import MAX_HEADER_BYTES, Dialect, Faults, Header, Row, Table, TableFile, Value
 
 Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
 
-class CreateFromTable(CreateWithShares, kw_only=True):
+class TableSettings(Struct, kw_only=True, frozen=True):
+    """How tables are written: see `digits.data.tables.Dialect` for ``delimiter`` and ``header``."""
+
+    delimiter: Delimiter = ""
+    header: Header = "auto"
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
+
+
+class CreateFromLines(CreateWithShares, kw_only=True):
+    """Read tables; see `digits.data.tables.Dialect` for ``delimiter`` and ``header``."""
+
+    delimiter: Delimiter = ""
+    header: Header = "auto"
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.delimiter, self.header)
+
+
+class CreateFromTable(CreateFromLines, kw_only=True):
     """Read a table of images: the file ``table``, or the Parquet files or metadata of `digits.data.dataset_folder`.
 
     The paths in the column ``image_column``, by default the first, are relative to ``folder``. Columns of a table
-    without a header are called ``column 1``, ``column 2`` and so on; see `digits.data.tables.Dialect` for
-    ``delimiter`` and ``header``. ``val_table`` and ``test_table`` are separate
+    without a header are called ``column 1``, ``column 2`` and so on. ``val_table`` and ``test_table`` are separate
     tables with the same columns, whose paths are relative to ``val_folder`` and ``test_folder``, by default ``folder``;
     the folder ``table`` can also contain such splits.
     """
@@ -31,16 +52,10 @@ class CreateFromTable(CreateWithShares, kw_only=True):
     table: str
     folder: str
     image_column: str = ""
-    delimiter: Delimiter = ""
-    header: Header = "auto"
     val_table: str | None = None
     val_folder: str | None = None
     test_table: str | None = None
     test_folder: str | None = None
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.header)
 
     def sources(self) -> Iterator[tuple[str, str, str]]:
         """Yield each split that has a table, train first, with its table and the folder of its images."""
@@ -72,6 +87,51 @@ class SplitTable:
         if len(self.paths) == 1:
             return str(self.paths[0])
         return f"{self.paths[0].parent} ({listed(path.name for path in self.paths)})"
+
+
+@dataclass(frozen=True)
+class TableRows(Generic[Value]):
+    """The ``rows`` of a ``table`` with the target of each image, and the places of the columns of both."""
+
+    table: TableFile
+    image: int
+    targets: list[int]
+    rows: Iterator[Row[Value]]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns of targets."""
+        return [self.table.columns[place] for place in self.targets]
+
+    @property
+    def images(self) -> ParquetImages | None:
+        """The images that the table contains, if any."""
+        return self.table.images_in(self.image)
+
+
+def find_columns(table: TableFile, image: str, targets: Sequence[str], what: str) -> tuple[int, list[int]]:
+    """Return the places of the column of images, and of the columns ``targets``, by default all others.
+
+    ``what`` are the contents of the latter, in words. Raises UnusableSource.
+    """
+    place = table.place(image)
+    places = table.places(targets, place)
+    if len(table.columns) < 2:
+        raise UnusableSource(
+            f"{show(table.path.name)} has only one column.",
+            f"Each line needs the path of an image and its {what}.",
+        )
+    return place, places
+
+
+def check_columns(table: SplitTable, open_rows: Callable[[SplitTable, int], TableRows[Any]]) -> None:
+    """Raise UnusableSource if the first file of a table cannot be opened, or if the only one has no rows.
+
+    ``open_rows`` opens a number of bytes of a table.
+    """
+    opened = open_rows(replace(table, paths=table.paths[:1]), MAX_HEADER_BYTES)
+    if len(table.paths) == 1:
+        opened.table.need_rows()
 
 
 def find_tables(recipe: CreateFromTable) -> dict[str, SplitTable]:

@@ -10,10 +10,11 @@ from digits.data.image_lists import ImageList, walk_images
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row
 from digits.kinds.source_summary import SAMPLE_IMAGES, Overview, SourceSummary, Suggestion, joined
-from digits.kinds.table_source import SplitTable
+from digits.kinds.table_source import SplitTable, tables_at
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_tables
-from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders, list_database, match_lists
-from digits.kinds.target_image_tables import TargetImageRows, TargetImageTable, open_target_images
+from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders
+from digits.kinds.target_image_source import FoundTargetImages, list_database, match_lists
+from digits.kinds.target_image_tables import TargetImageRows, open_target_images
 
 Describe = Callable[[FoundTargetImages, SourceSummary], None]
 
@@ -75,30 +76,23 @@ def sampled_files(found: FoundTargetImages) -> tuple[str, list[str]]:
 
 
 def summarize_target_image_table(
-    source: TargetImageTable,
-    describe: Callable[[TargetImageRows, list[Row[str]], SourceSummary], None],
-    *,
-    word: str,
-    is_required: bool,
+    recipe: CreateWithTargetImages, describe: Callable[[TargetImageRows, list[Row[str]], SourceSummary], None]
 ) -> Iterator[SourceSummary]:
-    """Yield increasingly complete summaries of the tables of ``source``; the last one is finished.
+    """Yield increasingly complete summaries of the table of ``recipe``; the last one is finished.
 
-    ``word`` is the word for a target image, which is required if ``is_required``. ``describe`` adds what the kind finds
-    in the first usable rows.
+    ``describe`` adds what the kind finds in the first usable rows. Raises UnusableSource.
     """
-    try:
-        tables = source.find()
-    except UnusableSource as error:
-        return iter([SourceSummary.unusable(error)])
+    assert recipe.table is not None
+    tables = tables_at(recipe.table.table, recipe.table.folder)
     opened: list[TargetImageRows] = []
     parts: dict[int, SourceSummary] = {}
 
     def open_rows(table: SplitTable) -> RowSource[str]:
-        found = open_target_images(table, source, MAX_BYTES, word=word, is_required=is_required)
+        found = open_target_images(recipe, table, MAX_BYTES)
         opened.append(found)
-        has_targets = found.target != found.image
-        contents = f"an image and a {word} each" if has_targets else "an image each"
-        roles = {found.target: word} if has_targets else {}
+        word = recipe.target_word
+        contents = f"an image and a {word} each" if found.has_targets else "an image each"
+        roles = dict.fromkeys(found.targets, word) if found.has_targets else {}
         return RowSource.of(contents, found.table, found.rows, found.image, roles)
 
     def describe_rows(rows: list[Row[str]], summary: SourceSummary) -> None:

@@ -31,9 +31,7 @@ from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_records import TargetImageRecords
-from digits.kinds.target_image_source import TargetImageFolders
-from digits.kinds.target_image_tables import TargetImageTable
+from digits.kinds.target_image_recipe import TargetImageFolders, TargetImageRecords, TargetImageTable
 from digits.kinds.text.recipe import CreateText
 from tests.tfrecord_files import example, write_records
 
@@ -330,10 +328,10 @@ def with_validation(recipe: CreateDataset) -> bool:
         recipe.val = recipe.train
     elif getattr(recipe, "train", None):
         recipe.val = recipe.train  # type: ignore[attr-defined]
-    elif getattr(recipe, "records", None):
-        recipe.records = msgspec.structs.replace(recipe.records, val=recipe.records.train)  # type: ignore[attr-defined]
     elif isinstance(recipe, CreateClassification) and hasattr(recipe.files, "val"):
         recipe.files = msgspec.structs.replace(recipe.files, val=recipe.files.train)  # type: ignore[union-attr,arg-type,type-var]
+    elif getattr(recipe, "records", None):
+        recipe.records = msgspec.structs.replace(recipe.records, val=recipe.records.train)  # type: ignore[attr-defined]
     else:
         return False
     return True

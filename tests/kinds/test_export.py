@@ -32,7 +32,7 @@ from digits.kinds.multilabel.recipe import CreateMultilabel
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 from digits.kinds.text.recipe import CreateText
 from tests.data.test_archive import unpacked
 from tests.datasets import write_dataset

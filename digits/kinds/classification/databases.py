@@ -33,6 +33,11 @@ class Found:
     mean: NDArray[np.float32] | None = None
     job: bool = False
 
+    def close(self) -> None:
+        """Close the databases."""
+        for database in self.databases.values():
+            database.close()
+
 
 def find(source: Databases) -> Found:
     """Open the databases of ``source``; raises UnusableSource."""

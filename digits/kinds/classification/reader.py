@@ -133,7 +133,7 @@ def _read_files(
         progress.reading(f"Reading {show(source.train.file)}")
         found = listing.read_tables(source, recipe.max_unusable_percent)
     elif isinstance(source, LabeledRecords):
-        found, names = record_files.read(source, recipe.max_unusable_percent, progress)
+        found, names = record_files.read(recipe, progress)
         is_shuffled = False  # they are read in order
     elif isinstance(source, Databases):
         return databases.plan(recipe, source, progress)

@@ -9,10 +9,9 @@ from msgspec import Struct, field
 
 from digits.core.schema import Positive
 from digits.data.sample_catalog import Sample
-from digits.data.shares import CreateWithShares
-from digits.data.tables import Dialect, Header
+from digits.data.shares import CreateWithShares, need_one_source
 from digits.kinds.record_source import RecordSource
-from digits.kinds.table_source import Delimiter
+from digits.kinds.table_source import TableSettings
 
 
 class FolderSplit(Struct, kw_only=True, frozen=True):
@@ -51,7 +50,7 @@ class TextFiles(Struct, kw_only=True, frozen=True, tag="textfile"):
     shuffle: bool = True
 
 
-class Tables(Struct, kw_only=True, frozen=True, tag="csv"):
+class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
     """CSV files with a column of images and one of labels, by name; see `digits.data.tables`.
 
     An empty name is that of the first column, or, for the label, of the first other column. An empty
@@ -63,12 +62,6 @@ class Tables(Struct, kw_only=True, frozen=True, tag="csv"):
     test: ListedSplit | None = None
     image_column: str = ""
     label_column: str = ""
-    delimiter: Delimiter = ""
-    header: Header = "auto"
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.header)
 
 
 class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
@@ -122,8 +115,12 @@ class CreateClassification(CreateWithShares, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        if (self.train is None) == (self.files is None):
-            raise ValueError("a dataset for image classification needs either train or files")
+        need_one_source("a dataset for image classification", self, "train", "files")
+
+    @property
+    def records(self) -> LabeledRecords | None:
+        """The TFRecord files, if they are the source."""
+        return self.files if isinstance(self.files, LabeledRecords) else None
 
 
 Recipe = CreateClassification

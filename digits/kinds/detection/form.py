@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
-from wtforms import IntegerField, SelectField, StringField
-from wtforms.validators import Length, NumberRange, Optional, ValidationError
+from wtforms import IntegerField, StringField
+from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
 
-from digits.core.errors import DigitsError
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource, show
@@ -27,13 +25,21 @@ from digits.kinds.detection.overview import (
     suggest_annotations,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
-from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxLayout, BoxMapping, guess
-from digits.kinds.form_fields import AllowedPath, RequiredIf, check_images, choices, select, whole
-from digits.kinds.record_form import METHOD as RECORDS
-from digits.kinds.record_form import FeatureField, RecordForm
+from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMapping
+from digits.kinds.form_fields import (
+    AllowedFiles,
+    AllowedPath,
+    NamesField,
+    check_images,
+    choices,
+    select,
+    whole,
+)
+from digits.kinds.form_source import FormSource, method_field
+from digits.kinds.record_form import FeatureField, RecordFields, Records
 from digits.kinds.record_source import first_record
 from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import DialectFields
+from digits.kinds.table_form import DIALECT, DialectFields
 from digits.kinds.table_summary import MAX_BYTES
 
 BOX_ORDERS = choices(
@@ -51,35 +57,123 @@ def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
     return (width.data, height.data) if width.data and height.data else None
 
 
-class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
+class Annotations(FormSource):
+    """Folders of images, and their annotations in one of the `FORMATS`."""
+
+    method = "folder"
+    title = "Files"
+    columns = {**{name: name for name in COLUMNS}, **DIALECT}
+    names = {"images": "train_image_folder", "labels": "train_label_folder", "format": "format", **columns}
+    others = {
+        f"{split}_{setting}": f"{split}_{field}"
+        for split in SPLITS[1:]
+        for setting, field in (("images", "image_folder"), ("labels", "label_folder"))
+    }
+    extra = tuple(others.values())
+    own = ("{}_label_folder",)
+
+    def read(self, form: Any) -> dict[str, Any]:
+        values = form.read_settings({**self.names, **self.others})
+        # Before they are found, the annotations are in the folder of the images.
+        values.setdefault("labels", values.get("images"))
+        table = BoxTable(**{name: values.pop(name) for name in self.columns if name in values})
+        return {**values, "table": table}
+
+    def fill(self, form: Any, recipe: CreateDetection) -> None:
+        settings = {name: field for name, field in self.names.items() if name not in self.columns}
+        form.fill_settings(recipe, {**settings, **self.others})
+        form.fill_settings(recipe.table, self.columns)
+
+    def check(self, form: Any, recipe: CreateDetection) -> None:
+        labels = {split: form[f"{split}_label_folder"].data for split in SPLITS}
+        used = [split for split, path in labels.items() if path]
+        with_files = (
+            split for split in used if not find_format(Path(labels[split]), recipe.format).stores_images
+        )
+        check_images(form, (f"{split}_image_folder" for split in with_files))
+
+    def summarize(self, form: Any, recipe: CreateDetection) -> Iterator[SourceSummary]:
+        root, suggestion = Path(recipe.images), None
+        if form.text_of("train_label_folder"):
+            images, labels = root, form.find_labels(Path(recipe.labels))
+        else:
+            found = form.find_sources(root)
+            if not found:
+                return iter([SourceSummary(problems=["Enter the annotations for these images."])])
+            (images, labels), suggestion = found["train"], suggest_annotations(root, found)
+        overview = AnnotationOverview(images, labels, recipe.format, recipe.classes, suggestion, recipe.table)
+        return overview.summaries()
+
+
+class BoxRecordFiles(Records):
+    """TFRecord files with an image and its objects each."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (*super().fields, BOX_FIELD, *EDGES)
+
+    def read(self, form: Any) -> dict[str, Any]:
+        edges = [form.text_of(name) for name in EDGES]
+        boxes = [form.text_of(BOX_FIELD)] if form.text_of(BOX_FIELD) else []
+        features = edges if all(edges) else boxes
+        return {"records": BoxRecords(box_features=features, **form.read_settings(self.names))}
+
+    def fill(self, form: Any, recipe: CreateDetection) -> None:
+        super().fill(form, recipe)
+        assert recipe.records is not None
+        names = recipe.records.box_features
+        form.set(**dict(zip((BOX_FIELD,) if len(names) == 1 else EDGES, names, strict=False)))
+
+    def check(self, form: Any, recipe: CreateDetection) -> None:
+        edges = [bool(form.text_of(name)) for name in EDGES]
+        if any(edges) and not all(edges):
+            raise UnusableSource(
+                "Some edges have no feature.", "Choose the features of all four edges, or of none."
+            )
+        if any(edges) and form.text_of(BOX_FIELD):
+            raise UnusableSource(
+                "Both a box feature and edge features are chosen.",
+                "Choose either one box feature or four edge features.",
+            )
+        super().check(form, recipe)
+
+    def detected(self, recipe: CreateDetection) -> BoxRecords:
+        """Return the settings with the order and the units of the boxes; raises UnusableSource."""
+        assert recipe.records is not None
+        files = recipe.records.find()
+        boxes = BoxMapping(recipe, files, first_record(files.splits["train"])).boxes
+        return replace(recipe.records, box_order=boxes.order, box_units=boxes.units)
+
+
+RECORDS = BoxRecordFiles(
+    BoxRecords,
+    RecordOverview,
+    {
+        "box_order": "box_order",
+        "box_units": "box_units",
+        "class_feature": "class_feature",
+        "labels": "record_labels",
+    },
+)
+
+
+class DatasetForm(RecordFields[CreateDetection], DialectFields[CreateDetection]):
     """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
     annotations_help = (
         f"Annotations are {describe()}. By default, those in the folder above are used, such as an export of Label "
         "Studio or CVAT, a Hugging Face dataset, or a DIGITS job."
     )
-    RECORD_FIELDS = (*RecordForm.RECORD_FIELDS, "record_labels")
-    SCANNED = (
-        *("train_image_folder", "train_label_folder", "format", "custom_classes", "method"),
-        *(*RECORD_FIELDS, "image_feature", "record_shape", BOX_FIELD, *EDGES),
-        *("box_order", "box_units", "class_feature", *COLUMNS, *DialectFields.DIALECT),
-    )
-    SCANNED_PATHS = ("train_image_folder", "record_train")
-    OWN_SOURCES = ("{}_label_folder", "record_{}")
-    FILE_FIELDS = (
-        *("train_image_folder", "train_label_folder", "val_image_folder"),
-        *("val_label_folder", "test_image_folder", "test_label_folder"),
-        *(*COLUMNS, *DialectFields.DIALECT),
-    )
+    RECIPE = CreateDetection
+    NAMES = {"classes": "custom_classes", "val_min_box_size": "val_min_box_size"}
+    SOURCES = (Annotations(), RECORDS)
 
-    method = SelectField(
-        "Source", choices=choices(("folder", "Files"), (RECORDS, "TFRecord")), default="folder"
-    )
+    method = method_field(SOURCES)
     train_image_folder = StringField(
         "Image folder",
-        validators=[RequiredIf("Enter the folder of the images.", method="folder"), AllowedPath("folder")],
+        validators=[DataRequired("Enter the folder of the images."), AllowedPath("folder")],
     )
-    train_label_folder = StringField("Annotations")
+    train_label_folder = StringField("Annotations", validators=[AllowedFiles()])
     format = select(
         "Format",
         choices(
@@ -97,11 +191,11 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     width_column = FeatureField("Width column")
     height_column = FeatureField("Height column")
     class_column = FeatureField("Class column")
-    custom_classes = StringField("Classes", default="", validators=[Optional(), Length(max=4096)])
+    custom_classes = NamesField("Classes", default="", validators=[Optional(), Length(max=4096)])
     val_image_folder = _folder("Validation image folder")
-    val_label_folder = StringField("Validation annotations")
+    val_label_folder = StringField("Validation annotations", validators=[AllowedFiles()])
     test_image_folder = _folder("Test image folder")
-    test_label_folder = StringField("Test annotations")
+    test_label_folder = StringField("Test annotations", validators=[AllowedFiles()])
     box_feature = FeatureField("Box feature")
     xmin_feature = FeatureField("Left edges")
     ymin_feature = FeatureField("Top edges")
@@ -110,7 +204,7 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
     box_order = select("Box format", BOX_ORDERS, BoxRecords, "box_order")
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = FeatureField("Classes of objects")
-    record_labels = StringField("Label map", default="", validators=[Optional(), AllowedPath("file")])
+    record_labels = StringField("Label map", default="", validators=[AllowedPath("file", may_be_empty=True)])
     padding_image_width = whole("Padding width", CreateDetection, "width")
     padding_image_height = whole("Padding height", CreateDetection, "height")
     # Accepted for scripts written for DIGITS; by default, resize_width and resize_height decide.
@@ -120,36 +214,17 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
         "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
     )
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._layout: BoxLayout | None = None
-
     def process(self, formdata: Any = None, *arguments: Any, **keywords: Any) -> None:
         super().process(formdata, *arguments, **keywords)
         sent = self.meta.wrap_formdata(self, formdata) or {}
         # As in DIGITS, padded images are resized only if the request contains a size.
         self._is_resized = "resize_width" in sent or "resize_height" in sent
 
-    def validate(self, extra_validators: Any = None) -> bool:
-        is_valid = bool(super().validate(extra_validators))
-        return check_images(self, self._image_fields()) and is_valid
-
-    def _image_fields(self) -> Iterator[str]:
-        """Yield the fields of folders that must contain image files."""
-        for split in () if self.reads_records else SPLITS:
-            labels = self[f"{split}_label_folder"]
-            if not labels.data or labels.errors or is_address(labels.data):
-                continue
-            if not find_format(Path(labels.data), self.format.data).stores_images:
-                yield f"{split}_image_folder"
-
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
-        if self.reads_records:
-            return
         if not field.data and not images.errors:
             try:
-                found = {} if is_address(images.data) else self._find_sources(Path(images.data))
+                found = {} if is_address(images.data) else self.find_sources(Path(images.data))
             except UnusableSource as error:
                 raise ValidationError(error.sentences) from None
             if not found:
@@ -193,159 +268,52 @@ class DatasetForm(RecordForm[CreateDetection], DialectFields[CreateDetection]):
             settings["width"], settings["height"] = chosen
         return {**settings, "padding": padding}
 
-    def check_records(self) -> None:
-        edges = [bool(self.entered(name)) for name in EDGES]
-        if any(edges) and not all(edges):
-            raise UnusableSource(
-                "Some edges have no feature.", "Choose the features of all four edges, or of none."
-            )
-        if any(edges) and self.entered(BOX_FIELD):
-            raise UnusableSource(
-                "Both a box feature and edge features are chosen.",
-                "Choose either one box feature or four edge features.",
-            )
-        source = self.record_source()
-        files = source.find()
-        self._layout = BoxMapping(source, files, first_record(files.splits["train"])).boxes
-
-    def record_source(self) -> BoxRecords:
-        edges = [self.entered(name) for name in EDGES]
-        boxes = [self.entered(BOX_FIELD)] if self.entered(BOX_FIELD) else []
-        return BoxRecords(
-            box_features=edges if all(edges) else boxes,
-            box_order=self.box_order.data or "auto",
-            box_units=self.box_units.data or "auto",
-            class_feature=self.entered("class_feature"),
-            labels=self.entered("record_labels"),
-            **self.record_settings(),
-        )
-
-    def _detected_source(self) -> BoxRecords:
-        """Return the source with the order and the units of the boxes, which remote files reveal only in the task."""
-        source = self.record_source()
-        found = self._layout
-        return replace(source, box_order=found.order, box_units=found.units) if found else source
-
-    def scan_source(self) -> Iterator[SourceSummary]:
-        if self.reads_records:
-            return self.scan_records(guess, partial(RecordOverview, classes=self._classes()))
-        images = self.path_of("train_image_folder", "folder")
-        format_name: str = self.format.data or AUTO
-        classes = self._classes()
-        if (self.train_label_folder.data or "").strip():
-            labels = self._labels_path("train_label_folder")
-            return AnnotationOverview(images, labels, format_name, classes, table=self._table()).summaries()
-        return self._scan_folder(images, format_name, classes)
-
-    def _scan_folder(self, root: Path, format_name: str, classes: list[str]) -> Iterator[SourceSummary]:
-        """Summarize the annotations that are found in ``root``."""
-        try:
-            found = self._find_sources(root)
-        except UnusableSource as error:
-            yield SourceSummary.unusable(error)
-            return
-        if not found:
-            yield SourceSummary(problems=["Enter the annotations for these images."])
-            return
-        suggestion = suggest_annotations(root, found)
-        yield from AnnotationOverview(
-            *found["train"], format_name, classes, suggestion, self._table()
-        ).summaries()
-
     def recipe(self) -> CreateDetection:
-        if self.reads_records:
-            return CreateDetection(
-                records=self._detected_source(),
-                classes=self._classes(),
-                val_min_box_size=self.val_min_box_size.data,
-                **self.image_settings(),
-            )
-        return CreateDetection(
-            images=self.train_image_folder.data,
-            labels=self.train_label_folder.data,
-            format=self.format.data,
-            table=self._table(),
-            val_images=self.val_image_folder.data or None,
-            val_labels=self.val_label_folder.data or None,
-            test_images=self.test_image_folder.data or None,
-            test_labels=self.test_label_folder.data or None,
-            classes=self._classes(),
-            val_min_box_size=self.val_min_box_size.data,
-            **self.image_settings(),
-        )
+        recipe = super().recipe()
+        if (
+            recipe.records is not None and not self.addresses
+        ):  # remote files reveal the layout only in the task
+            recipe.records = RECORDS.detected(recipe)
+        return recipe
 
     def fill_source(self, recipe: CreateDetection) -> None:
+        super().fill_source(recipe)
         self.set(
-            train_image_folder=recipe.images,
-            train_label_folder=recipe.labels,
-            format=recipe.format,
-            val_image_folder=recipe.val_images or "",
-            val_label_folder=recipe.val_labels or "",
-            test_image_folder=recipe.test_images or "",
-            test_label_folder=recipe.test_labels or "",
-            **{field: getattr(recipe.table, field) for field in COLUMNS},
-            custom_classes=", ".join(recipe.classes),
-            val_min_box_size=recipe.val_min_box_size,
             resize_image_width=None,
             resize_image_height=None,
             padding_image_width=recipe.padding and recipe.padding[0],
             padding_image_height=recipe.padding and recipe.padding[1],
         )
-        self.fill_dialect(recipe.table.dialect)
         self._is_resized = True
-        records = recipe.records
-        if records is not None:
-            self.fill_records(records)
-            self.set(class_feature=records.class_feature, record_labels=records.labels)
-            self.set(box_order=records.box_order, box_units=records.box_units)
-            fields = (BOX_FIELD,) if len(records.box_features) == 1 else EDGES
-            self.set(**dict(zip(fields, records.box_features, strict=False)))
 
     def _check_labels(self, field: StringField) -> None:
-        """Raise ValidationError unless the field contains an allowed folder or file of annotations, or nothing."""
+        """Raise ValidationError unless the field contains annotations, or nothing."""
         if not field.data or field.errors:
             return
         try:
-            if is_address(field.data):
-                field.data = self.resolve(field.data, "any")
-                return
-            path = self._labels_path(field.name)
+            path = self.find_labels(Path(field.data))
             field.data = str(path)
             if find_format(path, self.format.data) is box_table.FORMAT and path.is_file():
-                table = open_boxes(path, self._table(), MAX_BYTES)
-                find_columns(table, self._table())
+                settings = Annotations().read(self)["table"]
+                table = open_boxes(path, settings, MAX_BYTES)
+                find_columns(table, settings)
                 table.need_rows()
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
-        except DigitsError as error:
-            raise ValidationError(error.message) from None
 
-    def _labels_path(self, name: str) -> Path:
-        """Return the real path of annotations, that of a COCO file for its folder; raises DigitsError."""
-        path = Path(self.resolved_files(name))
+    def find_labels(self, path: Path) -> Path:
+        """Return the real path of the annotations ``path``: that of a COCO file for its folder."""
         if path.is_dir() and self.format.data in (AUTO, coco.FORMAT.name) and not is_detected(path):
             file = find_file(path)
             return file if file and self.meta.data_roots.contain(file) else path
         return path
 
-    def _table(self) -> BoxTable:
-        dialect = self.dialect()
-        return BoxTable(
-            **{field: self.entered(field) for field in COLUMNS},
-            delimiter=dialect.delimiter,
-            header=dialect.header,
-        )
-
-    def _find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
+    def find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
         """Return the allowed sources in ``root``, without those of splits that have annotations in the fields."""
         found = {
             split: paths
             for split, paths in find_sources(root).items()
             if all(map(self.meta.data_roots.contain, paths))
-            and (split == "train" or not self.entered(f"{split}_label_folder"))
+            and (split == "train" or not self.text_of(f"{split}_label_folder"))
         }
         return found if "train" in found else {}
-
-    def _classes(self) -> list[str]:
-        names = (name.strip() for name in (self.custom_classes.data or "").split(","))
-        return list(dict.fromkeys(name for name in names if name))

@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import Struct
-
 from digits.core.files import walk
-from digits.data.tables import Dialect, Header
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.label_files import NOT_LABELS
-from digits.kinds.table_source import Delimiter
+from digits.kinds.table_source import TableSettings
 
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
 
 
-class BoxTable(Struct, kw_only=True, frozen=True):
+class BoxTable(TableSettings, kw_only=True, frozen=True):
     """The columns of CSV files with one box per line, by name; those with empty names are detected.
 
     See `digits.kinds.detection.box_table` for their usual names, and `digits.data.tables.Dialect` for
@@ -35,12 +32,6 @@ class BoxTable(Struct, kw_only=True, frozen=True):
     width_column: str = ""
     height_column: str = ""
     class_column: str = ""
-    delimiter: Delimiter = ""
-    header: Header = "auto"
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.header)
 
 
 AUTOMATIC = BoxTable()

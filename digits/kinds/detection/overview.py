@@ -18,7 +18,7 @@ from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, 
 from digits.kinds.detection.format import AUTOMATIC, BoxTable
 from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.reader import ClassChoice
-from digits.kinds.detection.recipe import BoxRecords
+from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, joined
 from digits.kinds.table_summary import MAX_BYTES, Preview
@@ -134,11 +134,11 @@ class AnnotationOverview(Overview):
 
 
 class RecordOverview(BoxMapping):
-    """The objects in TFRecord files, and their description; only those of ``classes`` are counted if there are any."""
+    """The objects in TFRecord files, and their description; only the chosen classes are counted, if there are any."""
 
-    def __init__(self, source: BoxRecords, files: RecordFiles, first: Features, classes: list[str]) -> None:
-        super().__init__(source, files, first)
-        self._objects = _Objects(classes)
+    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
+        self._objects = _Objects(recipe.classes)
         self._records = 0
 
     def check(self, features: Features) -> None:

@@ -30,10 +30,10 @@ from digits.data.sources import (
 from digits.data.targets.boxes import IGNORED_BOX, BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import find_format, open_annotations
-from digits.kinds.detection.recipe import BoxRecords, CreateDetection
+from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BoxMapping
 from digits.kinds.groups import group_by_rarest, group_flags
-from digits.kinds.record_source import RecordSplits, first_record
+from digits.kinds.record_source import read_records
 
 MAX_CLASSES = 1000
 MAX_OBJECTS = 2000
@@ -92,7 +92,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     unusable: list[Unusable] = []
     found: dict[str, _Objects] = {}
     if recipe.records is not None:
-        found = _read_records(recipe, recipe.records, progress, warnings, unusable)
+        found = _read_records(recipe, progress, warnings, unusable)
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
         source = _Source(name, Path(folder), Path(labels))
@@ -182,32 +182,22 @@ def _read_source(
 
 
 def _read_records(
-    recipe: CreateDetection,
-    source: BoxRecords,
-    progress: Progress,
-    warnings: list[str],
-    unusable: list[Unusable],
+    recipe: CreateDetection, progress: Progress, warnings: list[str], unusable: list[Unusable]
 ) -> dict[str, _Objects]:
     """Return the images of each split of TFRecord files; those skipped are added to ``unusable``.
 
     Raises UnusableSource.
     """
-    files = source.find()
-    mapping = BoxMapping(source, files, first_record(files.splits["train"]))
-    records = RecordSplits(files, mapping.image, mapping.read, recipe.max_unusable_percent)
-    read = {split: records.collect(split, progress) for split in files.splits}
+    mapping, splits = read_records(recipe, BoxMapping, progress, unusable)
     found = {}
-    for split, (names, values) in read.items():
-        objects = _Objects(
-            records.images(split), records.describe(split), declared=mapping.classes, keeps_order=True
-        )
+    for split, records in splits.items():
+        objects = _Objects(records.images, records.source, declared=mapping.classes, keeps_order=True)
         gathering = _Gathering(recipe, objects)
-        for name, (size, boxes) in zip(names, values, strict=True):
+        for name, (size, boxes) in zip(records.files, records.targets, strict=True):
             named = [replace(box, where=f"{show(name)}, {box.where}") for box in boxes]
             gathering.add(AnnotatedImage(name, named), size)
         warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
         found[split] = objects
-    unusable += records.unusable
     return found
 
 

@@ -8,7 +8,7 @@ from msgspec import field
 
 from digits.core.recipe import Pixels
 from digits.core.schema import Whole
-from digits.data.shares import CreateWithShares
+from digits.data.shares import CreateWithShares, need_one_source
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import AUTO, FORMATS
 from digits.kinds.record_source import RecordSource
@@ -66,8 +66,7 @@ class CreateDetection(CreateWithShares, kw_only=True):
         """Raise ValueError unless there is exactly one source, in a known format."""
         if self.format not in (AUTO, *FORMATS):
             raise ValueError(f"the format of annotations “{self.format}” is unknown")
-        if bool(self.labels) == (self.records is not None):
-            raise ValueError("a dataset for object detection needs either labels or records")
+        need_one_source("a dataset for object detection", self, "labels", "records")
 
 
 Recipe = CreateDetection

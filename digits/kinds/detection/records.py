@@ -24,8 +24,8 @@ from digits.data.record_features import (
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, read_bounded, show
 from digits.kinds.detection.annotations import Box
-from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits
-from digits.kinds.record_source import need_feature
+from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits, CreateDetection
+from digits.kinds.record_source import RecordMapping, need_feature
 
 # The fields of the form for the edges, and usual last words of the names of their features.
 EDGES = {
@@ -162,19 +162,21 @@ def _fits(low: float, high: float, side: float) -> bool:
     return -_TOLERANCE * side <= low < high <= side * (1 + _TOLERANCE)
 
 
-class BoxMapping:
+class BoxMapping(RecordMapping):
     """How the records of ``files`` become images with objects; raises UnusableSource."""
 
-    def __init__(self, source: BoxRecords, files: RecordFiles, first: Features) -> None:
-        self.image = source.map_image(files, first)
-        guessed = guess(source, files, first)
+    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
+        source = recipe.records
+        assert source is not None
+        guessed = self.guess(recipe, files, first)
         self.boxes = BoxLayout.of(source, _box_names(source, guessed, first), first, self._size(first))
         self._class = need_feature(
             first, source.class_feature, guessed["class_feature"], "the class of objects"
         )
         self._names = read_label_map(Path(source.labels)) if source.labels else files.names_of(self._class)
         self.classes = list(self._names.values())
-        self.chosen = {"image_feature": self.image.name, "class_feature": self._class}
+        self.chosen["class_feature"] = self._class
         fields = EDGES if len(self.boxes.names) > 1 else (BOX_FIELD,)
         self.chosen |= dict(zip(fields, self.boxes.names, strict=True))
 
@@ -220,31 +222,31 @@ class BoxMapping:
             raise ValueError(f"the class {unknown[0]} is not in the label map")
         return [self._names.get(value, str(value)) for value in values]
 
+    @staticmethod
+    def guess(recipe: CreateDetection, files: RecordFiles, first: Features) -> dict[str, str]:
+        """Return the feature that each field of the form has by default, or an empty string."""
+        names = sorted(first)
+        found = {"image_feature": files.image or guess_image(first)}
+        for field, words in EDGES.items():
+            found[field] = best_named([name for name in names if name.lower().endswith(words)], words)
+        found[BOX_FIELD] = ""
+        if not all(found[field] for field in EDGES):
+            found |= dict.fromkeys(EDGES, "")
+            numeric = [name for name in names if values_of(first, name)[0] in (FLOATS, INTEGERS)]
+            found[BOX_FIELD] = best_named(
+                [name for name in numeric if name.lower().endswith(BOX_WORDS)], BOX_WORDS
+            )
+        folder = (found["xmin_feature"] or found[BOX_FIELD]).rpartition("/")[0].removesuffix("/bbox")
+        beside = [name for name in names if name.startswith(folder) and last_word(name) in CLASS_NAMES]
+        found["class_feature"] = best_named(
+            [name for name in beside if values_of(first, name)[0] != FLOATS], CLASS_NAMES
+        )
+        return found
+
 
 def _flags(features: Features, name: str, count: int) -> Sequence[Any]:
     kind, values = values_of(features, name)
     return values if kind == INTEGERS and len(values) == count else [0] * count
-
-
-def guess(source: BoxRecords, files: RecordFiles, first: Features) -> dict[str, str]:
-    """Return the feature that each field of the form has by default, or an empty string."""
-    names = sorted(first)
-    found = {"image_feature": files.image or guess_image(first)}
-    for field, words in EDGES.items():
-        found[field] = best_named([name for name in names if name.lower().endswith(words)], words)
-    found[BOX_FIELD] = ""
-    if not all(found[field] for field in EDGES):
-        found |= dict.fromkeys(EDGES, "")
-        numeric = [name for name in names if values_of(first, name)[0] in (FLOATS, INTEGERS)]
-        found[BOX_FIELD] = best_named(
-            [name for name in numeric if name.lower().endswith(BOX_WORDS)], BOX_WORDS
-        )
-    folder = (found["xmin_feature"] or found[BOX_FIELD]).rpartition("/")[0].removesuffix("/bbox")
-    beside = [name for name in names if name.startswith(folder) and last_word(name) in CLASS_NAMES]
-    found["class_feature"] = best_named(
-        [name for name in beside if values_of(first, name)[0] != FLOATS], CLASS_NAMES
-    )
-    return found
 
 
 def _box_names(source: BoxRecords, guessed: dict[str, str], first: Features) -> list[str]:

@@ -18,6 +18,14 @@ from digits.kinds.gan.recipe import CreateGan
 class DatasetForm(ImageDatasetForm[CreateGan]):
     """A dataset of images for GANs. The names of the fields are those of the plugin of DIGITS."""
 
+    RECIPE = CreateGan
+    NAMES = {
+        "folder": "image_folder",
+        "file_list": "file_list",
+        "center_crop": "center_crop_size",
+        "width": "resize",
+        "height": "resize",
+    }
     has_images = False
 
     image_folder = StringField(
@@ -37,20 +45,3 @@ class DatasetForm(ImageDatasetForm[CreateGan]):
             open_attributes(Path(field.data))
         except UnusableSource as error:
             raise ValidationError(error.sentences) from None
-
-    def recipe(self) -> CreateGan:
-        size = {"width": self.resize.data, "height": self.resize.data}
-        return CreateGan(
-            folder=self.image_folder.data,
-            file_list=self.file_list.data or None,
-            center_crop=self.center_crop_size.data,
-            **self.image_settings() | size,
-        )
-
-    def fill_source(self, recipe: CreateGan) -> None:
-        self.set(
-            image_folder=recipe.folder,
-            file_list=recipe.file_list or "",
-            center_crop_size=recipe.center_crop,
-            resize=recipe.width,
-        )

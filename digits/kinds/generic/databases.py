@@ -16,7 +16,7 @@ from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.classification.recipe import Databases as ClassDatabases
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.regression.recipe import MAX_TARGETS, CreateRegression
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 
 # The number of labels read to decide whether there are classes.
 MAX_LABELS_READ = 1000

@@ -3,56 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
 from functools import partial
 from typing import Any
 
-from wtforms import Field, SelectField, StringField
-from wtforms.validators import StopValidation, ValidationError
+from wtforms import StringField
+from wtforms.validators import DataRequired
 
-from digits.core.errors import BadRequest, DigitsError
 from digits.core.recipe import CreateDataset
 from digits.data.record_features import Features, guess_input, guess_target
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
-from digits.kinds.dataset_form import SAME_SHAPE, ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, resolve_files
+from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, SwitchField
+from digits.kinds.form_source import FormSource
 from digits.kinds.generic.databases import Databases
-from digits.kinds.generic.reader import Mapping, find, map_features
+from digits.kinds.generic.reader import find, map_features
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.record_form import FeatureField, ShapeField, shape_text
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 
-PATHS = ("record_train", "record_val", "record_test")
-# The arguments of `Databases`.
-DATABASES = ("prebuilt_train_images", "prebuilt_train_labels", "prebuilt_val_images", "prebuilt_val_labels")
+
+class Records(FormSource):
+    """TFRecord files with an input, and optionally a target, in each record."""
+
+    names = {
+        "train": "record_train",
+        "val": "record_val",
+        "test": "record_test",
+        "input_feature": "input_feature",
+        "input_shape": "input_shape",
+        "target_feature": "target_feature",
+        "target_shape": "target_shape",
+    }
+    own = ("record_{}",)
+
+    def is_in(self, recipe: CreateDataset) -> bool:
+        return isinstance(recipe, CreateGeneric)
+
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateGeneric) -> None:
+        map_features(recipe)
+
+    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateGeneric) -> Iterator[SourceSummary]:
+        return summarize_source(
+            lambda: find(recipe),
+            partial(_guess, recipe),
+            partial(_RecordOverview, recipe),
+            {"target_feature": "None"},
+        )
 
 
-class _FilesOrDatabases:
-    """Require TFRecord files unless there are databases."""
+class Prebuilt(FormSource):
+    """Databases of images and of labels, which become a dataset of another kind. There is no summary of them."""
 
-    field_flags = {"required": True}
+    names = {
+        "images": "prebuilt_train_images",
+        "labels": "prebuilt_train_labels",
+        "val_images": "prebuilt_val_images",
+        "val_labels": "prebuilt_val_labels",
+    }
 
-    def __call__(self, form: Any, field: Field) -> None:
-        if (form.prebuilt_train_images.data or "").strip():
-            raise StopValidation("Enter either TFRecord files or databases." if field.data else None)
-        if not (field.data or "").strip():
-            raise StopValidation("Enter a file, a folder or a pattern.")
+    @property
+    def scanned_paths(self) -> tuple[str, ...]:
+        return ()
 
+    def own_splits(self, form: ImageDatasetForm[Any]) -> set[str]:
+        return {"val", "test"}  # databases are not divided
 
-def _check_database(form: Any, field: Field) -> None:
-    """Raise ValidationError unless the field is empty or a folder below a data root; ``data`` becomes its real path."""
-    field.data = (field.data or "").strip()
-    try:
-        field.data = str(form.meta.data_roots.resolve(field.data, "folder")) if field.data else ""
-    except DigitsError as error:
-        raise ValidationError(error.sentences) from None
+    def is_in(self, recipe: CreateDataset) -> bool:
+        return Databases.of(recipe) is not None
+
+    def fill(self, form: ImageDatasetForm[Any], recipe: CreateDataset) -> None:
+        databases = Databases.of(recipe)
+        form.set(**{name: getattr(databases, setting) for setting, name in self.names.items()})
+
+    def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
+        return {"train": ""}  # a draft that is not used: `databases` makes the recipe
+
+    def databases(self, form: ImageDatasetForm[Any]) -> Databases:
+        """Return the databases in the fields."""
+        return Databases(**form.read_settings(self.names))
+
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateDataset) -> None:
+        databases = self.databases(form)
+        if form["record_train"].data:
+            form.add_error("record_train", "Enter either TFRecord files or databases.")
+        if databases.val_images and bool(databases.labels) != bool(databases.val_labels):
+            raise UnusableSource("Enter labels for both training and validation, or for neither.")
+        databases.check()
 
 
 def _database(label: str) -> StringField:
-    return StringField(label, default="", validators=[_check_database])
+    return StringField(label, default="", validators=[AllowedPath("folder", may_be_empty=True)])
+
+
+RECORDS, PREBUILT = Records(), Prebuilt()
 
 
 class DatasetForm(SharesForm[Any]):
@@ -61,140 +107,63 @@ class DatasetForm(SharesForm[Any]):
     Databases in the former become a dataset of another kind.
     """
 
-    SCANNED = (*PATHS, "input_feature", "input_shape", "target_feature", "target_shape")
+    RECIPE = CreateGeneric
+    SOURCES = (RECORDS, PREBUILT)
     IGNORED = {
         name: reason for name, reason in ImageDatasetForm.IGNORED.items() if name != "dsopts_force_same_shape"
     }
-    OWN_SOURCES = ("record_{}",)
     has_images = False
 
-    record_train = StringField("TFRecord files", default="", validators=[_FilesOrDatabases(), AllowedFiles()])
+    record_train = StringField(
+        "TFRecord files",
+        default="",
+        validators=[DataRequired("Enter a file, a folder or a pattern."), AllowedFiles()],
+    )
     record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
     record_test = StringField("Test files", default="", validators=[AllowedFiles()])
     input_feature = FeatureField("Input feature")
     input_shape = ShapeField("Input shape", ranks=(1, 2, 3), default="")
     target_feature = FeatureField("Target feature")
     target_shape = ShapeField("Target shape", ranks=(1, 2, 3, 4), default="")
-    force_same_shape = SelectField("Images of a different size", choices=SAME_SHAPE, default="1")
+    force_same_shape = SwitchField("Images of a different size", yes="Refuse", no="Resize", default=True)
 
     prebuilt_train_labels = _database("Training labels")
     prebuilt_val_images = _database("Validation images")
     prebuilt_val_labels = _database("Validation labels")
-    # Validated last: its validator opens the databases in the others.
     prebuilt_train_images = _database("Training images")
     prebuilt_mean_file = StringField("Mean file", default="")
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._mapping: Mapping | None = None
-        self._from_databases: CreateDataset | None = None
-
-    def validate_record_train(self, field: StringField) -> None:
-        if field.errors:
-            return
-        try:
-            self._mapping = map_features(self._source())
-        except ValueError:
-            return  # the shape has an error of its own
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
-
-    def validate_prebuilt_train_images(self, field: StringField) -> None:
-        if not field.data or any(self[name].errors for name in DATABASES):
-            return
-        if self.prebuilt_val_images.data and bool(self.prebuilt_train_labels.data) != bool(
-            self.prebuilt_val_labels.data
-        ):
-            raise ValidationError("Enter labels for both training and validation, or for neither.")
-        try:
-            self._databases().check()
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
-
-    def _databases(self) -> Databases:
-        return Databases(*(self._text(name) for name in DATABASES))
-
-    def own_splits(self) -> set[str]:
-        # Databases are not divided.
-        return {"val", "test"} if self._text("prebuilt_train_images") else super().own_splits()
+    @property
+    def source(self) -> FormSource:
+        return PREBUILT if (self.prebuilt_train_images.data or "").strip() else RECORDS
 
     def warnings(self) -> list[str]:
         ignored = (
             ["prebuilt_mean_file is ignored: the mean is computed."] if self.prebuilt_mean_file.data else []
         )
-        if self._from_databases is not None:
-            kind = kind_named(self._from_databases.kind)
+        if self.source is PREBUILT:
+            kind = kind_named(self.recipe().kind)
             ignored.append(f"The labels determine the kind of the dataset: {kind.title.lower()}.")
         return [*super().warnings(), *ignored]
 
-    def scan_source(self) -> Iterator[SourceSummary]:
-        for name in PATHS:
-            if self._text(name):
-                self[name].data = resolve_files(self.meta.data_roots, self[name].data)
-        try:
-            source = self._source()
-        except ValueError:
-            raise BadRequest("Enter shapes such as 28×28×1.") from None
-        return summarize_source(
-            lambda: find(source),
-            partial(_guess, source),
-            partial(_RecordOverview, source),
-            {"target_feature": "None"},
-        )
-
     def recipe(self) -> CreateDataset:
-        if self._text("prebuilt_train_images"):
-            self._from_databases = self._databases().recipe(self.image_settings())
-            return self._from_databases
-        assert self._mapping is not None
-        height, width, _ = self._mapping.shape
-        image = self.image_settings() | {
-            "height": height,
-            "width": width,
-            "channels": self._mapping.channels,
-            "resize_mode": "squash",
-        }
-        return self._source(
-            **image,
-            dtype=self._mapping.dtype,
-            shape=list(self._mapping.shape),
-            resize="0" in (self.force_same_shape.data, self.dsopts_force_same_shape.data),
-        )
+        if self.source is PREBUILT:
+            return PREBUILT.databases(self).recipe(self.image_settings())
+        mapping = map_features(self.draft())
+        height, width, _ = mapping.shape
+        image = {"height": height, "width": width, "channels": mapping.channels, "resize_mode": "squash"}
+        resize = not (self.force_same_shape.setting and self.dsopts_force_same_shape.setting)
+        shape = {"dtype": mapping.dtype, "shape": list(mapping.shape), "resize": resize}
+        recipe: CreateDataset = self.draft(**self.image_settings() | image, **shape)
+        return recipe
 
     def fills_from(self, recipe: CreateDataset) -> bool:
-        return Databases.of(recipe) is not None
+        return PREBUILT.is_in(recipe)
 
     def fill_source(self, recipe: CreateDataset) -> None:
-        if databases := Databases.of(recipe):
-            self.set(**dict(zip(DATABASES, astuple(databases), strict=True)))
-            return
-        assert isinstance(recipe, CreateGeneric)
-        self.set(
-            record_train=recipe.train,
-            record_val=recipe.val,
-            record_test=recipe.test,
-            input_feature=recipe.input_feature,
-            input_shape=shape_text(recipe.input_shape),
-            target_feature=recipe.target_feature,
-            target_shape=shape_text(recipe.target_shape),
-            force_same_shape="0" if recipe.resize else "1",
-            dsopts_force_same_shape="1",
-        )
-
-    def _source(self, **settings: Any) -> CreateGeneric:
-        return CreateGeneric(
-            train=self._text("record_train"),
-            val=self._text("record_val"),
-            test=self._text("record_test"),
-            input_feature=self._text("input_feature"),
-            input_shape=self.input_shape.sizes,
-            target_feature=self._text("target_feature"),
-            target_shape=self.target_shape.sizes,
-            **settings,
-        )
-
-    def _text(self, name: str) -> str:
-        return (self[name].data or "").strip()
+        super().fill_source(recipe)
+        if isinstance(recipe, CreateGeneric):
+            self.set(force_same_shape="0" if recipe.resize else "1", dsopts_force_same_shape="1")
 
 
 def _guess(source: CreateGeneric, files: RecordFiles, first: Features) -> dict[str, str]:

@@ -37,13 +37,7 @@ from digits.data.sources import (
 from digits.data.targets.target import Target
 from digits.data.tfrecords import RecordImages
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.record_source import (
-    NO_TARGET,
-    RecordSplits,
-    divide_records,
-    first_record,
-    need_feature,
-)
+from digits.kinds.record_source import NO_TARGET, RecordReader, divide_records, first_record, need_feature
 
 TARGET = "target/numbers"
 DATABASE_ADVICE = (
@@ -214,25 +208,19 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
             "Create the dataset again.",
         )
     statistics = _Statistics()
-    in_train = False
 
     def check(features: Features) -> None:
         if mapping.array is not None:
             mapping.array.read(features)
         if mapping.target is not None:
             value = mapping.target.read(features)
-            if in_train:
+            if records.split == "train":
                 statistics.add(value)
 
     files = mapping.files
     recipe.shares(files.splits)
-    records = RecordSplits(files, mapping.image, check, recipe.max_unusable_percent)
-    splits: dict[str, SplitPlan] = {}
-    for name in files.splits:
-        in_train = name == "train"
-        names, targets = records.collect(name, progress)
-        splits[name] = SplitPlan(records.images(name), names, targets, source=records.describe(name))
-    splits = divide_records(splits, recipe)
+    records = RecordReader(files, mapping.image, check, recipe.max_unusable_percent)
+    splits = divide_records(records.splits(progress), recipe)
     spec = _target_spec(mapping.target, statistics)
     return GenericPlan(
         spec,

@@ -9,6 +9,15 @@ from digits.kinds.gradients.recipe import CreateGradients
 class DatasetForm(ImageDatasetForm[CreateGradients]):
     """A dataset of generated images. The names of the fields are those of the plugin of DIGITS."""
 
+    RECIPE = CreateGradients
+    NAMES = {
+        "train_images": "train_image_count",
+        "val_images": "val_image_count",
+        "test_images": "test_image_count",
+        "width": "image_width",
+        "height": "image_height",
+    }
+    FIXED = {"channels": 1, "resize_mode": "squash"}
     has_images = False
 
     train_image_count = required_integer("Training images", CreateGradients, "train_images")
@@ -20,26 +29,3 @@ class DatasetForm(ImageDatasetForm[CreateGradients]):
     @property
     def opens_files(self) -> bool:
         return False
-
-    def recipe(self) -> CreateGradients:
-        settings = self.image_settings() | {
-            "width": self.image_width.data,
-            "height": self.image_height.data,
-            "channels": 1,
-            "resize_mode": "squash",
-        }
-        return CreateGradients(
-            train_images=self.train_image_count.data,
-            val_images=self.val_image_count.data,
-            test_images=self.test_image_count.data,
-            **settings,
-        )
-
-    def fill_source(self, recipe: CreateGradients) -> None:
-        self.set(
-            train_image_count=recipe.train_images,
-            val_image_count=recipe.val_images,
-            test_image_count=recipe.test_images,
-            image_width=recipe.width,
-            image_height=recipe.height,
-        )

@@ -16,7 +16,7 @@ from digits.data.targets.target_image import TargetImage
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.target_image_source import plan_splits
 
-TARGET = "target image"
+TARGET = CreateImageToImage.target_word
 # Aspect ratios that differ by less than this count as equal: sides are whole numbers of pixels.
 _TOLERANCE = 0.02
 
@@ -43,7 +43,7 @@ class ImagePlan(Plan):
 def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
-    splits, warnings = plan_splits(recipe, progress, TARGET, unusable)
+    splits, warnings = plan_splits(recipe, progress, unusable)
     target = TargetImage.of(recipe.height, recipe.width, recipe.channels)
     return ImagePlan(target, dict(splits), [], warnings, unusable)
 

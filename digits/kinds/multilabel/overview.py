@@ -10,8 +10,8 @@ from digits.data.record_features import Features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import count_of, listed, show
 from digits.data.tables import Row
-from digits.kinds.multilabel.reader import Columns, LabeledImages, Labels, open_labels
-from digits.kinds.multilabel.recipe import MAX_LABELS, LabelRecords, Separator
+from digits.kinds.multilabel.reader import LabeledImages, Labels, open_labels
+from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator
 from digits.kinds.multilabel.records import LabelMapping
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_source import SplitTable
@@ -28,34 +28,36 @@ SEPARATOR_NAMES: dict[Separator, str] = {
 class Overview:
     """The rows of a table of images, and their description."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, recipe: CreateMultilabel) -> None:
+        self._recipe = recipe
 
     def open(self, table: SplitTable) -> RowSource[Labels]:
         """Open a table, whose paths are real ones, and detect its columns; raises UnusableSource."""
-        found = open_labels(table, self._columns, MAX_BYTES)
-        self._columns = columns = found.columns
-        if columns.layout == "columns":
+        found = open_labels(self._recipe, table, MAX_BYTES)
+        self._recipe = recipe = found.recipe
+        if recipe.layout == "columns":
             contents = "a column of 0 and 1 for each label"
         else:
-            separator = SEPARATOR_NAMES[columns.separator]
-            contents = f"labels in “{show(columns.labels[0])}”, separated by {separator}"
-        role = "label" if columns.layout == "columns" else "labels"
-        return RowSource.of(contents, found.table, found.rows, found.image, dict.fromkeys(found.labels, role))
+            separator = SEPARATOR_NAMES[recipe.separator]
+            contents = f"labels in “{show(recipe.label_columns[0])}”, separated by {separator}"
+        role = "label" if recipe.layout == "columns" else "labels"
+        return RowSource.of(
+            contents, found.table, found.rows, found.image, dict.fromkeys(found.targets, role)
+        )
 
     def describe(self, rows: list[Row[Labels]], summary: SourceSummary) -> None:
         """Add the labels and their number of images."""
         images = LabeledImages.combine(rows)
         counts = Counter(label for labels in images.labels_of.values() for label in labels)
-        names = self._columns.labels if self._columns.layout == "columns" else tuple(counts)
+        names = self._recipe.label_columns if self._recipe.layout == "columns" else list(counts)
         _describe(counts, names, len(images.labels_of), images.remarks(), summary)
 
 
 class RecordOverview(LabelMapping):
     """The labels in TFRecord files, and their description."""
 
-    def __init__(self, source: LabelRecords, files: RecordFiles, first: Features) -> None:
-        super().__init__(source, files, first)
+    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
         self._counts: Counter[str] = Counter()
         self._images = self._unlabeled = 0
 

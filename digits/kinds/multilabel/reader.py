@@ -6,12 +6,13 @@ ones for each label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from digits.data.parquet import ParquetImages
@@ -27,11 +28,8 @@ from digits.data.sources import (
     show,
 )
 from digits.data.tables import (
-    AUTOMATIC,
-    MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
-    Dialect,
     Faults,
     Row,
     Table,
@@ -43,9 +41,16 @@ from digits.data.tables import (
 from digits.data.targets.label_set import LabelSet
 from digits.kinds.groups import group_flags
 from digits.kinds.multilabel import records
-from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Layout, Separator
-from digits.kinds.record_source import divide_records
-from digits.kinds.table_source import SplitTable, divide_tables, find_tables, plan_splits, report_each
+from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator
+from digits.kinds.table_source import (
+    SplitTable,
+    TableRows,
+    divide_tables,
+    find_columns,
+    find_tables,
+    plan_splits,
+    report_each,
+)
 
 NO_LABEL = "no label"
 # In the order of detection: a comma or a space may be part of a label.
@@ -59,37 +64,18 @@ _DETECTION_ROWS = 1000
 Labels = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The contents of a table's columns.
-
-    ``labels`` are the names of the columns of labels, by default all others. After detection, ``layout`` and, for
-    lists, ``separator`` are no longer ``auto``. ``dialect`` is that of CSV files.
-    """
-
-    image: str = ""
-    labels: tuple[str, ...] = ()
-    layout: Layout = "auto"
-    separator: Separator = "auto"
-    dialect: Dialect = AUTOMATIC
-
-
 class _Choices(msgspec.Struct):
     choices: list[str]
 
 
 @dataclass(frozen=True)
-class LabelRows:
-    """The ``rows`` of a ``table`` with the labels of each image, and the places of the columns of both.
+class LabelRows(TableRows[Labels]):
+    """The ``rows`` of a table with the labels of each image.
 
-    ``columns`` are those of the table, after detection.
+    In the ``recipe``, the layout and, for lists, the separator are those of the table instead of ``auto``.
     """
 
-    table: TableFile
-    image: int
-    labels: list[int]
-    columns: Columns
-    rows: Iterator[Row[Labels]]
+    recipe: CreateMultilabel
 
 
 @dataclass(frozen=True)
@@ -143,7 +129,7 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
     if recipe.records:
-        splits, labels, warnings = _read_records(recipe, progress, unusable)
+        splits, labels, warnings = records.read(recipe, progress, unusable)
     else:
         splits, labels, warnings = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
@@ -155,14 +141,6 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     return Plan(LabelSet.of(labels).with_statistics(train), splits, groups, warnings, unusable)
 
 
-def _read_records(
-    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
-) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
-    assert recipe.records is not None
-    splits, labels, warnings = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
-    return divide_records(splits, recipe), labels, warnings
-
-
 def _read_tables(
     recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
@@ -170,19 +148,16 @@ def _read_tables(
 
     Skipped rows are added to ``unusable``.
     """
-    columns = Columns(
-        recipe.image_column, tuple(recipe.label_columns), recipe.layout, recipe.separator, recipe.dialect
-    )
     images: dict[str, LabeledImages] = {}
     warnings: list[str] = []
     sources = find_tables(recipe)
     for name, table in report_each(sources, progress):
         faults = table.faults(recipe.max_unusable_percent, name)
-        images[name], columns = read_table(table, columns, faults)
+        images[name], recipe = read_table(recipe, table, faults)
         unusable += faults.unusable
         file = show(table.paths[0].name)
         warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
-    labels = _all_labels(columns, images.values())
+    labels = _all_labels(recipe, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}
     parts = divide_tables(recipe, tables)
     splits = plan_splits(recipe, sources, parts, lambda part: list(part.values))
@@ -190,42 +165,35 @@ def _read_tables(
 
 
 def read_table(
-    table: SplitTable, columns: Columns, faults: Faults | None = None
-) -> tuple[LabeledImages, Columns]:
-    """Read a table, and return its columns after detection.
+    recipe: CreateMultilabel, table: SplitTable, faults: Faults | None = None
+) -> tuple[LabeledImages, CreateMultilabel]:
+    """Read a table, and return the recipe with the layout that was detected.
 
     Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
     the first faulty lines.
     """
-    found = open_labels(table, columns, MAX_TABLE_BYTES)
+    found = open_labels(recipe, table, MAX_TABLE_BYTES)
     usable, _ = usable_rows(found.rows, faults or table.faults(0))
-    return LabeledImages.combine(usable, found.table.images_in(found.image)), found.columns
+    return LabeledImages.combine(usable, found.images), found.recipe
 
 
-def open_labels(table: SplitTable, columns: Columns, max_bytes: int) -> LabelRows:
+def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> LabelRows:
     """Open the first ``max_bytes`` of each file of a table, and detect its layout.
 
     Raises UnusableSource, also during iteration.
     """
-    opened = open_tables(table.paths, _is_header, max_bytes, columns.dialect, table.root)
-    image, places = _places(opened, columns)
-    columns = _detect(opened, columns, places, opened.first_rows(_DETECTION_ROWS))
-    if columns.layout == "columns":
+    opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
+    image, places = find_columns(opened, recipe.image_column, recipe.label_columns, "labels")
+    recipe = _detect(opened, recipe, places, opened.first_rows(_DETECTION_ROWS))
+    if recipe.layout == "columns":
         if len(places) > MAX_LABELS:
             raise _too_many(len(places))
         names = [opened.columns[place] for place in places]
-        columns = replace(columns, labels=tuple(names))
+        recipe = structs.replace(recipe, label_columns=names)
         parse = _flag_parser(opened.columns, places)
     else:
-        parse = _list_parser(len(opened.columns), places[0], SEPARATORS[columns.separator])
-    return LabelRows(opened, image, places, columns, opened.parse(table.folder, image, parse))
-
-
-def check_columns(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table does not have the columns, or if the only one has no rows."""
-    opened = open_labels(replace(table, paths=table.paths[:1]), columns, MAX_HEADER_BYTES)
-    if len(table.paths) == 1:
-        opened.table.need_rows()
+        parse = _list_parser(len(opened.columns), places[0], SEPARATORS[recipe.separator])
+    return LabelRows(opened, image, places, opened.parse(table.folder, image, parse), recipe)
 
 
 def _is_header(cells: Cells) -> bool:
@@ -233,22 +201,12 @@ def _is_header(cells: Cells) -> bool:
     return not (any(map(is_image, cells)) or cells[0].isdecimal())
 
 
-def _places(table: TableFile, columns: Columns) -> tuple[int, list[int]]:
-    """Return the places of the column of images, and of the columns of labels."""
-    image = table.place(columns.image)
-    places = table.places(columns.labels, image)
-    if len(table.columns) < 2:
-        raise UnusableSource(
-            f"{show(table.path.name)} has only one column.",
-            "Each line needs the path of an image and its labels.",
-        )
-    return image, places
-
-
-def _detect(table: TableFile, columns: Columns, places: list[int], rows: list[Cells]) -> Columns:
-    """Return ``columns`` with the layout and the separator that ``rows`` have; raises UnusableSource."""
+def _detect(
+    table: TableFile, recipe: CreateMultilabel, places: list[int], rows: list[Cells]
+) -> CreateMultilabel:
+    """Return ``recipe`` with the layout and the separator that ``rows`` have; raises UnusableSource."""
     cells = [row[place] for row in rows for place in places if place < len(row) and row[place]]
-    layout, is_list = columns.layout, set(places) <= table.lists
+    layout, is_list = recipe.layout, set(places) <= table.lists
     if layout == "auto" and is_list:
         layout = "list"
     if layout == "auto":
@@ -256,18 +214,19 @@ def _detect(table: TableFile, columns: Columns, places: list[int], rows: list[Ce
         is_flags = 2 * flags > len(cells) if len(places) > 1 else 0 < flags == len(cells)
         layout = "columns" if is_flags else "list"
     if layout == "columns":
-        return replace(columns, layout=layout)
+        return structs.replace(recipe, layout=layout)
     if len(places) > 1:
         names = listed(table.columns[place] for place in places)
         raise UnusableSource(
             f"{show(table.path.name)} has several columns that may list the labels: {names}.",
             "Enter the name of the label column, or use a column of 0 and 1 for each label.",
         )
-    separator = columns.separator
+    separator = recipe.separator
     if separator == "auto":
         used = (name for name, text in SEPARATORS.items() if any(text in cell for cell in cells))
         separator = "bar" if is_list else next(used, "space")
-    return replace(columns, labels=(table.columns[places[0]],), layout=layout, separator=separator)
+    columns = [table.columns[places[0]]]
+    return structs.replace(recipe, label_columns=columns, layout=layout, separator=separator)
 
 
 def _flag_parser(names: list[str], places: list[int]) -> Callable[[Cells], Labels]:
@@ -307,13 +266,15 @@ def _choices(cell: str) -> Labels:
         return ()
 
 
-def _all_labels(columns: Columns, images: Iterable[LabeledImages]) -> list[str]:
+def _all_labels(recipe: CreateMultilabel, images: Iterable[LabeledImages]) -> list[str]:
     """Return the labels of all tables, sorted; raises UnusableSource."""
-    if columns.layout == "columns":
-        return sorted(columns.labels)
+    if recipe.layout == "columns":
+        return sorted(recipe.label_columns)
     labels = {label for table in images for found in table.labels_of.values() for label in found}
     if not labels:
-        raise UnusableSource(f"The column “{show(columns.labels[0])}” has no labels.", "Choose another one.")
+        raise UnusableSource(
+            f"The column “{show(recipe.label_columns[0])}” has no labels.", "Choose another one."
+        )
     if len(labels) > MAX_LABELS:
         raise _too_many(len(labels))
     return sorted(labels)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import field
 
+from digits.data.shares import need_one_source
 from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import CreateFromTable
 
@@ -47,8 +48,7 @@ class CreateMultilabel(CreateFromTable, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        if bool(self.table) == (self.records is not None):
-            raise ValueError("a multi-label dataset needs either a table or records")
+        need_one_source("a multi-label dataset", self, "table", "records")
 
 
 Recipe = CreateMultilabel

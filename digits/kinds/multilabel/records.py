@@ -15,7 +15,6 @@ from digits.data.record_features import (
     LABEL_NAMES,
     Features,
     best_named,
-    guess_image,
     is_no_label,
     last_word,
     values_of,
@@ -31,23 +30,25 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.kinds.multilabel.recipe import MAX_LABELS, LabelRecords, Layout
-from digits.kinds.record_source import RecordSplits, first_record, need_feature
+from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, LabelRecords, Layout
+from digits.kinds.record_source import RecordMapping, divide_records, need_feature, read_records
 
 Labels = tuple[str, ...]
 _FLAGS = {0: False, 1: True, -1: False}
 
 
-class LabelMapping:
+class LabelMapping(RecordMapping):
     """How the records of ``files`` become images with labels.
 
     ``layout`` is ``list`` or ``columns``; see `LabelRecords`. ``names`` are those of the labels, if they are known
-    before all records are read. Without names of features in ``source``, the labels are those of a feature with a
+    before all records are read. Without names of features, the labels are those of a feature with a
     usual name, or else of all features that are 0 or 1 in the ``first`` record. Raises UnusableSource.
     """
 
-    def __init__(self, source: LabelRecords, files: RecordFiles, first: Features) -> None:
-        self.image = source.map_image(files, first)
+    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
+        source = recipe.records
+        assert source is not None
         features = source.label_features or _guess(first, self.image.name)
         self._features = [need_feature(first, name, "", "labels") for name in features or [""]]
         self.layout = source.layout if source.layout != "auto" else _layout(first, self._features)
@@ -65,7 +66,7 @@ class LabelMapping:
             self.names = [label for names in self._flags.values() for label in names]
         if len(self.names) > MAX_LABELS:
             raise UnusableSource(f"{len(self.names):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
-        self.chosen = {"image_feature": self.image.name, "label_columns": ", ".join(self._features)}
+        self.chosen["label_columns"] = ", ".join(self._features)
 
     def read(self, features: Features) -> Labels:
         """Return the labels of a record; raises ValueError with a message."""
@@ -120,11 +121,6 @@ class LabelMapping:
             raise ValueError(f"“{show(name)}” has the value {error.args[0]:g}, which is not 0 or 1") from None
 
 
-def guess(source: LabelRecords, files: RecordFiles, first: Features) -> dict[str, str]:
-    """Return the feature that each field of the form has by default, or an empty string."""
-    return {"image_feature": files.image or guess_image(first)}
-
-
 def _guess(first: Features, image: str) -> list[str]:
     others = [name for name in sorted(first) if name != image and not is_no_label(name)]
     usual = [name for name in others if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
@@ -156,35 +152,31 @@ def _class_names(source: LabelRecords, files: RecordFiles, name: str) -> list[st
 
 
 def read(
-    source: LabelRecords, max_unusable_percent: float, progress: Progress, unusable: list[Unusable]
+    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
     """Return the records of each split, the labels and warnings; raises UnusableSource.
 
     Skipped records are added to ``unusable``. The targets are zeros and ones for the labels, float32 [labels].
     """
-    files = source.find()
-    mapping = LabelMapping(source, files, first_record(files.splits["train"]))
-    records = RecordSplits(files, mapping.image, mapping.read, max_unusable_percent)
-    found = {name: records.collect(name, progress) for name in files.splits}
-    unusable += records.unusable
+    mapping, splits = read_records(recipe, LabelMapping, progress, unusable)
     labels = mapping.names or sort_labels(
-        {label for _, all in found.values() for own in all for label in own}
+        {label for split in splits.values() for own in split.targets for label in own}
     )
     if not labels:
         raise UnusableSource("The records have no labels.", "Choose another feature.")
     if len(labels) > MAX_LABELS:
         raise UnusableSource(f"{len(labels):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
     places = {label: place for place, label in enumerate(labels)}
-    splits, warnings = {}, []
-    for name, (names, values) in found.items():
-        targets = np.zeros((len(names), len(labels)), np.float32)
-        for row, own in zip(targets, values, strict=True):
+    warnings = []
+    for name, split in splits.items():
+        targets = np.zeros((len(split), len(labels)), np.float32)
+        for row, own in zip(targets, split.targets, strict=True):
             row[[places[label] for label in own]] = 1
-        splits[name] = SplitPlan(records.images(name), names, list(targets), source=records.describe(name))
-        unlabeled = [show(file) for file, own in zip(names, values, strict=True) if not own]
+        unlabeled = [show(file) for file, own in zip(split.files, split.targets, strict=True) if not own]
         if unlabeled:
             verb = "has" if len(unlabeled) == 1 else "have"
             warnings.append(
                 f"{count_of(len(unlabeled), f'{name} image')} {verb} no labels: {first_lines(unlabeled)}."
             )
-    return splits, labels, warnings
+        split.targets = list(targets)
+    return divide_records(splits, recipe), labels, warnings

@@ -5,117 +5,82 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from wtforms import Field, Form, StringField
+from wtforms import StringField
 from wtforms.fields import SelectField
-from wtforms.validators import DataRequired, Optional, StopValidation, ValidationError
+from wtforms.validators import DataRequired
 
-from digits.core.errors import DigitsError
-from digits.core.remote import is_address
-from digits.data.data_roots import Roots
+from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.dataset_form import SharesForm, required_integer
-from digits.kinds.form_fields import AllowedPath, choices, need_images
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, check_images, choices
+from digits.kinds.form_source import FormSource
 from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import default_folder
 
-
-class _FileOrFolder:
-    """Accept a CSV file of pairs or a folder below an allowed root; ``data`` becomes its real path."""
-
-    def __call__(self, form: Form, field: Field) -> None:
-        try:
-            if is_address(field.data):
-                field.data = form.resolve(field.data, "any")
-                raise StopValidation
-            field.data = str(_resolve(form.meta.data_roots, field.data))
-        except DigitsError as error:
-            raise ValidationError(error.sentences) from None
+# The fields of the sources of the splits.
+SOURCE_FIELDS = dict(zip(SPLITS, ("pair_source", "val_source", "test_source"), strict=True))
 
 
-def _resolve(roots: Roots, text: str) -> Path:
-    is_folder = os.path.isdir(os.path.expanduser(text.strip()))
-    return roots.resolve(text.strip(), "folder" if is_folder else "file")
+class Pairs(FormSource):
+    """CSV files of pairs, or folders of classes."""
+
+    names = {
+        "source": "pair_source",
+        "folder": "image_folder",
+        "val_source": "val_source",
+        "test_source": "test_source",
+    }
+    own = ("{}_source",)
+
+    def read(self, form: Any) -> dict[str, Any]:
+        values = super().read(form)
+        folder = values.get("folder")
+        for prefix in ("", "val_", "test_"):
+            if source := values.get(f"{prefix}source"):
+                values[f"{prefix}folder"] = folder or default_folder(source, form.meta.data_roots)
+        return values
+
+    def fill(self, form: Any, recipe: CreatePairs) -> None:
+        super().fill(form, recipe)
+        if all(
+            folder in (None, default_folder(source, form.meta.data_roots))
+            for source, folder in recipe.sources().values()
+        ):
+            form.set(image_folder="")
+
+    def check(self, form: Any, recipe: CreatePairs) -> None:
+        sources = recipe.sources()
+        check_images(form, (SOURCE_FIELDS[split] for split in sources))
+        for split, (source, folder) in sources.items():
+            if not os.path.isdir(source):
+                try:
+                    read_rows(Path(source), Path(folder), MAX_HEADER_BYTES)
+                except UnusableSource as error:
+                    form.add_error(SOURCE_FIELDS[split], error.sentences)
+
+    def summarize(self, form: Any, recipe: CreatePairs) -> Iterator[SourceSummary]:
+        return summarize(Path(recipe.source), Path(recipe.folder))
 
 
 class DatasetForm(SharesForm[CreatePairs]):
     """A dataset of pairs, from a CSV file or from a folder of classes."""
 
-    SCANNED = ("pair_source", "image_folder")
-    OWN_SOURCES = ("{}_source",)
+    RECIPE = CreatePairs
+    NAMES = {"pairs": "pair_count"}
+    SOURCES = (Pairs(),)
 
     pair_source = StringField(
-        "Source", validators=[DataRequired("Enter a CSV file or a folder."), _FileOrFolder()]
+        "Source", validators=[DataRequired("Enter a CSV file or a folder."), AllowedFiles()]
     )
-    image_folder = StringField("Image folder", validators=[Optional(), AllowedPath("folder")])
-    val_source = StringField("Validation source", validators=[Optional(), _FileOrFolder()])
-    test_source = StringField("Test source", validators=[Optional(), _FileOrFolder()])
+    image_folder = StringField("Image folder", validators=[AllowedPath("folder", may_be_empty=True)])
+    val_source = StringField("Validation source", validators=[AllowedFiles()])
+    test_source = StringField("Test source", validators=[AllowedFiles()])
     pair_count = required_integer("Training pairs", CreatePairs, "pairs")
     # The two images of a record have more channels than an image file.
     encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
-
-    def validate_pair_source(self, field: StringField) -> None:
-        self._check_source(field)
-
-    def validate_val_source(self, field: StringField) -> None:
-        if field.data:
-            self._check_source(field)
-
-    def validate_test_source(self, field: StringField) -> None:
-        if field.data:
-            self._check_source(field)
-
-    def _check_source(self, field: StringField) -> None:
-        """Raise ValidationError unless the folder contains images, or the table pairs."""
-        if field.errors:
-            return
-        if os.path.isdir(field.data):
-            need_images(field)
-            return
-        try:
-            read_rows(Path(field.data), Path(self._root(field.data)), MAX_HEADER_BYTES)
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
-
-    def scan_source(self) -> Iterator[SourceSummary]:
-        source = _resolve(self.meta.data_roots, self.pair_source.data or "")
-        folder = self.path_of("image_folder", "folder") if self.image_folder.data else None
-        return summarize(source, folder or Path(self._root(str(source))))
-
-    def recipe(self) -> CreatePairs:
-        return CreatePairs(
-            source=self.pair_source.data,
-            folder=self._folder_of(self.pair_source.data),
-            val_source=self.val_source.data or None,
-            val_folder=self._folder_of(self.val_source.data) or None,
-            test_source=self.test_source.data or None,
-            test_folder=self._folder_of(self.test_source.data) or None,
-            pairs=self.pair_count.data,
-            **self.image_settings(),
-        )
-
-    def fill_source(self, recipe: CreatePairs) -> None:
-        sources = (
-            (recipe.source, recipe.folder),
-            (recipe.val_source, recipe.val_folder),
-            (recipe.test_source, recipe.test_folder),
-        )
-        is_beside_sources = all(folder in (None, self._root(path or "")) for path, folder in sources)
-        self.set(
-            pair_source=recipe.source,
-            image_folder="" if is_beside_sources else recipe.folder,
-            val_source=recipe.val_source or "",
-            test_source=recipe.test_source or "",
-            pair_count=recipe.pairs,
-        )
-
-    def _folder_of(self, source: str) -> str:
-        """Return the folder to which the paths in ``source`` are relative; empty without a source."""
-        return (self.image_folder.data or self._root(source)) if source else ""
-
-    def _root(self, source: str) -> str:
-        return default_folder(source, self.meta.data_roots)

@@ -62,28 +62,25 @@ class PairPlan(Plan):
 
 def read(recipe: CreatePairs, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    own = {"val": (recipe.val_source, recipe.val_folder), "test": (recipe.test_source, recipe.test_folder)}
-    shares = recipe.shares([name for name, (source, _) in own.items() if source])
-    progress.reading(f"Reading {show(recipe.source)}")
+    sources = recipe.sources()
+    shares = recipe.shares(sources)
     warnings: list[str] = []
     unusable: list[Unusable] = []
-    if os.path.isdir(recipe.source):
-        root, parts = Path(recipe.source), _pairs_of_folder(recipe, shares, warnings)
-    else:
-        root = Path(recipe.folder)
-        pairs = read_pairs(Path(recipe.source), root, unusable, recipe.max_unusable_percent)
-        order = permute(len(pairs), recipe.seed)
-        parts = shares.cut([[pairs[place] for place in order]])
-    splits: dict[str, SplitPlan] = {name: _split(pairs, root, recipe.source) for name, pairs in parts.items()}
-    for name, (source, folder) in own.items():
-        if source:
-            progress.reading(f"Reading {show(source)}")
-            if os.path.isdir(source):
-                folder, pairs = source, _pairs_of_separate_folder(recipe, source, name, warnings)
-            else:
-                folder = folder or recipe.folder
-                pairs = read_pairs(Path(source), Path(folder), unusable, recipe.max_unusable_percent, name)
-            splits[name] = _split(pairs, Path(folder), source)
+    splits: dict[str, SplitPlan] = {}
+    for name, (source, folder) in sources.items():
+        progress.reading(f"Reading {show(source)}")
+        root = Path(source if os.path.isdir(source) else folder)
+        parts: dict[Split, list[Pair]] = {}
+        if not os.path.isdir(source):
+            pairs = read_pairs(Path(source), root, unusable, recipe.max_unusable_percent, name)
+            parts = {name: pairs}
+            if name == "train":
+                parts = shares.cut([[pairs[place] for place in permute(len(pairs), recipe.seed)]])
+        elif name == "train":
+            parts = _pairs_of_folder(recipe, shares, warnings)
+        else:
+            parts = {name: _pairs_of_separate_folder(recipe, source, name, warnings)}
+        splits |= {split: _split(pairs, root, source) for split, pairs in parts.items()}
     return PairPlan(ClassIndex.of(NAMES), splits, NAMES, warnings, unusable, required_groups=2, stacked=2)
 
 

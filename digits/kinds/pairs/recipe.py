@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from digits.core.recipe import Encoding
+from digits.core.splits import Split
 from digits.data.shares import CreateWithShares
 
 Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
@@ -30,6 +31,15 @@ class CreatePairs(CreateWithShares, kw_only=True):
     test_source: str | None = None
     test_folder: str | None = None
     pairs: Pairs = 10_000
+
+    def sources(self) -> dict[Split, tuple[str, str]]:
+        """Return the source of each split that has one, train first, and the folder that its paths are relative to."""
+        found: dict[Split, tuple[str | None, str | None]] = {
+            "train": (self.source, self.folder),
+            "val": (self.val_source, self.val_folder),
+            "test": (self.test_source, self.test_folder),
+        }
+        return {split: (source, folder or self.folder) for split, (source, folder) in found.items() if source}
 
 
 Recipe = CreatePairs

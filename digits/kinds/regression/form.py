@@ -4,104 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
-from wtforms import SelectField, StringField
+from wtforms import StringField
 from wtforms.validators import Length, Optional
 
-from digits.data.data_roots import FileType
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices
-from digits.kinds.record_form import METHOD as RECORDS
-from digits.kinds.record_form import RecordForm
-from digits.kinds.record_source import first_record
+from digits.kinds.dataset_form import ImageDatasetForm
+from digits.kinds.form_fields import AllowedPath, NamesField
+from digits.kinds.form_source import method_field
+from digits.kinds.record_form import RecordFields, Records
 from digits.kinds.regression.databases import find, is_database, open_images
 from digits.kinds.regression.overview import DatabaseOverview, Overview, RecordOverview
-from digits.kinds.regression.reader import Columns, check_header
+from digits.kinds.regression.reader import open_numbers
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
-from digits.kinds.regression.records import NumberMapping, guess
 from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import NO_TABLE, TableForm
-from digits.kinds.table_source import SplitTable
+from digits.kinds.table_form import TableFields, Tables
 
 
-class DatasetForm(TableForm[CreateRegression], RecordForm[CreateRegression]):
-    """A dataset for regression, from a table of images and numbers, databases of DIGITS, or TFRecord files."""
+class _Numbers(Tables):
+    """A table of images and numbers, or databases of DIGITS."""
 
-    SCANNED = (
-        *TableForm.TABLE_SCANNED,
-        *("target_columns", "val_image_folder", "method"),
-        *(*RecordForm.RECORD_FIELDS, "image_feature", "record_shape"),
-    )
-    DATABASE_FIELDS: ClassVar[dict[str, FileType]] = {
-        "image_folder": "folder",
-        "table_val": "any",
-        "val_image_folder": "folder",
-    }
-    SCANNED_PATHS = ("table_train", "record_train")
-    OWN_SOURCES = ("table_{}", "record_{}")
-    FILE_FIELDS = (*TableForm.TABLE_SCANNED, "val_image_folder")
+    def fill(self, form: Any, recipe: CreateRegression) -> None:  # type: ignore[override]
+        super().fill(form, recipe)
+        if not form.image_folder.data or recipe.val_folder == recipe.folder:
+            form.set(val_image_folder="")
 
-    method = SelectField("Source", choices=choices(("csv", "Table"), (RECORDS, "TFRecord")), default="csv")
-    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE, method="csv"), AllowedFiles()])
-    val_image_folder = StringField(
-        "Validation image folder", default="", validators=[Optional(), AllowedPath("folder")]
-    )
-    target_columns = StringField("Target columns", default="", validators=[Optional(), Length(max=2000)])
-
-    def check_source(self, path: str) -> None:
-        if not is_database(Path(path)):
-            super().check_source(path)
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateRegression) -> None:  # type: ignore[override]
+        if not is_database(Path(recipe.table)):
+            super().check(form, recipe)
             return
-        for images in open_images(find(self._databases(Path(path)))).values():
+        for images in open_images(find(recipe.sources())).values():
             images.close()
 
-    def check_table(self, table: SplitTable) -> None:
-        check_header(table, self._columns())
+    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateRegression) -> Iterator[SourceSummary]:  # type: ignore[override]
+        if is_database(Path(recipe.table)):
+            return DatabaseOverview(recipe.sources()).summaries()
+        return super().summarize(form, recipe)
 
-    def _databases(self, table: Path) -> list[tuple[str, str, str]]:
-        """Return the folder of a generic dataset, or the databases in the fields; see `find`."""
-        sources = [("train", str(table), self.text_of("image_folder"))]
-        if self.text_of("table_val"):
-            sources.append(("val", self.text_of("table_val"), self.text_of("val_image_folder")))
-        return sources
 
-    def check_records(self) -> None:
-        source = self.record_source()
-        files = source.find()
-        NumberMapping(source, files, first_record(files.splits["train"]))
+class DatasetForm(TableFields[CreateRegression], RecordFields[CreateRegression]):
+    """A dataset for regression, from a table of images and numbers, databases of DIGITS, or TFRecord files."""
 
-    def scan_source(self) -> Iterator[SourceSummary]:
-        if self.reads_records:
-            return self.scan_records(guess, RecordOverview)
-        path = Path(self.resolved_files("table_train"))
-        if is_database(path):
-            for name, file_type in self.DATABASE_FIELDS.items():
-                if self.text_of(name):
-                    self[name].data = str(self.path_of(name, file_type))
-            return DatabaseOverview(self._databases(path)).summaries()
-        overview = Overview(self._columns())
-        return self.scan_table(overview.open, overview.describe)
+    RECIPE = CreateRegression
+    SOURCES = (
+        _Numbers(
+            open_numbers, Overview, {"target_columns": "target_columns", "val_folder": "val_image_folder"}
+        ),
+        Records(NumberRecords, RecordOverview, {"target_features": "target_columns"}),
+    )
 
-    def _columns(self) -> Columns:
-        return Columns(self.text_of("image_column"), tuple(self.names_in("target_columns")), self.dialect())
-
-    def record_source(self) -> NumberRecords:
-        return NumberRecords(target_features=self.names_in("target_columns"), **self.record_settings())
-
-    def recipe(self) -> CreateRegression:
-        if not self.reads_records:
-            settings = self.table_settings()
-            if self.table_val.data and self.val_image_folder.data:
-                settings["val_folder"] = self.val_image_folder.data
-            return CreateRegression(target_columns=self.names_in("target_columns"), **settings)
-        return CreateRegression(records=self.record_source(), **self.image_settings())
-
-    def fill_source(self, recipe: CreateRegression) -> None:
-        if recipe.records is None:
-            super().fill_source(recipe)
-            self.set(target_columns=", ".join(recipe.target_columns))
-            if self.image_folder.data and recipe.val_folder != recipe.folder:
-                self.set(val_image_folder=recipe.val_folder or "")
-            return
-        self.fill_records(recipe.records)
-        self.set(target_columns=", ".join(recipe.records.target_features))
+    method = method_field(SOURCES)
+    val_image_folder = StringField(
+        "Validation image folder", default="", validators=[AllowedPath("folder", may_be_empty=True)]
+    )
+    target_columns = NamesField("Target columns", default="", validators=[Optional(), Length(max=2000)])

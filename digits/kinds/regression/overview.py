@@ -13,8 +13,8 @@ from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds import source_summary
 from digits.kinds.regression.databases import column_names, find, first_values, open_images
-from digits.kinds.regression.reader import Columns, bins, read_rows
-from digits.kinds.regression.recipe import NumberRecords
+from digits.kinds.regression.reader import bins, open_numbers
+from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.regression.records import NumberMapping
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_source import SplitTable
@@ -27,13 +27,13 @@ MAX_DATABASE_ROWS = 20_000
 class Overview:
     """The rows of a table of images, and their description."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
+    def __init__(self, recipe: CreateRegression) -> None:
+        self._recipe = recipe
         self._names: list[str] = []
 
     def open(self, table: SplitTable) -> RowSource[list[float]]:
         """Open a table, whose paths are real ones; raises UnusableSource."""
-        found = read_rows(table, self._columns, MAX_BYTES)
+        found = open_numbers(self._recipe, table, MAX_BYTES)
         self._names = found.names
         what = "a number" if len(self._names) == 1 else f"{len(self._names)} numbers"
         roles = dict.fromkeys(found.targets, "target")
@@ -49,8 +49,8 @@ class Overview:
 class RecordOverview(NumberMapping):
     """The numbers in TFRecord files, and their description."""
 
-    def __init__(self, source: NumberRecords, files: RecordFiles, first: Features) -> None:
-        super().__init__(source, files, first)
+    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
         self._values: list[list[float]] = []
 
     def check(self, features: Features) -> None:

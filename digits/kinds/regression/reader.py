@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.parquet import ParquetImages
 from digits.data.sources import (
     Plan,
     Progress,
@@ -23,67 +21,33 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.tables import (
-    AUTOMATIC,
-    MAX_HEADER_BYTES,
-    MAX_TABLE_BYTES,
-    Cells,
-    Dialect,
-    Faults,
-    Row,
-    Table,
-    TableFile,
-    open_table,
-    open_tables,
-    usable_rows,
-)
+from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, Table, open_tables, usable_rows
 from digits.data.targets.numbers import Numbers
-from digits.kinds.record_source import divide_records
-from digits.kinds.regression import databases, records
+from digits.kinds.record_source import divide_records, read_records
+from digits.kinds.regression import databases
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
-from digits.kinds.table_source import SplitTable, divide_tables, find_tables, plan_splits, report_each
+from digits.kinds.regression.records import NumberMapping
+from digits.kinds.table_source import (
+    SplitTable,
+    TableRows,
+    divide_tables,
+    find_columns,
+    find_tables,
+    plan_splits,
+    report_each,
+)
 
 MAX_GROUPS = 10
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns of images and of numbers, by default all others, and the dialect of CSV files."""
-
-    image: str = ""
-    targets: tuple[str, ...] = ()
-    dialect: Dialect = AUTOMATIC
-
-    @classmethod
-    def of(cls, recipe: CreateRegression) -> Columns:
-        return cls(recipe.image_column, tuple(recipe.target_columns), recipe.dialect)
-
-
-@dataclass(frozen=True)
-class NumberRows:
-    """The ``rows`` of a ``table`` with the numbers of each image, by the places of their columns."""
-
-    table: TableFile
-    image: int
-    targets: list[int]
-    rows: Iterator[Row[list[float]]]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the numbers."""
-        return [self.table.columns[place] for place in self.targets]
-
-    @property
-    def images(self) -> ParquetImages | None:
-        """The images that the table contains, if any."""
-        return self.table.images_in(self.image)
 
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     unusable: list[Unusable] = []
     if recipe.records:
-        splits, names = _read_records(recipe, progress, unusable)
+        mapping, splits = read_records(recipe, NumberMapping, progress, unusable)
+        splits, names = divide_records(splits, recipe), mapping.names
+    elif databases.is_database(Path(recipe.table)):
+        splits, names = _read_databases(recipe, progress)
     else:
         splits, names = _read_tables(recipe, progress, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
@@ -96,25 +60,15 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
     return Plan(target, splits, groups, warnings, unusable)
 
 
-def _read_records(
-    recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
-) -> tuple[dict[str, SplitPlan], list[str]]:
-    assert recipe.records is not None
-    splits, names = records.read(recipe.records, recipe.max_unusable_percent, progress, unusable)
-    return divide_records(splits, recipe), names
-
-
 def _read_tables(
     recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
-    if databases.is_database(Path(recipe.table)):
-        return _read_databases(recipe, progress)
     tables = find_tables(recipe)
     found = {}
     for name, table in report_each(tables, progress):
         faults = table.faults(recipe.max_unusable_percent, name)
-        found[name] = read_table(table, Columns.of(recipe), faults)
+        found[name] = read_table(recipe, table, faults)
         unusable += faults.unusable
     parts = divide_tables(recipe, found)
     splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist())
@@ -132,53 +86,33 @@ def _read_databases(recipe: CreateRegression, progress: Progress) -> tuple[dict[
     return splits, parts["train"].names
 
 
-def read_table(table: SplitTable, columns: Columns, faults: Faults | None = None) -> Table:
+def read_table(recipe: CreateRegression, table: SplitTable, faults: Faults | None = None) -> Table:
     """Read a table.
 
     Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
     the first faulty lines.
     """
-    found = read_rows(table, columns, MAX_TABLE_BYTES)
+    found = open_numbers(recipe, table, MAX_TABLE_BYTES)
     usable, values = usable_rows(found.rows, faults or table.faults(0))
     return Table(found.names, [row.file for row in usable], np.array(values, np.float64), found.images)
 
 
-def read_rows(table: SplitTable, columns: Columns, max_bytes: int) -> NumberRows:
+def open_numbers(recipe: CreateRegression, table: SplitTable, max_bytes: int) -> TableRows[list[float]]:
     """Open the first ``max_bytes`` of each file of a table; raises UnusableSource, also during iteration."""
-    opened = open_tables(table.paths, _is_header, max_bytes, columns.dialect, table.root)
+    opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
     names = opened.columns
-    image, targets = _places(opened, columns)
+    image, targets = find_columns(opened, recipe.image_column, recipe.target_columns, "numbers")
     if len(targets) > MAX_TARGETS:
         raise UnusableSource(f"{len(targets)} numbers per image are too many.", f"Use at most {MAX_TARGETS}.")
 
     def parse(cells: Cells) -> list[float]:
         return [_number(cells, place, names[place]) for place in targets]
 
-    return NumberRows(opened, image, targets, opened.parse(table.folder, image, parse))
-
-
-def check_header(table: SplitTable, columns: Columns) -> None:
-    """Raise UnusableSource if the first file of a table does not have the columns, or if the only one has no rows."""
-    opened = open_table(table.paths[0], _is_header, MAX_HEADER_BYTES, columns.dialect)
-    _places(opened, columns)
-    if len(table.paths) == 1:
-        opened.need_rows()
+    return TableRows(opened, image, targets, opened.parse(table.folder, image, parse))
 
 
 def _is_header(cells: Cells) -> bool:
     return not any(map(_is_number, cells))
-
-
-def _places(table: TableFile, columns: Columns) -> tuple[int, list[int]]:
-    """Return the places of the column of images, and of the columns of numbers."""
-    image = table.place(columns.image)
-    targets = table.places(columns.targets, image)
-    if len(table.columns) < 2:
-        raise UnusableSource(
-            f"{show(table.path.name)} has only one column.",
-            "Each line needs the path of an image and its numbers.",
-        )
-    return image, targets
 
 
 def group_records(

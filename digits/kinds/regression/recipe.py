@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
+from digits.data.shares import need_one_source
 from digits.kinds.record_source import RecordSource
 from digits.kinds.table_source import CreateFromTable
 
@@ -32,8 +33,7 @@ class CreateRegression(CreateFromTable, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        if bool(self.table) == (self.records is not None):
-            raise ValueError("a dataset for regression needs either a table or records")
+        need_one_source("a dataset for regression", self, "table", "records")
 
 
 Recipe = CreateRegression

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from digits.data.record_features import FLOATS, Features, NumberFeature, guess_image, guess_target, values_of
+from digits.data.record_features import FLOATS, Features, NumberFeature, guess_target, values_of
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, SplitPlan, Unusable, UnusableSource, listed
-from digits.kinds.record_source import RecordSplits, first_record, need_feature
-from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, NumberRecords
+from digits.data.sources import UnusableSource, listed
+from digits.kinds.record_source import RecordMapping, need_feature
+from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
 
 
-class NumberMapping:
+class NumberMapping(RecordMapping):
     """How the records of ``files`` become images with numbers; ``names`` are those of the numbers.
 
-    Without names of features in ``source``, all floats of the ``first`` record are targets, or else the integers that
+    Without names of features, all floats of the ``first`` record are targets, or else the integers that
     are most probably one. Raises UnusableSource.
     """
 
-    def __init__(self, source: NumberRecords, files: RecordFiles, first: Features) -> None:
-        self.image = source.map_image(files, first)
+    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
+        source = recipe.records
+        assert source is not None
         targets = source.target_features or _guess_targets(first, self.image.name)
         if not targets:
             need_feature(first, "", "", "a number")
@@ -35,7 +37,7 @@ class NumberMapping:
                 f"{listed(targets)} contain {len(self.names):,} numbers per image.",
                 f"Use at most {MAX_TARGETS}.",
             )
-        self.chosen = {"image_feature": self.image.name, "target_columns": ", ".join(targets)}
+        self.chosen["target_columns"] = ", ".join(targets)
 
     def read(self, features: Features) -> list[float]:
         """Return the numbers of a record; raises ValueError with a message."""
@@ -44,11 +46,6 @@ class NumberMapping:
             if abs(value) > LARGEST_NUMBER:
                 raise ValueError(f"{value:g} is out of range ({name})")
         return found
-
-
-def guess(source: NumberRecords, files: RecordFiles, first: Features) -> dict[str, str]:
-    """Return the feature that each field of the form has by default, or an empty string."""
-    return {"image_feature": files.image or guess_image(first)}
 
 
 def _guess_targets(first: Features, image: str) -> list[str]:
@@ -61,22 +58,3 @@ def _names_of(feature: NumberFeature) -> list[str]:
     if not feature.shape:
         return [feature.name]
     return [f"{feature.name} {number}" for number in range(1, feature.shape[0] + 1)]
-
-
-def read(
-    source: NumberRecords, max_unusable_percent: float, progress: Progress, unusable: list[Unusable]
-) -> tuple[dict[str, SplitPlan], list[str]]:
-    """Return the records of each split with their numbers, and the names of the numbers; raises UnusableSource.
-
-    Skipped records are added to ``unusable``.
-    """
-    files = source.find()
-    mapping = NumberMapping(source, files, first_record(files.splits["train"]))
-    records = RecordSplits(files, mapping.image, mapping.read, max_unusable_percent)
-    found = {name: records.collect(name, progress) for name in files.splits}
-    unusable += records.unusable
-    splits = {
-        name: SplitPlan(records.images(name), names, values, source=records.describe(name))
-        for name, (names, values) in found.items()
-    }
-    return splits, mapping.names

@@ -27,7 +27,8 @@ from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import BACKGROUND
 from digits.kinds import coco
 from digits.kinds.coco import CocoFile
-from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
+from digits.kinds.target_image_source import FoundTargetImages
 
 # Polygons may extend beyond the image by this multiple of its size; what is outside is cut off.
 _MARGIN = 2

@@ -16,9 +16,11 @@ from digits.data.tables import Row
 from digits.kinds import source_summary
 from digits.kinds.segmentation.coco import AnnotatedImages, CocoClasses
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
+from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
-from digits.kinds.target_image_records import TargetImageMapping, TargetImageRecords
-from digits.kinds.target_image_source import FoundTargetImages, TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
+from digits.kinds.target_image_records import TargetImageMapping
+from digits.kinds.target_image_source import FoundTargetImages
 from digits.kinds.target_image_summary import sampled_files, spread
 from digits.kinds.target_image_tables import TargetImageRows
 
@@ -32,10 +34,10 @@ class _Silent:
 
 
 class Overview:
-    """Describes label images; ``class_labels`` and ``color_map`` are real paths, or empty."""
+    """Describes the label images of a ``recipe``."""
 
-    def __init__(self, class_labels: str, color_map: str) -> None:
-        self._class_labels, self._color_map = class_labels, color_map
+    def __init__(self, recipe: CreateSegmentation) -> None:
+        self._recipe = recipe
         self._annotations = CocoClasses()
 
     def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
@@ -51,12 +53,12 @@ class Overview:
     def describe_rows(self, table: TargetImageRows, rows: list[Row[str]], summary: SourceSummary) -> None:
         """Like `describe`, for the label images in ``rows`` of a table; raises UnusableSource."""
         names = [(row.file, row.value or "") for row in rows]
-        self._describe(table.images, table.target_images, names, summary)
+        self._describe(table.image_source, table.target_images, names, summary)
 
     def _describe(
         self, sources: ImageSource, masks: ImageSource, pairs: list[tuple[str, str]], summary: SourceSummary
     ) -> None:
-        names, code = read_class_files(self._class_labels, self._color_map)
+        names, code = read_class_files(self._recipe.class_labels_file, self._recipe.colormap_file)
         surveys: list[tuple[str, MaskSurvey]] = []
         broken: list[str] = []
         for name, mask_name in pairs:
@@ -113,23 +115,16 @@ class CocoOverview(source_summary.Overview):
 
 
 class RecordOverview(TargetImageMapping):
-    """The masks in TFRecord files, and their description; ``class_labels`` and ``color_map`` are paths, or empty."""
+    """The masks in TFRecord files, and their description."""
 
-    def __init__(
-        self,
-        source: TargetImageRecords,
-        files: RecordFiles,
-        first: Features,
-        class_labels: str,
-        color_map: str,
-    ) -> None:
-        super().__init__(source, files, first, TARGET, True)
-        self._names, self._code = read_class_files(class_labels, color_map)
+    def __init__(self, recipe: CreateSegmentation, files: RecordFiles, first: Features) -> None:
+        super().__init__(recipe, files, first)
+        self._names, self._code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
         self._surveys: list[MaskSurvey] = []
 
     def check(self, features: Features) -> None:
         """Survey the mask of a record; raises ValueError with a message."""
-        super().check(features)
+        self.read(features)
         assert self.target is not None
         mask = open_mask(self.target.encoded(features))
         survey = self._code.survey(mask)

@@ -28,14 +28,10 @@ from digits.data.targets.palette import Color
 from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import (
-    FoundTargetImages,
-    TargetImageFolders,
-    find_target_images,
-    plan_splits,
-)
+from digits.kinds.target_image_recipe import TargetImageFolders
+from digits.kinds.target_image_source import FoundTargetImages, find_target_images, plan_splits
 
-TARGET = "label image"
+TARGET = CreateSegmentation.target_word
 NO_CLASS = "no class"
 MAX_TEXT_BYTES = 1_000_000
 MASKS_PER_PIECE = 32
@@ -106,7 +102,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     names, code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
     annotations = CocoClasses()
     unusable: list[Unusable] = []
-    splits, warnings = plan_splits(recipe, progress, TARGET, unusable, partial(find_masks, annotations))
+    splits, warnings = plan_splits(recipe, progress, unusable, partial(find_masks, annotations))
     if annotations.indexes:
         _check_annotations(recipe)
     surveys = _survey(splits, code, recipe.processes, progress)
@@ -136,7 +132,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
 
 def _check_annotations(recipe: CreateSegmentation) -> None:
     """Raise UnusableSource for settings that do not fit COCO files."""
-    if not all(os.path.isfile(folders.targets) for _, folders in recipe.folders()):
+    if not all(os.path.isfile(folders.targets) for folders in recipe.folders().values()):
         raise UnusableSource(
             "Some splits use COCO files, others label images.", "Use the same format for all splits."
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from digits.kinds.target_image_source import CreateWithTargetImages
+from digits.kinds.target_image_recipe import CreateWithTargetImages
 
 
 class CreateSegmentation(CreateWithTargetImages, kw_only=True):
@@ -11,6 +11,8 @@ class CreateSegmentation(CreateWithTargetImages, kw_only=True):
     ``class_labels_file`` lists the names of the classes, one per line. With ``colormap_file``, which lists the
     colors of the classes, the pixels of label images are colors; otherwise they are class indexes.
     """
+
+    target_word = "label image"
 
     kind: str = "image-segmentation"
     class_labels_file: str = ""

@@ -7,18 +7,16 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from digits.core.recipe import Pixels
-from digits.data.shares import CreateWithShares
-from digits.data.tables import Dialect, Header
-from digits.kinds.table_source import Delimiter
+from digits.kinds.table_source import CreateFromLines
 from digits.kinds.text.characters import DEFAULT_ALPHABET
 
 
-class CreateText(CreateWithShares, kw_only=True):
+class CreateText(CreateFromLines, kw_only=True):
     """Read texts and their classes from the CSV file ``table``. A record is an image: one row of ``width`` characters.
 
     ``alphabet`` lists the characters that are distinguished. ``labels_file`` names the classes, one per line, in the
     order of their numbers; without it, the classes are those in ``table``. ``val_table`` and ``test_table`` are
-    separate tables. See `digits.data.tables.Dialect` for ``delimiter`` and ``header``.
+    separate tables.
     """
 
     kind: str = "text-classification"
@@ -28,14 +26,8 @@ class CreateText(CreateWithShares, kw_only=True):
     channels: Literal[1, 3] = 1
     alphabet: Annotated[str, Meta(min_length=1, max_length=255)] = DEFAULT_ALPHABET
     labels_file: str | None = None
-    delimiter: Delimiter = ""
-    header: Header = "auto"
     val_table: str | None = None
     test_table: str | None = None
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.delimiter, self.header)
 
 
 Recipe = CreateText

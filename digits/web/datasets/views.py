@@ -137,7 +137,7 @@ def scan(kind: Kind) -> Response:
     Closing the connection ends the scan.
     """
     form = _form(kind)
-    if not form.SCANNED:
+    if not form.SOURCES:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     # Both only wait for a process, so they do not need a thread.
     if form.source_addresses():

@@ -17,7 +17,7 @@ from digits.data.records import SplitReader
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds import BUILT_IN
 from digits.kinds.generic import reader
-from digits.kinds.generic.form import DATABASES
+from digits.kinds.generic.form import PREBUILT
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
 from tests.kinds.forms import Forms
@@ -213,7 +213,7 @@ def test_databases_become_a_dataset_of_the_kind_of_their_labels(tmp_path: Path) 
     found = forms.errors(**images, prebuilt_train_labels=made["labels"]["train"])
     assert "labels for both" in found["prebuilt_train_images"][0]
     assert list(forms.errors(**images, record_train="/a")) == ["record_train"]
-    for outside in DATABASES:
+    for outside in PREBUILT.fields:
         assert list(forms.errors(**(images | {outside: "/etc"}))) == [outside]
     found = forms.errors(prebuilt_train_images=forms.data)
     assert "is not a database" in found["prebuilt_train_images"][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,13 @@ from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.multilabel import reader
-from digits.kinds.multilabel.reader import Columns
 from digits.kinds.multilabel.recipe import CreateMultilabel
 from tests.kinds.tables import Silent, one_file, write
 
 
-def read(folder: Path, text: str | bytes, columns: Columns = Columns()) -> dict[str, list[str]]:  # noqa: B008
-    images, _ = reader.read_table(one_file(write(folder, text), folder), columns)
+def read(folder: Path, text: str | bytes, **options: Any) -> dict[str, list[str]]:
+    recipe = CreateMultilabel(table="labels.csv", **options)
+    images, _ = reader.read_table(recipe, one_file(write(folder, text), folder))
     return {file: sorted(labels) for file, labels in images.labels_of.items()}
 
 
@@ -53,21 +54,23 @@ def test_the_layout_the_delimiter_and_the_separator_are_detected(tmp_path: Path,
 
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     text = "id,path,tags,note\n7,a.png,x y,1\n8,b.png,y,0\n"
-    chosen = Columns("path", ("tags",))
-    assert read(tmp_path, text, chosen) == {"a.png": ["x", "y"], "b.png": ["y"]}
+    assert read(tmp_path, text, image_column="path", label_columns=["tags"]) == {
+        "a.png": ["x", "y"],
+        "b.png": ["y"],
+    }
     with pytest.raises(UnusableSource, match="several columns that may list the labels: path, tags, note"):
         read(tmp_path, text)
     with pytest.raises(UnusableSource, match="no column “size”"):
-        read(tmp_path, text, Columns(labels=("size",)))
+        read(tmp_path, text, label_columns=["size"])
 
 
 def test_the_layout_and_the_separator_can_be_given(tmp_path: Path) -> None:
     lights = "image,labels\na.png,traffic light\n"
     assert read(tmp_path, lights) == {"a.png": ["light", "traffic"]}
-    assert read(tmp_path, lights, Columns(separator="comma")) == {"a.png": ["traffic light"]}
+    assert read(tmp_path, lights, separator="comma") == {"a.png": ["traffic light"]}
     digits = "image,digits\na.png,1\nb.png,0\n"
     assert read(tmp_path, digits) == {"a.png": ["digits"], "b.png": []}
-    assert read(tmp_path, digits, Columns(layout="list")) == {"a.png": ["1"], "b.png": ["0"]}
+    assert read(tmp_path, digits, layout="list") == {"a.png": ["1"], "b.png": ["0"]}
 
 
 def test_all_shards_and_splits_of_a_folder_are_read(tmp_path: Path) -> None:
@@ -144,8 +147,8 @@ def test_tables_written_by_csv_writers_are_read(
     text = io.StringIO()
     csv.writer(text).writerows(lines)
     names = {" ": "space", ";": "semicolon", "|": "bar", ",": "comma"}
-    columns = Columns(layout=layout, separator=names[separator])  # type: ignore[arg-type]
-    found = read(tmp_path_factory.mktemp("table"), text.getvalue(), columns)
+    options = {"layout": layout, "separator": names[separator]}
+    found = read(tmp_path_factory.mktemp("table"), text.getvalue(), **options)
     assert found == {file: sorted(labels) for file, labels in rows.items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,13 @@ from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.regression import reader
-from digits.kinds.regression.reader import Columns
 from digits.kinds.regression.recipe import CreateRegression
 from tests.kinds.tables import Silent, one_file, write
 
 
-def table(folder: Path, text: str | bytes, **columns: object) -> reader.Table:
-    return reader.read_table(one_file(write(folder, text), folder), Columns(**columns))  # type: ignore[arg-type]
+def table(folder: Path, text: str | bytes, **options: Any) -> reader.Table:
+    recipe = CreateRegression(table="numbers.csv", **options)
+    return reader.read_table(recipe, one_file(write(folder, text), folder))
 
 
 def plan(folder: Path, text: str, **options: object) -> Plan:
@@ -93,10 +94,10 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
 
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     text = "id,path,angle,note\n7,a.png,1,x\n8,b.png,2,y\n"
-    found = table(tmp_path, text, image="path", targets=("angle",))
+    found = table(tmp_path, text, image_column="path", target_columns=["angle"])
     assert (found.files, found.names) == (["a.png", "b.png"], ["angle"])
     with pytest.raises(UnusableSource, match="no column “size”") as caught:
-        table(tmp_path, text, targets=("size",))
+        table(tmp_path, text, target_columns=["size"])
     assert "id, path, angle, note" in caught.value.hint
 
 

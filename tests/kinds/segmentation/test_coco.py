@@ -22,7 +22,7 @@ from digits.kinds import kind_named
 from digits.kinds.export import formats_of
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 from tests.data.test_archive import unpacked
 from tests.datasets import write_dataset
 from tests.kinds.segmentation.test_reader import masks

@@ -14,7 +14,7 @@ from digits.data.sources import Plan, UnusableSource
 from digits.data.target_images import TargetImageSplit
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_arrays, write_lmdb

@@ -15,7 +15,7 @@ from digits.data.sources import Plan, UnusableSource
 from digits.data.targets.mask import IGNORED
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 from tests.kinds.tables import Silent
 
 SIZE = (4, 3)

@@ -14,7 +14,7 @@ from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_records import TargetImageRecords
+from digits.kinds.target_image_recipe import TargetImageRecords
 from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records

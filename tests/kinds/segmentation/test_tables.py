@@ -16,7 +16,7 @@ from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_tables import TargetImageTable
+from digits.kinds.target_image_recipe import TargetImageTable
 from tests.kinds.forms import Forms
 from tests.kinds.segmentation.test_records import mask
 from tests.kinds.tables import Silent, write

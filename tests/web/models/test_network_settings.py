@@ -12,7 +12,7 @@ from digits.kinds.gradients.recipe import CreateGradients
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_source import TargetImageFolders
+from digits.kinds.target_image_recipe import TargetImageFolders
 from digits.web.models import network_settings
 from digits.web.models.standard_networks import network, networks
 

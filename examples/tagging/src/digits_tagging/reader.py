@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from digits.data.shares import Shares
 from digits.data.sources import (
     ImageFolder,
     Plan,
@@ -31,7 +30,7 @@ def read(recipe: Recipe, progress: Progress) -> Plan:
     if not tags:
         raise UnusableSource(f"{recipe.table} has no tags.", "Add them to its column “tags”.")
 
-    splits = Shares(recipe.pct_val, 0).cut([choose(sorted(tags_of), recipe.seed)])
+    splits = recipe.shares(()).cut([choose(sorted(tags_of), recipe.seed)])
     values = {
         name: np.array([[tag in tags_of[file] for tag in tags] for file in chosen], np.float32)
         for name, chosen in splits.items()

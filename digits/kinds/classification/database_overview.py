@@ -1,13 +1,10 @@
-"""Form fields for Caffe and DIGITS 4–6 databases."""
+"""Summarize Caffe and DIGITS 4–6 databases for the form."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-
-from wtforms import StringField
-from wtforms.validators import Optional, ValidationError
 
 from digits.core.splits import SPLIT_TITLES
 from digits.data import images
@@ -17,67 +14,12 @@ from digits.data.databases import Database
 from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.classification.databases import Checks, Found, check_mean, find
-from digits.kinds.classification.recipe import CreateClassification, Databases
-from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, OnlyIf, RequiredIf, resolve_files
+from digits.kinds.classification.recipe import Databases
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
 
-METHOD = "database"
 THUMBNAIL = (96, 96)
 MAX_THUMBNAIL_PIXELS = 20_000_000
 HEAD = ["Database", "Format", "Records", "Image size", "Encoding"]
-_ONLY = OnlyIf(method=METHOD)
-
-
-class DatabaseFields(ImageDatasetForm[CreateClassification]):
-    """The fields of the source ``database``."""
-
-    DATABASE_SCANNED = ("database_train", "database_val", "database_test", "database_labels")
-
-    database_train = StringField(
-        "Dataset or database", default="", validators=[RequiredIf(method=METHOD), AllowedFiles()]
-    )
-    database_val = StringField("Validation database", default="", validators=[_ONLY, AllowedFiles()])
-    database_test = StringField("Test database", default="", validators=[_ONLY, AllowedFiles()])
-    database_labels = StringField("Labels", default="", validators=[_ONLY, Optional(), AllowedPath("file")])
-
-    def validate_database_train(self, field: StringField) -> None:
-        if self["method"].data != METHOD or field.errors:
-            return
-        try:
-            _close(find(self.database_source()))
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
-
-    def database_source(self) -> Databases:
-        """Return the source in the fields."""
-        names = ("folder", "val", "test", "labels")
-        values = ((self[name].data or "").strip() for name in self.DATABASE_SCANNED)
-        return Databases(**dict(zip(names, values, strict=True)))
-
-    def fill_databases(self, source: Databases) -> None:
-        """Fill in the fields from ``source``."""
-        self.set(
-            method=METHOD,
-            database_train=source.folder,
-            database_val=source.val,
-            database_test=source.test,
-            database_labels=source.labels,
-        )
-
-    def scan_databases(self) -> Iterator[SourceSummary]:
-        """Return summaries of the databases; raises DigitsError for an invalid path."""
-        for name in self.DATABASE_SCANNED[:3]:
-            if (self[name].data or "").strip() or name == "database_train":
-                self[name].data = resolve_files(self.meta.data_roots, self[name].data or "")
-        if (self.database_labels.data or "").strip():
-            self.database_labels.data = str(self.path_of("database_labels", "file"))
-        return _Overview(self.database_source()).summaries()
-
-
-def _close(found: Found) -> None:
-    for database in found.databases.values():
-        database.close()
 
 
 @dataclass
@@ -101,7 +43,7 @@ class _Scan:
         ]
 
 
-class _Overview(Overview):
+class DatabaseOverview(Overview):
     """The records of the databases of ``source``."""
 
     def __init__(self, source: Databases) -> None:
@@ -121,7 +63,7 @@ class _Overview(Overview):
             self._scans = {name: _Scan(database) for name, database in found.databases.items()}
             yield from self._read_entries()
         finally:
-            _close(found)
+            found.close()
 
     def _read_entries(self) -> Iterator[int]:
         try:

@@ -1,0 +1,455 @@
+"""The sources of datasets for image classification, in the form: folders of classes, and files that list images."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from digits.core.errors import BadRequest
+from digits.core.splits import SPLITS
+from digits.data.dataset_folder import find
+from digits.data.image_lists import need_an_image
+from digits.data.sources import UnusableSource
+from digits.kinds.classification import databases
+from digits.kinds.classification.database_overview import DatabaseOverview
+from digits.kinds.classification.dataset_folder import need_images
+from digits.kinds.classification.listing import OpenTable, splits_of
+from digits.kinds.classification.overview import (
+    FolderOverview,
+    summarize_dataset_folder,
+    summarize_tables,
+    summarize_text_files,
+)
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    Databases,
+    DatasetFolder,
+    FolderSplit,
+    LabeledRecords,
+    ListedSplit,
+    Tables,
+    TextFiles,
+)
+from digits.kinds.classification.record_files import LabelMapping
+from digits.kinds.classification.uploads import UploadFields
+from digits.kinds.form_source import FormSource
+from digits.kinds.record_form import Records
+from digits.kinds.source_summary import SourceSummary
+from digits.kinds.table_form import DIALECT, HEAD_BYTES, root_of_paths
+
+NO_IMAGE_FOLDER = (
+    "Enter the folder that contains the images of the uploaded file, or upload one with absolute paths."
+)
+S3 = "s3://"
+
+
+class Folders(FormSource):
+    """Folders with a folder for each class, for all images or for each split."""
+
+    method = "folder"
+    title = "Folders"
+    names = {
+        "folders": "folder_train",
+        "more_folders": "folder_train_more",
+        "min_per_class": "folder_train_min_per_class",
+    }
+    extra: tuple[str, ...] = (
+        *("one_class", "folder_train_max_per_class"),
+        *(
+            name
+            for split in SPLITS[1:]
+            for name in (
+                f"has_{split}_folder",
+                f"folder_{split}",
+                f"folder_{split}_min_per_class",
+                f"folder_{split}_max_per_class",
+            )
+        ),
+    )
+    own: tuple[str, ...] = ("has_{}_folder",)
+
+    @property
+    def scanned_paths(self) -> tuple[str, ...]:
+        return ("folder_train", "folder_train_more")
+
+    @property
+    def scanned(self) -> tuple[str, ...]:
+        return (*super().scanned, *self.own_fields("val"), *self.own_fields("test"))
+
+    def read(self, form: Any) -> dict[str, Any]:
+        splits = ("train", *self.own_splits(form))
+        return {"one_class": form.one_class.data, **{split: _folder_split(form, split) for split in splits}}
+
+    def is_in(self, recipe: CreateClassification) -> bool:
+        return recipe.train is not None and not _is_cloud(recipe)
+
+    def fill(self, form: Any, recipe: CreateClassification) -> None:
+        form.set(
+            one_class=recipe.one_class,
+            has_val_folder=recipe.val is not None,
+            has_test_folder=recipe.test is not None,
+        )
+        for name, split in zip(SPLITS, (recipe.train, recipe.val, recipe.test), strict=True):
+            if split:
+                more = split.more_folders if name == "train" else []
+                form[f"folder_{name}"].data = split.folder if more else "\n".join(split.folders)
+                if name == "train":
+                    form.folder_train_more.data = "\n".join(more)
+                form[f"folder_{name}_min_per_class"].data = split.min_per_class
+                form[f"folder_{name}_max_per_class"].data = split.max_per_class
+
+    def check(self, form: Any, recipe: CreateClassification) -> None:
+        assert recipe.train is not None
+        classes: list[str] = []
+        for folder in recipe.train.folders:
+            classes += [name for name in _subfolders(folder, enough=2) if name not in classes]
+        if len(classes) < 2 and not (classes and recipe.one_class):
+            found = f"only “{classes[0]}”" if classes else "none"
+            if classes:
+                form.add_error(
+                    "one_class",
+                    "Only one class was found, so accuracy will always be 100%. "
+                    "Select this to create the dataset anyway.",
+                )
+            raise UnusableSource(
+                "Each class requires a separate sub-folder, and at least two are required: "
+                f"{', '.join(form.folder_train.lines())} has {found}."
+            )
+        need_an_image(*map(Path, recipe.train.folders))
+
+    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
+        assert recipe.train is not None
+        return FolderOverview(
+            [Path(folder) for folder in recipe.train.folders],
+            recipe.train.min_per_class,
+            self.own_splits(form),
+            form.meta.data_roots.contain,
+        ).summaries()
+
+
+class Cloud(Folders):
+    """A folder of classes in a bucket of S3, with the fields of DIGITS."""
+
+    method = "s3"
+    title = "Cloud storage"
+    names = {"bucket": "s3_bucket", "path": "s3_path"}
+    extra = (
+        *("folder_train_min_per_class", "folder_train_max_per_class", "s3_pct_val", "s3_pct_test"),
+        *("s3_train_min_per_class", "s3_train_max_per_class"),
+    )
+    own = ()
+
+    @property
+    def scanned_paths(self) -> tuple[str, ...]:
+        return ("s3_bucket",)
+
+    def addresses(self, form: Any) -> list[str]:
+        return [self.address(form)] if form.text_of("s3_bucket") else []
+
+    def address(self, form: Any) -> str:
+        """Return the address of the folder."""
+        return f"{S3}{form.text_of('s3_bucket')}/{form.text_of('s3_path').strip('/')}"
+
+    def read(self, form: Any) -> dict[str, Any]:
+        return {"train": _folder_split(form, "train", str(form.check_address(self.address(form))))}
+
+    def is_in(self, recipe: CreateClassification) -> bool:
+        return _is_cloud(recipe)
+
+    def fill(self, form: Any, recipe: CreateClassification) -> None:
+        super().fill(form, recipe)
+        assert recipe.train is not None
+        bucket, _, path = recipe.train.folder.removeprefix(S3).partition("/")
+        form.set(s3_bucket=bucket, s3_path=path, folder_train="")
+
+
+def _is_cloud(recipe: CreateClassification) -> bool:
+    train = recipe.train
+    is_alone = recipe.val is None and recipe.test is None
+    return bool(train and train.folder.startswith(S3) and is_alone and not train.more_folders)
+
+
+def _folder_split(form: Any, split: str, *folders: str) -> FolderSplit:
+    if not folders:
+        lines = form[f"folder_{split}"].lines()
+        more = form.folder_train_more.data if split == "train" else ""
+        folders = tuple(dict.fromkeys([*lines, *(more or "").splitlines()])) or ("",)
+    return FolderSplit(
+        folder=folders[0],
+        more_folders=list(folders[1:]),
+        min_per_class=form[f"folder_{split}_min_per_class"].data or 1,
+        max_per_class=form[f"folder_{split}_max_per_class"].data,
+    )
+
+
+def _subfolders(folder: str, enough: int) -> list[str]:
+    """Return the names of the first sub-folders that are not hidden. The task examines all of them."""
+    found: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.is_dir():
+                found.append(entry.name)
+            if len(found) == enough:
+                break
+    return found
+
+
+class Lists(FormSource):
+    """Base class of sources of files that list images, which can be uploaded.
+
+    ``lists`` are the fields of the uploaded list of each split, and ``folders`` those of its image folder. ``uploads``
+    are all fields of uploaded files.
+    """
+
+    attribute = "files"
+    lists: Mapping[str, str]
+    folders: Mapping[str, str]
+    uploads: tuple[str, ...]
+
+    def used_uploads(self, form: UploadFields) -> list[str]:
+        """Return the fields whose uploaded files are used."""
+        return [name for name in self.uploads if form.has_upload(name)]
+
+    def uses_upload(self, form: UploadFields) -> bool:
+        """Return whether the list of the training images is uploaded."""
+        return self.lists["train"] in self.used_uploads(form)
+
+    def required_paths(self, form: Any) -> tuple[str, ...]:
+        return () if self.uses_upload(form) else self.scanned_paths
+
+    def needs_image_folder(self, form: UploadFields) -> bool:
+        """Return whether an uploaded list has relative paths, and no image folder of its own."""
+        used = self.used_uploads(form)
+        return not all(
+            root_of_paths(form.read_upload(name, HEAD_BYTES), form.meta.data_roots)
+            for split, name in self.lists.items()
+            if name in used and not form.text_of(self.folders[split])
+        )
+
+    def listed(self, form: UploadFields, split: str) -> ListedSplit:
+        """Return the list of a split, and its image folder."""
+        file = form.file_of(self.lists[split])
+        folder = form.text_of(self.folders[split]) or form.text_of(self.folders["train"])
+        return ListedSplit(file=file, folder=folder or form.default_folder(file))
+
+    def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
+        """Return summaries of the training list."""
+        raise NotImplementedError
+
+    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
+        if not self.uses_upload(form):
+            return self.summarize_list(recipe.files)
+        contents = {name: form.read_upload(name) for name in self.used_uploads(form)}
+        head = contents[self.lists["train"]][:HEAD_BYTES]
+        folder = form.text_of(self.folders["train"]) or root_of_paths(head, form.meta.data_roots)
+        if not folder:
+            raise BadRequest(NO_IMAGE_FOLDER)
+        return self._summarize_uploads(contents, folder, recipe)
+
+    def _summarize_uploads(
+        self, contents: Mapping[str, bytes], folder: str, recipe: CreateClassification
+    ) -> Iterator[SourceSummary]:
+        with tempfile.TemporaryDirectory() as place:
+            paths = {name: Path(place, f"{name}.txt") for name in contents}
+            for name, path in paths.items():
+                path.write_bytes(contents[name])
+            train = ListedSplit(file=str(paths[self.lists["train"]]), folder=folder)
+            yield from self.summarize_list(self.with_uploads(recipe.files, train, paths))
+
+    def with_uploads(self, files: Any, train: ListedSplit, paths: Mapping[str, Path]) -> Any:
+        """Return the settings ``files`` with uploaded files, whose ``paths`` are by field."""
+        return structs.replace(files, train=train)
+
+
+class TextLists(Lists):
+    """Text files with a path and the index of a class per line, and a file with the names of the classes."""
+
+    method = "textfile"
+    title = "Text files"
+    settings = TextFiles
+    names = {
+        "train": "textfile_local_train_images",
+        "labels": "textfile_local_labels_file",
+        "folder": "textfile_train_folder",
+    }
+    lists = {split: f"textfile_{split}_images" for split in SPLITS}
+    folders = {split: f"textfile_{split}_folder" for split in SPLITS}
+    uploads = (*lists.values(), "textfile_labels_file")
+    extra = (
+        *("textfile_use_local_files", "textfile_use_val", "textfile_use_test", "textfile_shuffle"),
+        *("textfile_local_val_images", "textfile_local_test_images"),
+        *("textfile_val_folder", "textfile_test_folder", *uploads),
+    )
+
+    @property
+    def scanned(self) -> tuple[str, ...]:
+        return (
+            *super().scanned,
+            *("textfile_use_local_files", "textfile_train_images", "textfile_labels_file"),
+        )
+
+    def used_uploads(self, form: UploadFields) -> list[str]:
+        if form["textfile_use_local_files"].data:
+            return []
+        unused = [self.lists[split] for split in SPLITS[1:] if not form[f"textfile_use_{split}"].data]
+        return [name for name in super().used_uploads(form) if name not in unused]
+
+    def required_paths(self, form: Any) -> tuple[str, ...]:
+        if not form.textfile_use_local_files.data and not self.uses_upload(form):
+            raise BadRequest("Choose a text file.")
+        return super().required_paths(form)
+
+    def own_splits(self, form: Any) -> set[str]:
+        return set(SPLITS[1:])  # without a file, there is no such split
+
+    def read(self, form: Any) -> dict[str, Any]:
+        splits = ("train", *(split for split in SPLITS[1:] if form[f"textfile_use_{split}"].data))
+        files = TextFiles(
+            **{split: self.listed(form, split) for split in splits},
+            labels=form.file_of("textfile_labels_file"),
+            shuffle=form.textfile_shuffle.setting,
+        )
+        return {"files": files}
+
+    def fill(self, form: Any, recipe: CreateClassification) -> None:
+        source = recipe.files
+        assert isinstance(source, TextFiles)
+        form.set(
+            textfile_use_local_files=True,
+            textfile_shuffle=form.textfile_shuffle.data_of(source.shuffle),
+            textfile_local_labels_file=source.labels,
+            textfile_use_val=source.val is not None,
+            textfile_use_test=source.test is not None,
+        )
+        for name, split in splits_of(source).items():
+            form.set(**{f"textfile_local_{name}_images": split.file, f"textfile_{name}_folder": split.folder})
+
+    def with_uploads(self, files: Any, train: ListedSplit, paths: Mapping[str, Path]) -> Any:
+        return structs.replace(files, train=train, labels=str(paths.get("textfile_labels_file", "")))
+
+    def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
+        labels = Path(files.labels) if files.labels else None
+        return summarize_text_files(Path(files.train.file), labels, Path(files.train.folder))
+
+
+class CsvLists(Lists):
+    """CSV files with a column of images and one of labels."""
+
+    method = "csv"
+    title = "CSV files"
+    settings = Tables
+    columns = {"image_column": "image_column", "label_column": "label_column", **DIALECT}
+    names = {"train": "table_train", "folder": "image_folder", **columns}
+    lists = {split: f"table_{split}_file" for split in SPLITS}
+    folders = dict.fromkeys(SPLITS, "image_folder")
+    uploads = tuple(lists.values())
+    extra = ("table_val", "table_test", *uploads)
+    own = ("table_{}", "table_{}_file")
+
+    @property
+    def path(self) -> str:
+        return "table_train_file"
+
+    @property
+    def scanned_paths(self) -> tuple[str, ...]:
+        return ("table_train",)
+
+    @property
+    def scanned(self) -> tuple[str, ...]:
+        return (*super().scanned, self.lists["train"])
+
+    def own_splits(self, form: Any) -> set[str]:
+        return {
+            split
+            for split in SPLITS[1:]
+            if form.text_of(f"table_{split}") or form.has_upload(self.lists[split])
+        }
+
+    def read(self, form: Any) -> dict[str, Any]:
+        splits = [split for split, name in self.lists.items() if split == "train" or form.file_of(name)]
+        lists: dict[str, Any] = {split: self.listed(form, split) for split in splits}
+        return {"files": Tables(**lists, **form.read_settings(self.columns))}
+
+    def fill(self, form: Any, recipe: CreateClassification) -> None:
+        source = recipe.files
+        assert isinstance(source, Tables)
+        form.fill_settings(source, self.columns)
+        form.set(image_folder=source.train.folder)
+        for name, split in splits_of(source).items():
+            form.set(**{f"table_{name}": split.file})
+
+    def check(self, form: Any, recipe: CreateClassification) -> None:
+        if not self.uses_upload(form):
+            assert isinstance(recipe.files, Tables)
+            OpenTable.open(Path(recipe.files.train.file), recipe.files).table.need_rows()
+
+    def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
+        return summarize_tables(Path(files.train.file), files, Path(files.train.folder))
+
+
+class HuggingFace(FormSource):
+    """A dataset that the Hugging Face library ``datasets`` can load."""
+
+    method = "huggingface"
+    title = "Hugging Face"
+    attribute = "files"
+    settings = DatasetFolder
+    names = {
+        "folder": "dataset_folder",
+        "image_column": "image_column",
+        "label_column": "label_column",
+    }
+
+    def check(self, form: Any, recipe: CreateClassification) -> None:
+        assert isinstance(recipe.files, DatasetFolder)
+        need_images(find(recipe.files.folder), recipe.files)
+
+    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
+        assert isinstance(recipe.files, DatasetFolder)
+        return summarize_dataset_folder(recipe.files.folder, recipe.files)
+
+
+class OldDatabases(FormSource):
+    """Databases of Caffe and of DIGITS 4 to 6."""
+
+    method = "database"
+    title = "LMDB, HDF5"
+    attribute = "files"
+    settings = Databases
+    names = {
+        "folder": "database_train",
+        "val": "database_val",
+        "test": "database_test",
+        "labels": "database_labels",
+    }
+    own = ("database_{}",)
+
+    def check(self, form: Any, recipe: CreateClassification) -> None:
+        assert isinstance(recipe.files, Databases)
+        databases.find(recipe.files).close()
+
+    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
+        assert isinstance(recipe.files, Databases)
+        return DatabaseOverview(recipe.files).summaries()
+
+
+CLOUD = Cloud()
+SOURCES: tuple[FormSource, ...] = (
+    Folders(),
+    TextLists(),
+    CsvLists(),
+    HuggingFace(),
+    Records(
+        LabeledRecords,
+        LabelMapping,
+        {"label_feature": "label_feature", "labels": "record_labels"},
+        attribute="files",
+    ),
+    OldDatabases(),
+    CLOUD,
+)

@@ -1,0 +1,104 @@
+"""A source that the form of a dataset offers: its fields, its settings in the recipe, its check and its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from wtforms import SelectField
+
+from digits.core.remote import is_address
+from digits.core.splits import SPLITS
+from digits.kinds.form_fields import choices
+from digits.kinds.source_summary import SourceSummary
+
+if TYPE_CHECKING:
+    from digits.kinds.dataset_form import ImageDatasetForm
+
+
+class FormSource:
+    """A source of `digits.kinds.dataset_form.ImageDatasetForm.SOURCES`.
+
+    The value ``method`` of the form's field of the same name selects it; ``title`` is the word for it. ``names`` are
+    the form fields of its settings, by setting, that of the training source first; ``extra`` are further fields. The
+    recipe stores the settings in the ``attribute`` as a struct of the class ``settings``, or itself if that is empty.
+    ``own`` are the fields with a source of a split, with ``{}`` for its name.
+    """
+
+    method = ""
+    title = ""
+    attribute = ""
+    settings: type[Struct] = Struct
+    names: Mapping[str, str] = {}
+    extra: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The field with the training source, which errors of the source are shown at."""
+        return next(iter(self.names.values()))
+
+    @property
+    def scanned_paths(self) -> tuple[str, ...]:
+        """The fields with the training source that the page shows."""
+        return (self.path,)
+
+    @property
+    def scanned(self) -> tuple[str, ...]:
+        """The fields that `summarize` reads."""
+        return tuple(self.names.values())
+
+    def required_paths(self, form: ImageDatasetForm[Any]) -> tuple[str, ...]:
+        """Return the fields without which there is no summary."""
+        return (self.path,)
+
+    def addresses(self, form: ImageDatasetForm[Any]) -> list[str]:
+        """Return the remote addresses of the training source."""
+        texts = [str(form[name].data or "") for name in self.scanned_paths]
+        return [line.strip() for text in texts for line in text.splitlines() if is_address(line)]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """All fields of the source."""
+        return (*self.names.values(), *self.extra)
+
+    def own_fields(self, split: str) -> list[str]:
+        """Return the fields with a source of ``split``."""
+        return [name.format(split) for name in self.own]
+
+    def own_splits(self, form: ImageDatasetForm[Any]) -> set[str]:
+        """Return the splits other than ``train`` that have a source of their own."""
+        return {
+            split
+            for split in SPLITS[1:]
+            if any(str(form[name].data or "").strip() for name in self.own_fields(split))
+        }
+
+    def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
+        """Return the settings in the fields as arguments of the recipe; raises DigitsError."""
+        values = form.read_settings(self.names)
+        return {self.attribute: self.settings(**values)} if self.attribute else values
+
+    def is_in(self, recipe: Any) -> bool:
+        """Return whether ``recipe`` has this source."""
+        if self.attribute:
+            return isinstance(getattr(recipe, self.attribute), self.settings)
+        return bool(getattr(recipe, next(iter(self.names))))
+
+    def fill(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
+        """Fill in the fields from ``recipe``: the inverse of `read`."""
+        form.fill_settings(getattr(recipe, self.attribute) if self.attribute else recipe, self.names)
+
+    def check(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
+        """Raise UnusableSource if the beginning of the source cannot be read with the settings of ``recipe``."""
+
+    def summarize(self, form: ImageDatasetForm[Any], recipe: Any) -> Iterator[SourceSummary]:
+        """Return increasingly complete summaries of the source; the last one is finished. Raises UnusableSource."""
+        raise NotImplementedError
+
+
+def method_field(sources: Sequence[FormSource], label: str = "Source") -> SelectField:
+    """Return the field that selects one of the ``sources``, by default the first one."""
+    options = choices(*((source.method, source.title) for source in sources))
+    return SelectField(label, choices=options, default=sources[0].method)
