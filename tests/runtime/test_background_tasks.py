@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import gevent
 import pytest
 
 from digits.core.job import Job
@@ -19,6 +18,7 @@ from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors
 from digits.runtime.task_runner import TaskRunner
 from tests.runtime.toy_jobs import PROGRAMS, ToyJob, ToyRecipe
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -47,11 +47,6 @@ class Site:
         """The keys of the tasks, and whether they are waiting."""
         return [(task.key, task.is_waiting) for task in self.tasks.tasks(self.job.id)]
 
-    def wait(self, question: Callable[[], object]) -> None:
-        with gevent.Timeout(30):
-            while not question():
-                gevent.sleep(0.01)
-
     def is_running(self, key: str) -> bool:
         task = self.tasks.task(self.job.id, key)
         return task is not None and task.state.cursor > 0
@@ -66,12 +61,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(tmp_path)
     yield site
     site.runner.close()
-    site.wait(lambda: site.executor.clear(site.job.folder))
+    wait_until(lambda: site.executor.clear(site.job.folder))
 
 
 def test_the_tasks_of_a_job_run_one_after_another(site: Site) -> None:
     site.start("hangs", "first")
-    site.wait(lambda: site.is_running("first"))
+    wait_until(lambda: site.is_running("first"))
     site.start("fails", "second")
     site.start("finishes", "third")
     site.start("finishes", "second")  # is waiting already
@@ -80,7 +75,7 @@ def test_the_tasks_of_a_job_run_one_after_another(site: Site) -> None:
     assert waiting and waiting.state.doing == "Waiting for other toys"
 
     site.tasks.stop(site.job.id, "first")
-    site.wait(lambda: not site.keys)
+    wait_until(lambda: not site.keys)
     assert site.tasks.failure(site.job.id, "first") is None
     failure = site.tasks.failure(site.job.id, "second")
     assert failure and failure.message == "Wrong shape."
@@ -89,13 +84,13 @@ def test_the_tasks_of_a_job_run_one_after_another(site: Site) -> None:
     assert site.tasks.failure(site.job.id) == failure
     site.start("finishes", "fourth")
     assert site.tasks.failure(site.job.id) is None and site.tasks.failure(site.job.id, "second") == failure
-    site.wait(lambda: not site.keys)
+    wait_until(lambda: not site.keys)
 
 
 def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(site: Site) -> None:
     site.start("hangs", "first")
     site.start("hangs", "second")
-    site.wait(lambda: site.is_running("first"))
+    wait_until(lambda: site.is_running("first"))
     site.tasks.stop(site.job.id, "second")
     assert site.keys == [("first", False)]
 
@@ -105,7 +100,7 @@ def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(sit
     # A task with the same key waits for its end.
     site.start("finishes", "first")
     assert site.keys == [("first", False), ("first", True)]
-    site.wait(lambda: not site.keys)
+    wait_until(lambda: not site.keys)
     assert site.tasks.state(site.job.id) is None and site.tasks.failure(site.job.id) is None
     assert set(site.reported) == {site.job}
 
@@ -122,7 +117,7 @@ def test_a_task_that_could_not_log_its_failure_is_explained(
     site: Site, program: str, message: str, hint: str
 ) -> None:
     site.start(program, "only")
-    site.wait(lambda: not site.keys)
+    wait_until(lambda: not site.keys)
     failure = site.tasks.failure(site.job.id, "only")
     assert failure and failure.message == message and hint in failure.hint
 
@@ -133,7 +128,7 @@ def test_a_task_that_the_disk_cannot_hold_is_explained(site: Site, monkeypatch: 
 
     monkeypatch.setattr(ToyRecipe, "save", fail)
     site.start("finishes", "only")
-    site.wait(lambda: not site.keys)
+    wait_until(lambda: not site.keys)
     failure = site.tasks.failure(site.job.id, "only")
     assert failure and failure.message == "The toy could not be started: The disk is full."
     assert "Free up space" in failure.hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import gevent
@@ -21,6 +21,7 @@ from digits.runtime.short_tasks import ShortTaskResult, ShortTasks
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 from tests.shared_executor import ON_CPU
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -53,11 +54,6 @@ class Site:
     def tasks(self, queue_seconds: float = 30) -> ShortTasks:
         return ShortTasks(self.folder, self.runner, self.store.discard, queue_seconds)
 
-    def wait(self, question: Callable[[], object]) -> None:
-        with gevent.Timeout(30):
-            while not question():
-                gevent.sleep(0.01)
-
     def is_idle(self) -> bool:
         return self.ledger.offer().slots == {"short": 1} and self.executor.clear(self.folder)
 
@@ -67,7 +63,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     site = Site(tmp_path)
     yield site
     site.runner.close()
-    site.wait(lambda: site.executor.clear(site.folder))
+    wait_until(lambda: site.executor.clear(site.folder))
     site.store.close()
 
 
@@ -78,9 +74,9 @@ def preflight(tasks: ShortTasks, network: str, watch: str = "") -> ShortTaskResu
 def test_tasks_beyond_the_limit_wait_for_a_slot(site: Site) -> None:
     tasks = site.tasks()
     first = gevent.spawn(tasks.visualize, WAITS_FOR_A_FILE, Path("/nowhere"), None)
-    site.wait(lambda: site.ledger.offer().slots == {"short": 0})
+    wait_until(lambda: site.ledger.offer().slots == {"short": 0})
     second = gevent.spawn(preflight, tasks, FINISHES, watch="second")
-    site.wait(lambda: tasks.watched("second"))
+    wait_until(lambda: tasks.watched("second"))
     waiting = tasks.watched("second")
     assert waiting and waiting.doing == "Waiting for other checks"
     (folder,) = (path.parent for path in site.folder.glob("*/visualize"))
@@ -88,12 +84,12 @@ def test_tasks_beyond_the_limit_wait_for_a_slot(site: Site) -> None:
     assert first.get(timeout=30).state.is_finished
     assert second.get(timeout=30).state.is_finished
     assert tasks.watched("second") is None
-    site.wait(site.is_idle)
+    wait_until(site.is_idle)
 
 
 def test_a_task_that_waits_too_long_raises_and_never_runs(site: Site) -> None:
     first = gevent.spawn(site.tasks().visualize, HANGS, Path("/nowhere"), None)
-    site.wait(lambda: site.ledger.offer().slots == {"short": 0})
+    wait_until(lambda: site.ledger.offer().slots == {"short": 0})
     before = set(site.folder.iterdir())
     with pytest.raises(Unavailable, match=r"waited 0\.2 seconds for its turn"):
         site.tasks(queue_seconds=0.2).visualize(FINISHES, Path("/nowhere"), None)
@@ -104,13 +100,13 @@ def test_a_task_that_waits_too_long_raises_and_never_runs(site: Site) -> None:
 def test_a_preflight_reserves_its_gpu_or_falls_back_to_the_cpu(site: Site) -> None:
     tasks = site.tasks()
     first = gevent.spawn(preflight, tasks, WAITS_FOR_A_FILE)
-    site.wait(lambda: site.ledger.holders() == {"0": "Check of a network"})
+    wait_until(lambda: site.ledger.holders() == {"0": "Check of a network"})
     assert site.ledger.offer().gpus == []
     (task_folder,) = site.folder.glob("*/preflight")
     assert json.loads((task_folder / "recipe.json").read_text())["devices"] == ["0"]
     (task_folder.parent / "go").touch()
     assert first.get(timeout=30).state.result == {"devices": "0"}
-    site.wait(site.is_idle)
+    wait_until(site.is_idle)
     training = place(site.ledger, ON_GPU)
     assert training is not None
     assert preflight(tasks, FINISHES).state.result == {"devices": ""}
@@ -126,7 +122,7 @@ def test_a_network_that_exits_fails_with_its_last_output(site: Site) -> None:
 def test_tasks_end_with_the_server(site: Site) -> None:
     tasks = site.tasks()
     running = gevent.spawn(tasks.visualize, HANGS, Path("/nowhere"), None)
-    site.wait(lambda: list(site.folder.glob("*/visualize/events.jsonl")))
+    wait_until(lambda: list(site.folder.glob("*/visualize/events.jsonl")))
     waiting = gevent.spawn(tasks.visualize, FINISHES, Path("/nowhere"), None)
     gevent.sleep(0.05)
     site.runner.close()
@@ -143,7 +139,7 @@ def test_leftovers_of_an_earlier_server_are_stopped_and_removed(site: Site) -> N
     task_folder.mkdir(parents=True)
     (task_folder.parent / "network.py").write_text(HANGS)
     handle = site.executor.start(task_folder, ON_CPU)  # not owned: it would keep running
-    site.wait((task_folder / "events.jsonl").exists)
+    wait_until((task_folder / "events.jsonl").exists)
     site.tasks().clear()
     assert not site.folder.exists()
     assert not site.executor.is_alive(handle)

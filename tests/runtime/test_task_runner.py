@@ -17,6 +17,7 @@ from digits.runtime.executors.pools import Executors
 from digits.runtime.short_tasks import Holder
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from tests.runtime.executors.thread_executor import ThreadExecutor, ThreadTask
+from tests.waiting import wait_until
 
 
 class Site:
@@ -58,11 +59,6 @@ class Site:
         }
         return TaskRun(**{**arguments, **changes})  # type: ignore[arg-type]
 
-    def wait(self, question: Callable[[], object]) -> None:
-        with gevent.Timeout(30):
-            while not question():
-                gevent.sleep(0.01)
-
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
@@ -70,17 +66,17 @@ def site(tmp_path: Path) -> Iterator[Site]:
     yield site
     site.done.set()
     site.runner.close()
-    site.wait(lambda: site.executor.clear(site.folder))
+    wait_until(lambda: site.executor.clear(site.folder))
 
 
 def test_runs_wait_for_a_slot_in_order(site: Site) -> None:
     runs = [site.runner.submit(site.run(name)) for name in "abc"]
-    site.wait(lambda: runs[0].phase is Phase.RUNNING)
+    wait_until(lambda: runs[0].phase is Phase.RUNNING)
     assert [run.phase for run in runs[1:]] == [Phase.QUEUED, Phase.QUEUED]
     site.runner.stop(runs[1])  # before it started
     assert runs[1].exit == Exit(stopped=True) and runs[1].handle is None
     site.runner.stop(runs[0])
-    site.wait(lambda: runs[2].phase is Phase.RUNNING)
+    wait_until(lambda: runs[2].phase is Phase.RUNNING)
     assert runs[0].exit and runs[0].exit.stopped
     assert ("b", Phase.RUNNING) not in site.phases
     assert site.phases.count(("a", Phase.ENDED)) == site.phases.count(("b", Phase.ENDED)) == 1
@@ -89,12 +85,12 @@ def test_runs_wait_for_a_slot_in_order(site: Site) -> None:
 def test_a_run_waits_for_an_earlier_run_in_its_folder(site: Site) -> None:
     free = {"request": DeviceRequest("unlimited")}
     first = site.runner.submit(site.run("same", **free))
-    site.wait(lambda: first.phase is Phase.RUNNING)
+    wait_until(lambda: first.phase is Phase.RUNNING)
     second = site.runner.submit(site.run("same", **free))
     gevent.sleep(0.1)
     assert second.phase is Phase.QUEUED
     site.runner.stop(first)
-    site.wait(lambda: second.phase is Phase.RUNNING)
+    wait_until(lambda: second.phase is Phase.RUNNING)
     assert first.has_ended
 
 
@@ -105,7 +101,7 @@ def test_queue_time_and_running_time_are_limited(site: Site) -> None:
     assert (second.timed_out, second.has_ended) == (Phase.QUEUED, True)
     site.runner.wait(first)
     assert first.timed_out is Phase.RUNNING
-    site.wait(lambda: first.has_ended)
+    wait_until(lambda: first.has_ended)
     assert site.ledger.offer().slots == {"short": 1}
 
 
@@ -118,7 +114,7 @@ def test_an_end_that_cannot_be_processed_is_reported_again(site: Site) -> None:
 
     run = site.runner.submit(site.run("a", follow))
     site.done.set()
-    site.wait(lambda: run.has_ended and not failures)
+    wait_until(lambda: run.has_ended and not failures)
     assert site.phases.count(("a", Phase.ENDED)) == 1
     assert site.ledger.offer().slots == {"short": 1}
 
@@ -131,7 +127,7 @@ def test_a_run_ends_only_when_its_user_has_read_everything(site: Site) -> None:
 
     run = site.runner.submit(site.run("a", follow))
     site.done.set()
-    site.wait(lambda: run.is_settled)
+    wait_until(lambda: run.is_settled)
     assert not turns
     assert site.phases.count(("a", Phase.ENDED)) == 1
     assert site.ledger.offer().slots == {"short": 1}
@@ -151,7 +147,7 @@ def test_closing_stops_only_owned_runs_and_wakes_their_callers(site: Site) -> No
     owned = site.runner.submit(site.run("owned"))
     waiting = site.runner.submit(site.run("waiting"))
     other = site.runner.submit(site.run("other", owned=False, request=DeviceRequest("unlimited")))
-    site.wait(lambda: owned.phase is other.phase is Phase.RUNNING)
+    wait_until(lambda: owned.phase is other.phase is Phase.RUNNING)
     users = [gevent.spawn(site.runner.wait, run) for run in (owned, waiting)]
     gevent.sleep(0.01)
     site.runner.close()
@@ -196,11 +192,11 @@ def test_a_run_starts_once_and_within_the_limit_if_listing_devices_takes_time(si
     runs = [site.run(name, request=request, holder=Holder(name)) for name in "abc"]
     gevent.joinall([gevent.spawn(site.runner.submit, run) for run in runs], raise_error=True)
     site.runner.stop(runs[1])
-    site.wait(lambda: any(run.phase is Phase.RUNNING for run in runs))
+    wait_until(lambda: any(run.phase is Phase.RUNNING for run in runs))
     gevent.sleep(0.1)
     assert sorted(run.phase.value for run in runs) == ["ended", "queued", "running"]
     assert list(site.ledger.holders()) == ["0"]
     site.done.set()
-    site.wait(lambda: all(run.has_ended for run in runs))
+    wait_until(lambda: all(run.has_ended for run in runs))
     assert site.ledger.holders() == {}
     assert [name for name, phase in site.phases if phase is Phase.ENDED].count("a") == 1

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gevent
 from msgspec import field
 
 from digits.core.job import DeviceRequest, Job
@@ -23,6 +21,7 @@ from digits.runtime.scheduler import Scheduler
 from digits.runtime.store import Store
 from digits.runtime.task_runner import TaskRunner
 from digits.web.live import messages as live_messages
+from tests.waiting import wait_until
 
 # The program of a task; its argument is the task's folder.
 PROGRAMS = """
@@ -116,10 +115,7 @@ class Server:
         return job
 
     def wait(self, question: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 90
-        while not question():
-            assert time.monotonic() < deadline
-            gevent.sleep(0.02)
+        wait_until(question)
 
     def wait_for_end(self, job: Job) -> Status:
         self.wait(lambda: not job.status.is_running)

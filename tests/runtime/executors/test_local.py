@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from digits.runtime.executors.local import LocalExecutor, child_environment
 from digits.web.services import Services
 from tests.failing_disk import small_disk
 from tests.shared_executor import ON_CPU
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -48,15 +48,22 @@ def running(program: str) -> LocalExecutor:
     return LocalExecutor(standby=False, program=[sys.executable, "-c", program])
 
 
-def wait(question: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 90
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def hanging(folder: Path) -> tuple[LocalExecutor, Handle]:
+    """Start a task that runs until it is stopped; return when it has printed something."""
+    run = running(HANGS)
+    handle = run.start(folder, ON_CPU)
+    wait_until(lambda: task_output.read(folder)[0])
+    return run, handle
+
+
+def stop(run: LocalExecutor, folder: Path, handle: Handle) -> None:
+    run.stop(handle)
+    assert wait_for_end(run, folder, handle).stopped
+    wait_until(lambda: not run.is_alive(handle))
 
 
 def wait_for_end(run: LocalExecutor, folder: Path, handle: Handle) -> Exit:
-    wait(lambda: run.poll(folder, handle) is not None)
+    wait_until(lambda: run.poll(folder, handle) is not None)
     ended = run.poll(folder, handle)
     assert ended is not None
     return ended
@@ -100,8 +107,8 @@ def test_the_setting_adds_a_variable(settings: Settings, monkeypatch: pytest.Mon
     handle = services.executor.start(folder, ON_CPU)
     supervisor = psutil.Process(handle["pid"])
     # Until the new program has started, its environment is empty.
-    wait(lambda: supervisor.environ().get("NVIDIA_API_KEY") == "hidden-word")
-    wait(lambda: not services.executor.is_alive(handle))
+    wait_until(lambda: supervisor.environ().get("NVIDIA_API_KEY") == "hidden-word")
+    wait_until(lambda: not services.executor.is_alive(handle))
     services.stop()
 
 
@@ -133,12 +140,12 @@ def test_files_of_a_task_are_readable_only_by_its_user(tmp_path: Path) -> None:
 def test_another_server_finds_and_stops_a_task(tmp_path: Path) -> None:
     first, second = running(HANGS), running(HANGS)
     handle = first.start(tmp_path, ON_CPU)
-    wait(lambda: task_output.read(tmp_path)[0])
+    wait_until(lambda: task_output.read(tmp_path)[0])
     assert first.is_alive(handle)
     assert second.poll(tmp_path, handle) is None
     second.stop(handle)
     assert wait_for_end(second, tmp_path, handle).stopped
-    wait(lambda: first.poll(tmp_path, handle) and not first.is_alive(handle))
+    wait_until(lambda: first.poll(tmp_path, handle) and not first.is_alive(handle))
 
 
 def test_a_new_process_can_be_identified_after_the_wait(tmp_path: Path) -> None:
@@ -154,38 +161,28 @@ def test_a_new_process_can_be_identified_after_the_wait(tmp_path: Path) -> None:
 
 
 def test_a_task_whose_supervisor_was_killed_is_lost(tmp_path: Path) -> None:
-    run = running(HANGS)
-    handle = run.start(tmp_path, ON_CPU)
-    wait(lambda: task_output.read(tmp_path)[0])
+    run, handle = hanging(tmp_path)
     psutil.Process(handle["pid"]).kill()
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"began": 1},
-        {"boot": "another"},
-        {"pid": 2**22 + 1},
-        {"began": None},
-        {"pid": -1},
-        {"boot": ["a list"]},
-    ],
-)
-def test_an_unrelated_process_with_the_same_pid_is_left_alone(
-    tmp_path: Path, change: dict[str, object]
-) -> None:
-    run = running(HANGS)
-    handle = run.start(tmp_path, ON_CPU)
-    wait(lambda: task_output.read(tmp_path)[0])
-    other = {**handle, **change}
-    assert not run.is_alive(other)
-    run.stop(other)
-    assert run.poll(tmp_path / "nowhere", other) == Exit(lost=True)
-    assert run.is_alive(handle)
-    run.stop(handle)
-    wait_for_end(run, tmp_path, handle)
-    wait(lambda: not run.is_alive(handle))
+def test_an_unrelated_process_with_the_same_pid_is_left_alone(tmp_path: Path) -> None:
+    run, handle = hanging(tmp_path)
+    changes = [
+        ("began", 1),
+        ("boot", "another"),
+        ("pid", 2**22 + 1),
+        ("began", None),
+        ("pid", -1),
+        ("boot", ["a list"]),
+    ]
+    for name, value in changes:
+        other = {**handle, name: value}
+        assert not run.is_alive(other), name
+        run.stop(other)
+        assert run.poll(tmp_path / "nowhere", other) == Exit(lost=True)
+        assert run.is_alive(handle), name
+    stop(run, tmp_path, handle)
 
 
 def test_handles_of_other_versions_and_executors_are_accepted(tmp_path: Path) -> None:
@@ -205,24 +202,16 @@ def test_an_old_exit_record_does_not_end_a_new_run(tmp_path: Path) -> None:
     (tmp_path / "exit.json").write_text('{"code": 0, "signal": null}')
     handle = run.start(tmp_path, ON_CPU)
     assert run.poll(tmp_path, handle) is None
-    run.stop(handle)
-    wait_for_end(run, tmp_path, handle)
-    wait(lambda: not run.is_alive(handle))
+    stop(run, tmp_path, handle)
 
 
-@pytest.mark.parametrize(
-    "content", ['{"code": 0, "signal": null, "run": 1}', "{", '{"code": 0}', '{"at": 1e308}']
-)
-def test_a_forged_exit_record_counts_only_after_the_task_has_ended(tmp_path: Path, content: str) -> None:
-    run = running(HANGS)
-    handle = run.start(tmp_path, ON_CPU)
-    wait(lambda: task_output.read(tmp_path)[0])
-    (tmp_path / "exit.json").write_text(content)
-    assert run.poll(tmp_path, handle) is None
-    assert run.find(tmp_path, 1) == handle
-    run.stop(handle)
-    assert wait_for_end(run, tmp_path, handle).stopped
-    assert not run.is_alive(handle)
+def test_a_forged_exit_record_counts_only_after_the_task_has_ended(tmp_path: Path) -> None:
+    run, handle = hanging(tmp_path)
+    for content in ('{"code": 0, "signal": null, "run": 1}', "{", '{"code": 0}', '{"at": 1e308}'):
+        (tmp_path / "exit.json").write_text(content)
+        assert run.poll(tmp_path, handle) is None, content
+        assert run.find(tmp_path, 1) == handle
+    stop(run, tmp_path, handle)
 
 
 @pytest.mark.parametrize(
@@ -260,19 +249,17 @@ def test_a_task_that_suspends_its_supervisor_can_be_stopped(tmp_path: Path) -> N
     halts = "import os, signal, time; print('hi', flush=True); time.sleep(0.1); "
     run = running(halts + "os.kill(os.getppid(), signal.SIGSTOP); time.sleep(300)")
     handle = run.start(tmp_path, ON_CPU)
-    wait(lambda: psutil.Process(handle["pid"]).status() == psutil.STATUS_STOPPED)
+    wait_until(lambda: psutil.Process(handle["pid"]).status() == psutil.STATUS_STOPPED)
     run.stop(handle)
     assert wait_for_end(run, tmp_path, handle).stopped
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"code": "x", "signal": null}', '{"code": 0, "signal": null, "at": 1e300}']
-)
-def test_a_damaged_exit_record_is_reported(tmp_path: Path, content: str) -> None:
+def test_a_damaged_exit_record_is_reported(tmp_path: Path) -> None:
     run = running("")
-    (tmp_path / "exit.json").write_text(content)
-    ended = run.poll(tmp_path, None)
-    assert ended and ended.lost and "exit.json" in ended.damage
+    for content in ("{", "[]", '{"code": "x", "signal": null}', '{"code": 0, "signal": null, "at": 1e300}'):
+        (tmp_path / "exit.json").write_text(content)
+        ended = run.poll(tmp_path, None)
+        assert ended and ended.lost and "exit.json" in ended.damage, content
 
 
 @pytest.mark.tensorflow
@@ -301,9 +288,9 @@ def test_the_fork_server_starts_tasks_and_is_replaced_after_its_death_or_when_it
         run.warm_up()
         assert run.fork_server_pid
         psutil.Process(run.fork_server_pid).kill()  # while it imports TensorFlow
-        wait(lambda: run.fork_server_pid is None)
+        wait_until(lambda: run.fork_server_pid is None)
         run.warm_up()
-        wait(run.is_warm)
+        wait_until(run.is_warm)
         for number in range(2):
             run_to_end(task(f"task-{number}"))
 
@@ -311,19 +298,19 @@ def test_the_fork_server_starts_tasks_and_is_replaced_after_its_death_or_when_it
         halted.suspend()
         run_to_end(task("while it hangs"))
         assert not halted.is_running()
-        wait(run.is_warm)
+        wait_until(run.is_warm)
         assert run.fork_server_pid != halted.pid
 
         assert run.fork_server_pid
         server = psutil.Process(run.fork_server_pid)
         server.kill()
-        wait(lambda: server.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda: server.status() == psutil.STATUS_ZOMBIE)
         # The next task starts in a fresh interpreter while the fork server restarts.
         handle = run_to_end(task("after its death"))
-        wait(run.is_warm)
+        wait_until(run.is_warm)
     finally:
         run.close()
-    wait(lambda: not run.is_alive(handle))
+    wait_until(lambda: not run.is_alive(handle))
 
 
 def test_a_started_task_is_found_without_its_handle(tmp_path: Path) -> None:
@@ -331,7 +318,7 @@ def test_a_started_task_is_found_without_its_handle(tmp_path: Path) -> None:
     first, second = running(HANGS), running(HANGS)
     assert second.find(tmp_path, 2) is None
     handle = first.start(tmp_path, ON_CPU, run=2)
-    wait(lambda: task_output.read(tmp_path)[0])
+    wait_until(lambda: task_output.read(tmp_path)[0])
     assert second.find(tmp_path, 2) == handle
     second.stop(handle)
     assert wait_for_end(second, tmp_path, handle).stopped
@@ -340,7 +327,7 @@ def test_a_started_task_is_found_without_its_handle(tmp_path: Path) -> None:
     second.stop(ended)
     # Another run is not found.
     assert second.find(tmp_path, 3) is None
-    wait(lambda: not first.is_alive(handle))
+    wait_until(lambda: not first.is_alive(handle))
 
 
 def test_the_end_time_does_not_depend_on_who_detects_it(tmp_path: Path) -> None:
@@ -349,7 +336,7 @@ def test_the_end_time_does_not_depend_on_who_detects_it(tmp_path: Path) -> None:
     handle = run.start(tmp_path, ON_CPU)
     wait_for_end(run, tmp_path, handle)
     after = time.time()
-    wait(lambda: not run.is_alive(handle))
+    wait_until(lambda: not run.is_alive(handle))
     for _ in range(2):
         ended = run.poll(tmp_path, handle)
         assert ended and ended.at and before <= ended.at <= after
@@ -360,7 +347,7 @@ def test_children_of_a_task_are_killed_even_without_its_supervisor(tmp_path: Pat
     starts = "import subprocess, time; child = subprocess.Popen(['sleep', '300'], start_new_session=True); "
     run = running(starts + "print(child.pid, flush=True); time.sleep(300)")
     handle = run.start(tmp_path, ON_CPU)
-    wait(lambda: task_output.read(tmp_path)[0].endswith("\n"))
+    wait_until(lambda: task_output.read(tmp_path)[0].endswith("\n"))
     child = psutil.Process(int(task_output.read(tmp_path)[0]))
     psutil.Process(handle["pid"]).kill()
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
@@ -369,9 +356,7 @@ def test_children_of_a_task_are_killed_even_without_its_supervisor(tmp_path: Pat
 
 
 def test_a_task_is_not_lost_when_file_descriptors_run_out(tmp_path: Path) -> None:
-    run = running(HANGS)
-    handle = run.start(tmp_path, ON_CPU)
-    wait(lambda: task_output.read(tmp_path)[0])
+    run, handle = hanging(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest_free)
@@ -416,7 +401,7 @@ def test_only_owned_tasks_end_with_their_owner(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNS_A_TASK, str(tmp_path), HANGS]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as owner:
         assert owner.stdout and owner.stdout.readline()
-        wait(lambda: all(task_output.read(tmp_path / name)[0] for name in ("True", "False")))
+        wait_until(lambda: all(task_output.read(tmp_path / name)[0] for name in ("True", "False")))
         owner.kill()
     run = running(HANGS)
     owned, other = (run.find(tmp_path / name, 1) for name in ("True", "False"))

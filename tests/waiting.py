@@ -1,0 +1,16 @@
+"""Wait for something that another process or greenlet does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import gevent
+
+
+def wait_until(question: Callable[[], object], seconds: float = 90.0) -> None:
+    """Wait until ``question()`` is true, while other greenlets run; fail after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline
+        gevent.sleep(0.01)
