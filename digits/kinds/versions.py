@@ -17,7 +17,6 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, open_plain, read_json
@@ -279,7 +278,7 @@ def _described(target: Target, records: list[_Planned], value: Callable[[_Planne
         if record.split == "train":
             with suppress(UnusableImage):  # it is skipped
                 statistics.add(value(record))
-    return replace(target, mean=statistics.mean, std=statistics.std)
+    return statistics.described()
 
 
 class Change(NamedTuple):

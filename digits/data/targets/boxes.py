@@ -101,7 +101,7 @@ class Boxes(Target, frozen=True, kw_only=True):
             "image/object/bbox/xmax": [edge[2] for edge in edges],
             "image/object/bbox/ymax": [edge[3] for edge in edges],
             "image/object/class/label": classes,
-            "image/object/class/text": [self.names[place].encode() for place in classes],
+            "image/object/class/text": [self.names[index].encode() for index in classes],
         }
 
     def resize(self, value: BoxArray, geometry: Geometry) -> BoxArray:
@@ -111,8 +111,8 @@ class Boxes(Target, frozen=True, kw_only=True):
         limits = np.array([geometry.width, geometry.height] * 2, np.float32)
         clipped = np.clip(moved, 0, limits)
         visible = are_visible(moved, clipped, value[:, 4])
-        kept: BoxArray = np.concatenate([clipped, value[:, 4:]], axis=1)[visible].astype(np.float32)
-        return kept
+        resized: BoxArray = np.concatenate([clipped, value[:, 4:]], axis=1)[visible].astype(np.float32)
+        return resized
 
     def _fit_names(self, other: Target) -> DatasetFit:
         # The number of boxes in a record is that of the dataset.
@@ -129,11 +129,11 @@ class Boxes(Target, frozen=True, kw_only=True):
         Empty rows are omitted.
         """
         styles = {
-            place: (name, css_color(color), False)
-            for place, (name, color) in enumerate(zip(self.names, self.palette, strict=True))
+            index: (name, css_color(color), False)
+            for index, (name, color) in enumerate(zip(self.names, self.palette, strict=True))
         }
         styles[IGNORED_BOX] = (IGNORED_NAME, IGNORED_COLOR, True)
-        return [outline(edges, size, *styles[int(place)]) for *edges, place in boxes if place != NO_BOX]
+        return [outline(edges, size, *styles[int(index)]) for *edges, index in boxes if index != NO_BOX]
 
     def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:
         return {"boxes": self.outlines(read().tolist(), size)}
@@ -157,8 +157,8 @@ def outline(edges: Sequence[float], size: Size, name: str, color: str, ignored: 
 
 def objects_in(boxes: BoxArray) -> BoxArray:
     """Return the rows that are objects: neither regions to ignore nor empty."""
-    found: BoxArray = boxes[boxes[:, 4] >= 0]
-    return found
+    objects: BoxArray = boxes[boxes[:, 4] >= 0]
+    return objects
 
 
 def are_visible(edges: _Numbers, clipped: _Numbers, classes: _Numbers) -> _Numbers:

@@ -118,8 +118,8 @@ def draw_mask(mask: NDArray[np.integer], colors: Sequence[Color]) -> bytes:
     table = np.zeros((256, 3), np.uint8)
     table[: len(colors)] = colors
     picture.putpalette(table.tobytes())
-    shown = np.zeros(256, np.uint8)
-    shown[: len(colors)] = [255 if any(color) else 0 for color in colors]
+    opacity = np.zeros(256, np.uint8)
+    opacity[: len(colors)] = [255 if any(color) else 0 for color in colors]
     file = io.BytesIO()
-    picture.save(file, "PNG", transparency=shown.tobytes(), compress_level=1)
+    picture.save(file, "PNG", transparency=opacity.tobytes(), compress_level=1)
     return file.getvalue()

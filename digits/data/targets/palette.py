@@ -17,15 +17,15 @@ IGNORED_NAME, IGNORED_COLOR = "ignored", "#a0a0a0"
 def distinct_colors(names: Sequence[str]) -> list[Color]:
     """Return distinct colors for classes by their ``names``; black for a background that is the first."""
     return [
-        (0, 0, 0) if not place and name.lower() == BACKGROUND else distinct_color(place)
-        for place, name in enumerate(names)
+        (0, 0, 0) if not index and name.lower() == BACKGROUND else distinct_color(index)
+        for index, name in enumerate(names)
     ]
 
 
-def distinct_color(place: int) -> Color:
-    """Return a color for class number ``place`` that differs from those of other classes."""
-    hue = (0.02 + place * _GOLDEN_ANGLE) % 1
-    red, green, blue = colorsys.hsv_to_rgb(hue, 0.75 if place % 2 else 0.95, 0.95 if place % 3 else 0.8)
+def distinct_color(index: int) -> Color:
+    """Return a color for the class ``index`` that differs from those of other classes."""
+    hue = (0.02 + index * _GOLDEN_ANGLE) % 1
+    red, green, blue = colorsys.hsv_to_rgb(hue, 0.75 if index % 2 else 0.95, 0.95 if index % 3 else 0.8)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 

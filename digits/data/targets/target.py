@@ -207,10 +207,10 @@ class Target(Struct, frozen=True, kw_only=True):
 
     def _fit_classes(self, other: Target) -> DatasetFit:
         """Return how classes map by their names; one that the model lacks becomes -1. Raises UnfitDataset."""
-        places = [self.names.index(name) if name in self.names else -1 for name in other.names]
-        if all(place < 0 for place in places):
+        indexes = [self.names.index(name) if name in self.names else -1 for name in other.names]
+        if all(index < 0 for index in indexes):
             raise UnfitDataset(f"it has none of the model's classes ({_listed(self.names)})")
-        return DatasetFit(self, places, [name for name in other.names if name not in self.names])
+        return DatasetFit(self, indexes, [name for name in other.names if name not in self.names])
 
     # Words
 
@@ -219,9 +219,8 @@ class Target(Struct, frozen=True, kw_only=True):
         numbers = np.ravel(value).tolist()
         if len(numbers) == len(self.names):
             return ", ".join(f"{name} {number:.6g}" for name, number in zip(self.names, numbers, strict=True))
-        shown = ", ".join(f"{number:.6g}" for number in numbers[:MAX_NUMBERS_SHOWN])
-        more = len(numbers) - MAX_NUMBERS_SHOWN
-        return f"{shown}, … ({len(numbers):,} numbers)" if more > 0 else shown
+        first = ", ".join(f"{number:.6g}" for number in numbers[:MAX_NUMBERS_SHOWN])
+        return f"{first}, … ({len(numbers):,} numbers)" if len(numbers) > MAX_NUMBERS_SHOWN else first
 
     def describe_stored(self, read: Read) -> str:
         """Describe the target that ``read`` returns, if that is necessary."""
@@ -303,15 +302,10 @@ class TargetStatistics:
         self._mean += change / self._count
         self._squares += change * (numbers - self._mean)
 
-    @property
-    def mean(self) -> list[float]:
-        found: list[float] = self._mean.tolist()
-        return found
-
-    @property
-    def std(self) -> list[float]:
-        found: list[float] = np.sqrt(self._squares / max(1, self._count)).tolist()
-        return found
+    def described(self) -> Target:
+        """Return the target with its statistics."""
+        std = np.sqrt(self._squares / max(1, self._count))
+        return replace(self._target, mean=self._mean.tolist(), std=std.tolist())
 
 
 def _listed(names: list[str]) -> str:
