@@ -226,6 +226,10 @@ class Scheduler:
         for job in self._store.running():
             with self._isolated(job):
                 tasks = [(task, job.device_request(task)) for task in self._startable(job)]
+                for _, request in tasks:
+                    self._runner.executors.of(
+                        request
+                    )  # raises ValueError for a request that no executor can meet
                 if tasks:
                     yield Candidate(job, tasks, [self._store.find(job_id) for job_id in job.needs()])
 

@@ -220,6 +220,13 @@ def test_a_job_that_raises_does_not_affect_others(server: Server, fails_in: str)
     job.fails_in = ""
 
 
+def test_a_job_with_too_many_workers_fails_alone(server: Server) -> None:
+    job = server.submit("finishes", request=DeviceRequest("dataset", workers=2))
+    assert server.wait_for_end(server.submit("finishes")) is Status.DONE
+    assert server.wait_for_end(job) is Status.ERROR
+    assert job.failure and "2 workers cannot share a task" in job.failure.message
+
+
 def test_a_running_job_that_raises_is_stopped(server: Server) -> None:
     folder = server.store.new_folder()
     job = FaultyJob(
