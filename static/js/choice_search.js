@@ -1,6 +1,7 @@
 // Search fields of the model form for datasets and models beyond the newest ones.
 
 import { toast } from './dialog.js';
+import { settled } from './form_parts.js';
 import { getJson, urlPrefix } from './http.js';
 import { morphChildren } from './morph.js';
 import { fragment } from './swap.js';
@@ -58,9 +59,7 @@ function start(id, { find, choose }) {
   const search = document.getElementById(id);
   if (!search) return;
   let asked = 0;
-  let typing = 0;
   const findNow = async () => {
-    clearTimeout(typing);
     const number = (asked += 1);
     try {
       return await find(encodeURIComponent(search.value.trim()), () => number === asked);
@@ -68,10 +67,7 @@ function start(id, { find, choose }) {
       toast(error.message, 'danger');
     }
   };
-  search.addEventListener('input', () => {
-    clearTimeout(typing);
-    typing = setTimeout(findNow, TYPING_MILLISECONDS);
-  });
+  search.addEventListener('input', settled(findNow, TYPING_MILLISECONDS));
   search.addEventListener('keydown', async (event) => {
     if (event.key !== 'Enter') return;
     event.preventDefault(); // Enter would submit the form.

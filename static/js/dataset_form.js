@@ -7,6 +7,7 @@ import { startFormMemory } from './form_memory.js';
 import { settled, startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { postForm, urlPrefix } from './http.js';
 import { startSourceSummary } from './source_summary.js';
+import { swapping } from './swap.js';
 import { startUploadFields } from './upload_field.js';
 
 const form = document.getElementById('dataset-form');
@@ -80,27 +81,26 @@ function drawSplit() {
 const preview = document.getElementById('resize-preview');
 const frame = preview?.querySelector('.resize-frame');
 const caption = preview?.querySelector('[data-caption]');
-let asked = 0;
 let example = ''; // the path of an image of the source
 
-async function drawExample() {
+const swap = swapping(frame, (error) => (caption.textContent = error.message));
+
+function drawExample() {
   if (!preview) return; // the source does not contain images
-  const number = (asked += 1);
   const shown = example;
   const fields = new FormData();
   const all = new FormData(form);
   for (const name of PREVIEW_FIELDS) fields.set(name, all.get(name) ?? '');
   if (shown) fields.set('example', shown);
-  try {
-    const answer = await postForm(`${urlPrefix}/datasets/images/resize-example`, fields);
-    if (number !== asked) return;
-    const [width, height] = [Number(field('resize_width').value), Number(field('resize_height').value)];
-    frame.replaceChildren(picture(answer.image, width, height));
-    caption.replaceChildren(`${width} × ${height} pixels, about ${bytes(answer.bytes)} per image.`);
-    if (shown) caption.prepend(element('bdi', 'break', shown.split('/').slice(-2).join('/')), ': ');
-  } catch (error) {
-    if (number === asked) caption.textContent = error.message;
-  }
+  swap(
+    (signal) => postForm(`${urlPrefix}/datasets/images/resize-example`, fields, { signal }),
+    (answer) => {
+      const [width, height] = [Number(field('resize_width').value), Number(field('resize_height').value)];
+      frame.replaceChildren(picture(answer.image, width, height));
+      caption.replaceChildren(`${width} × ${height} pixels, about ${bytes(answer.bytes)} per image.`);
+      if (shown) caption.prepend(element('bdi', 'break', shown.split('/').slice(-2).join('/')), ': ');
+    },
+  );
 }
 
 function picture(source, width, height) {
