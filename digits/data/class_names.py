@@ -11,8 +11,11 @@ from digits.data.tables import open_lines
 MAX_CLASSES = 100_000
 
 
-def read_names(path: Path) -> list[str]:
-    """Return the names of the classes, one per line of ``path``; raises UnusableSource that names a line."""
+def read_names(path: Path, most: int = MAX_CLASSES) -> list[str]:
+    """Return the names of the classes, one per line of ``path``; raises UnusableSource that names a line.
+
+    It also does if there are more than ``most``.
+    """
     names: list[str] = []
     blank = 0
     lines, _ = open_lines(path)
@@ -25,8 +28,8 @@ def read_names(path: Path) -> list[str]:
             raise UnusableSource(
                 f"{show(path.name)}, line {blank}, is empty.", "Enter a class name in each line."
             )
-        if len(names) == MAX_CLASSES:
-            raise UnusableSource(f"{show(path.name)} has more than {MAX_CLASSES:,} lines.")
+        if len(names) == most:
+            raise UnusableSource(f"{show(path.name)} has more than {most:,} lines.")
         names.append(show(name))
     if not names:
         raise UnusableSource(f"{show(path.name)} is empty.", "Enter a class name in each line.")

@@ -485,7 +485,10 @@ def plain(number: float) -> float:
 
 
 class RequiredIf:
-    """Require the field if other fields have these values; ignore it otherwise."""
+    """Require the field if all other fields have these values, or without any always; ignore it otherwise.
+
+    Unlike `DataRequired`, browsers do not require it: the page may hide the field with its source.
+    """
 
     field_flags: dict[str, Any] = {}
 

@@ -8,6 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+# The group of records without a label, for kinds of labels and attributes.
+NO_LABEL = "no label"
+
 # The names of the groups, and for each split, the place of each record's group among them.
 Groups = tuple[list[str], dict[str, list[int]]]
 

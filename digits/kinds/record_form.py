@@ -10,12 +10,12 @@ from typing import Any, Generic, cast
 
 from wtforms import Form, SelectField, StringField
 from wtforms.fields.choices import Choice
-from wtforms.validators import DataRequired, Length, Optional, ValidationError
+from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles
+from digits.kinds.form_fields import AllowedFiles, RequiredIf
 from digits.kinds.form_source import FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.record_source import RecordMapping, RecordSource, first_record
@@ -81,7 +81,7 @@ class ShapeField(StringField):
 class RecordFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
     """The fields of forms with TFRecord files among their sources; see `Records`."""
 
-    record_train = StringField("TFRecord files", default="", validators=[DataRequired(), AllowedFiles()])
+    record_train = StringField("TFRecord files", default="", validators=[RequiredIf(), AllowedFiles()])
     record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
     record_test = StringField("Test files", default="", validators=[AllowedFiles()])
     image_feature = FeatureField("Image feature")

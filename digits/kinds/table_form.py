@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol
 
 from wtforms import Form, StringField
-from wtforms.validators import DataRequired, Length, Optional, ValidationError
+from wtforms.validators import Length, Optional, ValidationError
 
 from digits.core.remote import is_address, names_folder
 from digits.core.splits import SPLITS
@@ -18,7 +18,7 @@ from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect, Row, absolute_paths
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, choices, select
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices, select
 from digits.kinds.form_source import FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary, Suggestion
@@ -70,7 +70,7 @@ class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
 class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
     """The fields of forms with a table that lists images among their sources; see `Tables`."""
 
-    table_train = StringField("Table", validators=[DataRequired(NO_TABLE), AllowedFiles()])
+    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE), AllowedFiles()])
     image_folder = StringField("Image folder", validators=[AllowedPath("folder", may_be_empty=True)])
     image_column = optional_name("Image column")
     table_val = StringField("Validation table", validators=[AllowedFiles()])

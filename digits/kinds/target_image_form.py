@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from wtforms import StringField
-from wtforms.validators import DataRequired, ValidationError
+from wtforms.validators import ValidationError
 
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
@@ -201,14 +201,14 @@ class TargetImageForm(
 
     SHARES = ("folder_pct_val", "folder_pct_test")
 
-    table_train = StringField("Table", default="", validators=[DataRequired(NO_TABLE), AllowedFiles()])
+    table_train = StringField("Table", default="", validators=[RequiredIf(NO_TABLE), AllowedFiles()])
     image_folder = StringField(
         "Image folder", default="", validators=[AllowedPath("folder", may_be_empty=True)]
     )
     image_column = optional_name("Image column")
     target_column = optional_name("Target column")
     feature_folder = StringField(
-        "Images", default="", validators=[DataRequired("Enter a folder."), AllowedPath("folder")]
+        "Images", default="", validators=[RequiredIf("Enter a folder."), AllowedPath("folder")]
     )
     target_feature = FeatureField("Target feature")
     label_folder = StringField("Targets", default="", validators=[AllowedPath("folder", may_be_empty=True)])

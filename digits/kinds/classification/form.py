@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from flask_wtf.file import FileField
 from wtforms import Form, StringField, TextAreaField
-from wtforms.validators import DataRequired, Optional, StopValidation, ValidationError
+from wtforms.validators import Optional, StopValidation, ValidationError
 
 from digits.core import schema
 from digits.core.errors import DigitsError
@@ -195,19 +195,17 @@ class DatasetForm(
     image_column = optional_name("Image column")
     label_column = optional_name("Label column")
 
-    dataset_folder = StringField("Dataset folder", default="", validators=[DataRequired(), AllowedFiles()])
+    dataset_folder = StringField("Dataset folder", default="", validators=[RequiredIf(), AllowedFiles()])
 
     label_feature = FeatureField("Label feature")
     record_labels = _optional_path("Class names", "file")
 
-    database_train = StringField(
-        "Dataset or database", default="", validators=[DataRequired(), AllowedFiles()]
-    )
+    database_train = StringField("Dataset or database", default="", validators=[RequiredIf(), AllowedFiles()])
     database_val = _optional_files("Validation database")
     database_test = _optional_files("Test database")
     database_labels = _optional_path("Labels", "file")
 
-    s3_bucket = StringField("Bucket", default="", validators=[DataRequired()])
+    s3_bucket = StringField("Bucket", default="", validators=[RequiredIf()])
     s3_path = StringField("Folder", default="")
     # Field names in DIGITS; they default to the values of the folder fields.
     s3_pct_val = _optional_percent("Validation split (%)", "pct_val")

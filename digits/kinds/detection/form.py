@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from wtforms import IntegerField, StringField
-from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import Length, NumberRange, Optional, ValidationError
 
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
@@ -30,6 +30,7 @@ from digits.kinds.form_fields import (
     AllowedFiles,
     AllowedPath,
     NamesField,
+    RequiredIf,
     check_images,
     choices,
     select,
@@ -171,7 +172,7 @@ class DatasetForm(RecordFields[CreateDetection], DialectFields[CreateDetection])
     method = method_field(SOURCES)
     train_image_folder = StringField(
         "Image folder",
-        validators=[DataRequired("Enter the folder of the images."), AllowedPath("folder")],
+        validators=[RequiredIf("Enter the folder of the images."), AllowedPath("folder")],
     )
     train_label_folder = StringField("Annotations", validators=[AllowedFiles()])
     format = select(

@@ -13,7 +13,7 @@ from digits.data.targets.label_set import LabelSet
 from digits.data.targets.target import Target
 from digits.kinds.gan.attributes import read_attributes
 from digits.kinds.gan.recipe import CreateGan
-from digits.kinds.multilabel.reader import group_records
+from digits.kinds.groups import NO_LABEL, group_flags
 
 # Records without attributes have a single 0 as their target.
 NO_TARGET = Target(feature="target/numbers", dtype="float32")
@@ -38,7 +38,7 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
         progress.reading(f"Reading {show(recipe.file_list)}")
         faults = Faults(Path(recipe.file_list), recipe.max_unusable_percent, "train")
         table = read_attributes(Path(recipe.file_list), root, faults)
-        groups, places = group_records(table.names, {"train": table.values})
+        groups, places = group_flags(table.names, {"train": table.values}, NO_LABEL)
         split = SplitPlan(
             ImageFolder(root), table.files, list(table.values), places["train"], recipe.file_list
         )

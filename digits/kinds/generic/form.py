@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from wtforms import StringField
-from wtforms.validators import DataRequired
 
 from digits.core.recipe import CreateDataset
 from digits.data.record_features import Features, guess_input, guess_target
@@ -15,7 +14,7 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, SwitchField
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, SwitchField
 from digits.kinds.form_source import FormSource
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import find, map_features
@@ -117,7 +116,7 @@ class DatasetForm(SharesForm[Any]):
     record_train = StringField(
         "TFRecord files",
         default="",
-        validators=[DataRequired("Enter a file, a folder or a pattern."), AllowedFiles()],
+        validators=[RequiredIf("Enter a file, a folder or a pattern."), AllowedFiles()],
     )
     record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
     record_test = StringField("Test files", default="", validators=[AllowedFiles()])

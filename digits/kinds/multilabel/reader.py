@@ -39,7 +39,7 @@ from digits.data.tables import (
     usable_rows,
 )
 from digits.data.targets.label_set import LabelSet
-from digits.kinds.groups import group_flags
+from digits.kinds.groups import NO_LABEL, group_flags
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator
 from digits.kinds.table_source import (
@@ -52,7 +52,6 @@ from digits.kinds.table_source import (
     report_each,
 )
 
-NO_LABEL = "no label"
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
 _FLAGS = {

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.data import images, parallel
+from digits.data.class_names import read_names
 from digits.data.images import Geometry, UnusableImage
 from digits.data.masks import Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
+from digits.data.tables import open_lines
 from digits.data.target_images import TargetImageSplit
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
@@ -196,23 +198,7 @@ def find_classes(
 
 def read_class_names(path: str) -> list[str]:
     """Read the names of the classes, one per line; none without a path. Raises UnusableSource."""
-    if not path:
-        return []
-    names = [line.strip() for line in _lines(Path(path))]
-    if len(names) > MAX_PIXEL_CLASSES:
-        raise UnusableSource(
-            f"{show(Path(path).name)} lists {len(names):,} classes.", f"Use at most {MAX_PIXEL_CLASSES}."
-        )
-    for number, name in enumerate(names, 1):
-        if not name:
-            raise UnusableSource(
-                f"{show(Path(path).name)}: line {number} is empty.", "Enter the name of a class."
-            )
-        if name in names[: number - 1]:
-            raise UnusableSource(f"{show(Path(path).name)}: line {number} repeats the class “{show(name)}”.")
-    if not names:
-        raise UnusableSource(f"{show(Path(path).name)} is empty.", "List one class per line.")
-    return [show(name) for name in names]
+    return read_names(Path(path), MAX_PIXEL_CLASSES) if path else []
 
 
 def read_color_map(path: str) -> tuple[list[str], list[Color]]:
@@ -225,7 +211,10 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
     name = show(Path(path).name)
     colors: list[Color] = []
     names: list[str] = []
-    for number, line in enumerate(_lines(Path(path)), 1):
+    lines, is_whole = open_lines(Path(path), MAX_TEXT_BYTES)
+    if not is_whole:
+        raise UnusableSource(f"{name} is larger than {MAX_TEXT_BYTES // 1_000_000} MB.")
+    for number, line in enumerate("".join(lines).rstrip().splitlines(), 1):
         label, has_name, color_text = line.partition(":")
         if line.startswith("#"):
             continue
@@ -256,20 +245,6 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
                 f"{name}: line {number} repeats the color of line {colors.index(color) + 1}."
             )
     return names if len(names) == len(colors) == len(set(names)) else [], colors
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_TEXT_BYTES + 1)
-    except OSError as error:
-        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
-    if len(data) > MAX_TEXT_BYTES:
-        raise UnusableSource(f"{show(path.name)} is larger than {MAX_TEXT_BYTES // 1_000_000} MB.")
-    try:
-        return data.decode("utf-8-sig").rstrip().splitlines()
-    except UnicodeDecodeError as error:
-        raise UnusableSource(f"{show(path.name)} is not UTF-8 text.") from error
 
 
 def _default_names(count: int) -> list[str]:

@@ -23,7 +23,7 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.data.tables import Dialect, Faults
+from digits.data.tables import Dialect, Faults, open_lines
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
@@ -168,20 +168,10 @@ def parse_row(row: TextRow, classes: Classes) -> int:
 
 def read_labels(path: Path) -> list[str]:
     """Read the names of the classes, one per line; raises UnusableSource."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_LABELS_BYTES + 1)
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UnusableSource(
-            f"{show(path.name)}, line {line}, is not UTF-8 text.", "Save it as UTF-8."
-        ) from None
-    names = [line.strip() for line in text.splitlines() if line.strip()]
+    lines, is_whole = open_lines(path, MAX_LABELS_BYTES)
+    names = [line.strip() for line in lines if line.strip()]
     repeated = [name for name, count in Counter(names).items() if count > 1]
-    if len(data) > MAX_LABELS_BYTES or len(names) > MAX_CLASSES:
+    if not is_whole or len(names) > MAX_CLASSES:
         raise UnusableSource(f"{show(path.name)} has more than {MAX_CLASSES:,} classes.")
     if repeated:
         raise UnusableSource(f"{show(path.name)} lists classes more than once: {listed(repeated)}.")

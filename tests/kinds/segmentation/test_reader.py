@@ -162,9 +162,9 @@ def test_surplus_files_are_named_and_left_out(root: Path) -> None:
     ("text", "reason"),
     [
         ("", "is empty"),
-        ("a\n\nb", "line 2 is empty"),
-        ("a\nb\na", "line 3 repeats the class “a”"),
-        ("\n".join(map(str, range(256))), "256 classes"),
+        ("a\n\nb", "line 2, is empty"),
+        ("a\nb\na", "line 3, repeats “a” of line 1"),
+        ("\n".join(map(str, range(256))), "more than 255 lines"),
     ],
 )
 def test_mistakes_in_class_labels_name_the_line(tmp_path: Path, text: str, reason: str) -> None:
