@@ -28,14 +28,14 @@ MAX_SECONDS = 20.0
 
 def add_remote_sources(recipe: CreateDataset, form: ImageDatasetForm[Any], job_id: str) -> None:
     """Add to ``recipe`` the remote addresses that it contains; save the credentials in the form for its task."""
-    found = sources_in(msgspec.to_builtins(recipe), form.addresses)
-    if not found:
+    sources = sources_in(msgspec.to_builtins(recipe), form.addresses)
+    if not sources:
         return
     settings = services().settings
     credentials = form.credentials()
     recipe.remote = RemoteSources(
-        folders=[address for address, kind in found.items() if kind == "folder"],
-        files=[address for address, kind in found.items() if kind == "file"],
+        folders=[address for address, kind in sources.items() if kind == "folder"],
+        files=[address for address, kind in sources.items() if kind == "file"],
         allowed=list(settings.remote_addresses),
         max_bytes=settings.max_remote,
         max_files=settings.max_remote_files,

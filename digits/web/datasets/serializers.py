@@ -101,11 +101,11 @@ def changes(job: DatasetJob) -> list[ChangedRecord]:
     if not isinstance(recipe, CreateVersion) or not _has_changes(job):
         return []
     try:
-        found = [ChangedRecord(*change) for change in read_changes(job.folder, MAX_CHANGES)]
+        records = [ChangedRecord(*change) for change in read_changes(job.folder, MAX_CHANGES)]
     except UnreadableFile:
         return []
     if services().store.find(recipe.parent_id) is not None:
-        for change in found:
+        for change in records:
             place: dict[str, Any] = {
                 "job_id": recipe.parent_id,
                 "split": change.split,
@@ -113,7 +113,7 @@ def changes(job: DatasetJob) -> list[ChangedRecord]:
             }
             change.url = url_for("records.image", **place)
             change.thumbnail = url_for("records.thumbnail", **place)
-    return found
+    return records
 
 
 def skipped(job: DatasetJob) -> SkippedImages:

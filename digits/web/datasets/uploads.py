@@ -50,9 +50,9 @@ def options(upload_id: str = "") -> Response:
 @blueprint.get("/uploads")
 def index() -> AnyResponse:
     """Show the uploads of this user."""
-    found = [describe(upload) for upload in services().uploads.list(login_name(request))]
+    uploads = [describe(upload) for upload in services().uploads.list(login_name(request))]
     days = services().settings.upload_days
-    return respond(Uploads(found), page=lambda: render_template("uploads.html", uploads=found, days=days))
+    return respond(Uploads(uploads), page=lambda: render_template("uploads.html", uploads=uploads, days=days))
 
 
 @blueprint.post("/uploads")
@@ -151,8 +151,8 @@ def _tables(upload: Upload) -> list[str]:
     content = upload.content
     if content is None:
         return []
-    found = services().roots.complete(f"{content}/")
-    return [path for path in found if path.lower().endswith((".csv", ".tsv", ".jsonl", ".parquet"))][
+    paths = services().roots.complete(f"{content}/")
+    return [path for path in paths if path.lower().endswith((".csv", ".tsv", ".jsonl", ".parquet"))][
         :MAX_TABLES
     ]
 

@@ -117,13 +117,13 @@ def show_json(job_id: str) -> Response:
 def summary() -> Response:
     """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
     job = requested_job(DatasetJob)
-    found = DatasetSummary(serializers.row(job), dataset_serializers.dataset_contents(job))
+    body = DatasetSummary(serializers.row(job), dataset_serializers.dataset_contents(job))
     if prefers_json(request.headers.get("Accept", "")):
-        response = jsonify(found)
+        response = jsonify(body)
     else:
         views = views_of(job.data_kind)
         response = make_response(
-            render_in_turns("_dataset_summary.html", views=views, job=found.job, dataset=found.dataset)
+            render_in_turns("_dataset_summary.html", views=views, job=body.job, dataset=body.dataset)
         )
     response.vary.add("Accept")
     return response
@@ -141,8 +141,8 @@ def scan(kind: Kind) -> Response:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     # Both only wait for a process, so they do not need a thread.
     if form.source_addresses():
-        found = summarize(form, services().settings)
-        lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in found)
+        summaries = summarize(form, services().settings)
+        lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
         return Response(_limited(_listing, lines), mimetype="application/x-ndjson")
     with contextlib.ExitStack() as kept:
         scanned = scanning.scan(_scan_request(kind, form, kept))
@@ -197,15 +197,13 @@ def resize_example() -> AnyResponse:
         return respond_invalid(wrong)
     width, height, channels = form.resize_width.data, form.resize_height.data, int(form.resize_channels.data)
     encoding = form.encoding.data
-    chosen = request.form.get("example", "")
-    example = (
-        services().roots.resolve(chosen, "file") if chosen else resource_folder("static") / EXAMPLE_IMAGE
-    )
-    shown = ResizedImage(
+    path = request.form.get("example", "")
+    example = services().roots.resolve(path, "file") if path else resource_folder("static") / EXAMPLE_IMAGE
+    resized = ResizedImage(
         str(example), channels, width, height, form.resize_mode.data, encoding, MAX_EXAMPLE_PIXELS
     )
     try:
-        data = services().decoder.run(shown).data
+        data = services().decoder.run(resized).data
     except images.UnusableImage as error:
         raise BadRequest(f"The image cannot be shown: {error.reason}.") from error
     image = images.data_uri(data, "image/jpeg" if encoding == "jpg" else "image/png")

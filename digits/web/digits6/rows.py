@@ -16,12 +16,12 @@ from digits.web.resources.encoding import as_json
 def digits6_row(job: Job) -> dict[str, Any]:
     """Return the row of a job; ``extension`` is the kind of a dataset or model."""
     kind = serializers.data_kind(job)
-    found: dict[str, Any] = {**as_json(serializers.row(job)), "extension": kind.name if kind else None}
+    body: dict[str, Any] = {**as_json(serializers.row(job)), "extension": kind.name if kind else None}
     if isinstance(job, ModelJob):
-        found |= {"framework": "tensorflow", **output_fields(job)}
+        body |= {"framework": "tensorflow", **output_fields(job)}
     elif isinstance(job, DatasetJob):
-        found["backend"] = "tfrecords"
-    return found
+        body["backend"] = "tfrecords"
+    return body
 
 
 def output_fields(job: Job) -> dict[str, float]:

@@ -31,7 +31,7 @@ from digits.web.predictions import batch as prediction_views
 from digits.web.predictions import record_inputs
 from digits.web.predictions import single as inference_views
 from digits.web.predictions.runs import FindSource
-from digits.web.predictions.view_choice import chosen_view
+from digits.web.predictions.view_choice import requested_view
 from digits.web.records import explore as explore_views
 from digits.web.responses.large import large_response
 from digits.web.responses.pages import stream
@@ -116,7 +116,7 @@ def infer_one() -> Response:
     is validated but does not change them, as in DIGITS 6.
     """
     job = _model()
-    chosen_view(_kind_of(job), request.values)
+    requested_view(_kind_of(job), request.values)
     outputs, rest = inference_views.infer(job)
     return _with_outputs(outputs, rest, ("{", "}"), ("[", "]"))
 
@@ -137,7 +137,7 @@ def infer_extension() -> Response:
         raise BadRequest(
             f"Models for {kind.title.lower()} predict from images only.", "Send the image to infer_one.json."
         )
-    chosen_view(kind, request.values)
+    requested_view(kind, request.values)
     if find := record_inputs.inputs_of_request(job):
         return _outputs_of("records", find, key=lambda place, image: str(place))
     outputs, rest = inference_views.infer(job)

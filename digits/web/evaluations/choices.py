@@ -17,7 +17,7 @@ from digits.web.jobs import serializers
 from digits.web.services import services
 
 
-def chosen_records(job: ModelJob) -> tuple[DatasetJob, Split]:
+def requested_records(job: ModelJob) -> tuple[DatasetJob, Split]:
     """Return the ``dataset`` and the ``split`` of the request; by default the validation split of the model's own.
 
     Raises NotFound and BadRequest.
@@ -46,15 +46,15 @@ def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
         return
     manifest = _manifest(dataset)
     try:
-        found = fit_of(trained_on, manifest)
+        fit = fit_of(trained_on, manifest)
     except UnfitDataset as error:
         raise BadRequest(
             f"“{dataset.name}” does not fit “{job.name}”: {error}.",
             "Choose another dataset on the page of the model.",
         ) from error
     counts = manifest.splits[split].counts
-    if found.has_unknown_records and len(counts) == len(found.places):
-        shared = sum(count for count, place in zip(counts, found.places, strict=True) if place >= 0)
+    if fit.has_unknown_records and len(counts) == len(fit.places):
+        shared = sum(count for count, place in zip(counts, fit.places, strict=True) if place >= 0)
         if not shared:
             record = views_of(dataset.data_kind).record
             raise BadRequest(

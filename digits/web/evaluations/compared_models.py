@@ -42,7 +42,7 @@ def facts(job: ModelJob) -> dict[str, Any]:
     the floating-point operations for one image; memory is in bytes.
     """
     state = services().scheduler.task_state(job, job.tasks[0])
-    chosen = job.snapshots().default
+    snapshot = job.snapshots().default
     results = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
     measured = next((item for item in results if item.records), None)
     flops = (state.result or {}).get("flops")
@@ -51,8 +51,8 @@ def facts(job: ModelJob) -> dict[str, Any]:
         "name": job.name,
         "status": job.status.title,
         "dataset": serializers.row(job).dataset_name,
-        "epoch": chosen.epoch if chosen else None,
-        "metrics": dict(chosen.metrics) if chosen and chosen.metrics else state.metrics.last_values(),
+        "epoch": snapshot.epoch if snapshot else None,
+        "metrics": dict(snapshot.metrics) if snapshot and snapshot.metrics else state.metrics.last_values(),
         "parameters": state.parameters,
         "flops": flops if isinstance(flops, int) else None,
         "seconds": None if job.is_imported else job.elapsed,
@@ -103,19 +103,19 @@ def differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
     """Return the settings that differ: the ``name``, and the ``values`` of all models as text."""
     settings = [_flat(msgspec.to_builtins(job.recipe)) for job in jobs]
     names = dict.fromkeys(name for each in settings for name in each if name.split(".")[0] not in OWN)
-    found = []
+    rows = []
     for name in names:
         values = [_text(each.get(name)) for each in settings]
         if len(set(values)) > 1:
-            found.append({"name": name, "values": values})
+            rows.append({"name": name, "values": values})
     try:
         texts = [job.network_text() for job in jobs]
     except UnreadableFile:
-        return found
+        return rows
     if len(set(texts)) > 1:
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts), start=1)}
-        found.append({"name": "network", "values": [f"source code {numbers[text]}" for text in texts]})
-    return found
+        rows.append({"name": "network", "values": [f"source code {numbers[text]}" for text in texts]})
+    return rows
 
 
 def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:

@@ -50,9 +50,9 @@ MAX_MODELS = 10
 def show() -> str:
     """Compare the models with the ``ids``, and the predictions of two of them, ``first`` and ``second``."""
     jobs, first, second = _models()
-    found = in_thread(_common, first, second)
+    common = in_thread(_common, first, second)
     views = views_of(serializers.data_kind(second) or default_kind())
-    pair, parts = (None, {}) if found is None else (found, _parts(first, second, *found))
+    pair, parts = (None, {}) if common is None else (common, _parts(first, second, *common))
     facts = [compared_models.facts(job) for job in in_turns(iter(jobs))]
     return render_in_turns(
         "comparison.html",
@@ -82,20 +82,20 @@ def show_json() -> Response:
     Without ``ids``, return only the comparison of ``first`` and ``second``.
     """
     jobs, first, second = _models()
-    found = in_thread(_common, first, second)
+    common = in_thread(_common, first, second)
     settings = compared_models.differences(jobs)
     if "ids" in request.args:
         return jsonify(
             models=[compared_models.facts(job) for job in jobs],
             settings=settings,
-            pair=None if found is None else _pair_json(first, second, found),
+            pair=None if common is None else _pair_json(first, second, common),
         )
-    if found is None:
+    if common is None:
         raise NotFound(
             "These models have no evaluations of the same records.", "Evaluate both on the same split."
         )
     return jsonify(
-        **_pair_json(first, second, found),
+        **_pair_json(first, second, common),
         settings=[
             {"name": item["name"], "first": item["values"][0], "second": item["values"][1]}
             for item in settings
@@ -165,10 +165,10 @@ def _parts(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation
     records = in_thread(_load, first, second, one, other)
     if records is None:
         return {}
-    found = _dataset_of(other)
-    if found is None:
+    other_dataset = _dataset_of(other)
+    if other_dataset is None:
         return in_thread(_numbers, records, [])
-    dataset, manifest = found
+    dataset, manifest = other_dataset
     compared = {"evaluation": f"{second.id}/{other.name}", "compare": f"{first.id}/{one.name}"}
     arguments = urlencode({"job_id": dataset.id, "db": other.split, **compared})
     evaluated = [(first.folder, one.name), (second.folder, other.name)]
@@ -213,11 +213,12 @@ def _numbers(records: ComparedRecords, names: list[str]) -> dict[str, Any]:
 def _classes(records: ComparedRecords, names: list[str]) -> list[dict[str, Any]]:
     """Return the outcomes of each class with errors, those with the most differences first."""
     targets = np.asarray(records.targets)
-    chosen = {name: records.members(name) for name in OUTCOME_TITLES} | {
+    selections = {name: records.members(name) for name in OUTCOME_TITLES} | {
         "support": np.full(targets.shape, True)
     }
     counts = {
-        name: np.bincount(targets[members], minlength=len(names)).tolist() for name, members in chosen.items()
+        name: np.bincount(targets[members], minlength=len(names)).tolist()
+        for name, members in selections.items()
     }
     rows = [
         {"label": label, "name": name, **{key: values[label] for key, values in counts.items()}}
@@ -245,7 +246,7 @@ def _groups(
             items = gallery_items(dataset, manifest, images, places)
         except UnreadableFile:
             continue
-        shown = [
+        cards = [
             {
                 "item": item,
                 "words": [_describe(records, views, manifest, item.number, model) for model in (0, 1)],
@@ -253,8 +254,8 @@ def _groups(
             }
             for item in items
         ]
-        if shown:
-            groups.append({"name": name, "title": title, "shown": shown})
+        if cards:
+            groups.append({"name": name, "title": title, "shown": cards})
     return groups
 
 

@@ -24,7 +24,7 @@ from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import Views, views_of
-from digits.web.evaluations.choices import chosen_records
+from digits.web.evaluations.choices import requested_records
 from digits.web.evaluations.panel import other_datasets, title_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
@@ -59,7 +59,7 @@ def start(job_id: str) -> AnyResponse:
         raise BadRequest(
             f"“{job.name}” generates images from random vectors, so there are no activations of records."
         )
-    dataset, split = chosen_records(job)
+    dataset, split = requested_records(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
     recipe = _recipe(job, snapshot, dataset, split)
     if services().background["embedding"].state(job.id):
@@ -192,8 +192,8 @@ def _title(result: EmbeddingMap, job: ModelJob) -> str:
 
 def _limits() -> tuple[int, int, int]:
     """Return the smallest, the default and the largest number of records of a map."""
-    found = schema.limits(MapEmbeddings, "records")
-    return int(found.low or 0), int(found.default), int(found.high or 0)
+    limits = schema.limits(MapEmbeddings, "records")
+    return int(limits.low or 0), int(limits.default), int(limits.high or 0)
 
 
 def _asked_record() -> int | None:
@@ -201,10 +201,10 @@ def _asked_record() -> int | None:
 
 
 def _find(results: list[EmbeddingMap], name: str) -> EmbeddingMap:
-    found = next((item for item in results if not name or item.name == name), None)
-    if found is None:
+    match = next((item for item in results if not name or item.name == name), None)
+    if match is None:
         raise NotFound("This embedding map does not exist.", "Compute it on the page of embedding maps.")
-    return found
+    return match
 
 
 def _load_points(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
@@ -217,15 +217,15 @@ def _load_points(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
         return values
 
     try:
-        found = {"records": column(maps.RECORDS_FILE)}
-        found |= {method: column(f"{method}.npy", 4) for method in result.methods}
+        points = {"records": column(maps.RECORDS_FILE)}
+        points |= {method: column(f"{method}.npy", 4) for method in result.methods}
         folder = maps.folder_of(job.folder, result.name)
         for name, file in (("groups", maps.GROUPS_FILE), ("predicted", maps.PREDICTED_FILE)):
             if (folder / file).is_file():
-                found[name] = column(file)
+                points[name] = column(file)
     except UnreadableFile as error:
         raise _damaged(error) from error
-    return found
+    return points
 
 
 def _load_neighbors(job: ModelJob, result: EmbeddingMap, record: int) -> list[Neighbor]:

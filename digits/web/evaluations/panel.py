@@ -69,12 +69,12 @@ def _others(job: ModelJob, evaluated: set[tuple[str, str]]) -> list[dict[str, st
     models = (other for other in children if isinstance(other, ModelJob) and other.id != job.id)
 
     def is_comparable(other: ModelJob) -> bool:
-        found = evaluations.load_all(other.folder)
-        return any((item.content_hash, item.split) in evaluated for item in found if item.is_comparable)
+        results = evaluations.load_all(other.folder)
+        return any((item.content_hash, item.split) in evaluated for item in results if item.is_comparable)
 
     recent = list(itertools.islice(models, MAX_OTHERS))
-    chosen = in_thread(lambda: [other for other in recent if is_comparable(other)])
-    return [{"id": other.id, "name": other.name} for other in chosen]
+    comparable = in_thread(lambda: [other for other in recent if is_comparable(other)])
+    return [{"id": other.id, "name": other.name} for other in comparable]
 
 
 def fit_of(manifest: Manifest, other: Manifest) -> DatasetFit:
@@ -96,10 +96,10 @@ def datasets_to_evaluate(manifest: Manifest, own: str) -> list[dict[str, str]]:
             return str(error)
         return ""
 
-    found = [
+    datasets = [
         {"id": job.id, "name": job.name, "reason": reason(other)} for job, other in _recent(manifest, own)
     ]
-    return sorted(found, key=lambda item: bool(item["reason"]))
+    return sorted(datasets, key=lambda item: bool(item["reason"]))
 
 
 def other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
@@ -123,8 +123,8 @@ def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
         for job in store.all(DatasetJob)
         if job.status is Status.DONE and job.id != own and job.data_kind.name == kind.name
     )
-    chosen = list(itertools.islice(recent, MAX_OTHERS))
-    read = in_thread(lambda: [(job, job.manifest()) for job in chosen])
+    newest = list(itertools.islice(recent, MAX_OTHERS))
+    read = in_thread(lambda: [(job, job.manifest()) for job in newest])
     return [(job, other) for job, other in read if other is not None]
 
 

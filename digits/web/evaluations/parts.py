@@ -80,18 +80,18 @@ def shown_matrix(
     wrong = matrix.copy()
     np.fill_diagonal(wrong, 0)
     confused = np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")
-    chosen = confused[:limit] if len(names) > limit else np.arange(len(names))
+    classes = confused[:limit] if len(names) > limit else np.arange(len(names))
     if options.get("order") != "errors":
-        chosen = np.sort(chosen)
+        classes = np.sort(classes)
     else:
-        chosen = confused[: len(chosen)]
+        classes = confused[: len(classes)]
     in_percent = options.get("unit") == "percent"
     totals = matrix.sum(axis=1)
     rows = []
-    for true in chosen.tolist():
+    for true in classes.tolist():
         total = int(totals[true])
         cells = []
-        for predicted in chosen.tolist():
+        for predicted in classes.tolist():
             count = int(matrix[true, predicted])
             share = count / total if total else 0.0
             cells.append(
@@ -107,9 +107,9 @@ def shown_matrix(
         rows.append({"name": names[true], "cells": cells, "total": total})
     pairs = np.argsort(-wrong.ravel(), kind="stable")[:10]
     return {
-        "columns": [names[place] for place in chosen.tolist()],
+        "columns": [names[place] for place in classes.tolist()],
         "rows": rows,
-        "hidden": len(names) - len(chosen),
+        "hidden": len(names) - len(classes),
         "in_percent": in_percent,
         "confused": [
             {

@@ -88,10 +88,10 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
     has_records = manifest is not None and split in manifest.splits and manifest.splits[split].count > 0
     rows = []
     for job in in_turns(iter(models)):
-        found, has_snapshot = in_thread(_best, job, content_hash, split, dataset.data_kind)
+        best, has_snapshot = in_thread(_best, job, content_hash, split, dataset.data_kind)
         is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
-        if found is not None or (has_records and has_snapshot and not is_latent):
-            rows.append(_row(job, found, has_snapshot=has_snapshot))
+        if best is not None or (has_records and has_snapshot and not is_latent):
+            rows.append(_row(job, best, has_snapshot=has_snapshot))
     metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     main = next(
         (name for name in (dataset.data_kind.metric, "loss") if name in metrics), *metrics[:1] or [""]
@@ -105,13 +105,13 @@ def _best(job: ModelJob, content_hash: str, split: str, kind: Kind) -> tuple[Eva
 
     Also return whether its snapshot exists; without an evaluation, whether there is any snapshot. Reads files.
     """
-    found = [
+    complete = [
         item
         for item in evaluations.load_all(job.folder)
         if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
     ]
     sign = -1 if kind.lower_is_better(kind.metric) else 1
-    best = max(found, key=lambda item: sign * item.metrics.get(kind.metric, 0.0), default=None)
+    best = max(complete, key=lambda item: sign * item.metrics.get(kind.metric, 0.0), default=None)
     if best is None:
         return None, snapshot_list.newest_name(job.folder) is not None
     return best, snapshot_list.exists(job.folder, best.snapshot)
@@ -165,11 +165,11 @@ def _first_direction(column: str, kind: Kind) -> str:
 
 def _plot(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:
     """Return the points of the metric over the latency; None if fewer than two models have both."""
-    shown = [row for row in rows if metric in row["metrics"]]
-    if len(shown) < 2:
+    measured = [row for row in rows if metric in row["metrics"]]
+    if len(measured) < 2:
         return None
-    slowest = max(row["milliseconds"] for row in shown) or 1.0
-    values = [row["metrics"][metric] for row in shown]
+    slowest = max(row["milliseconds"] for row in measured) or 1.0
+    values = [row["metrics"][metric] for row in measured]
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     margin = 0.1  # of the height, above and below
@@ -185,6 +185,6 @@ def _plot(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:
                 "url": row["url"],
                 "is_on_front": row["is_on_front"],
             }
-            for row in shown
+            for row in measured
         ],
     }

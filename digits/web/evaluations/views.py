@@ -20,7 +20,7 @@ from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.evaluations import charts as evaluation_charts
-from digits.web.evaluations.choices import check_fits, chosen_records
+from digits.web.evaluations.choices import check_fits, requested_records
 from digits.web.evaluations.panel import panel_state, title_of
 from digits.web.evaluations.parts import (
     excluded_words,
@@ -56,7 +56,7 @@ def start(job_id: str) -> AnyResponse:
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
-    dataset, split = chosen_records(job)
+    dataset, split = requested_records(job)
     check_fits(job, dataset, split)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
     recipe = evaluation_recipe(job, snapshot, dataset, split)
@@ -97,10 +97,10 @@ def show_json(job_id: str) -> Response:
     """Return the state of the current evaluation, and all results, each with the confusion matrix of a classifier."""
     job = services().store.get(job_id, ModelJob)
     results = in_thread(evaluations.load_all, job.folder)
-    asked = request.args.get("name", "")
-    chosen = [_find(results, asked)] if asked else results
-    found = [in_thread(_with_matrix, job, item) for item in chosen]
-    return jsonify(Evaluations(**asdict(panel_state(job)), evaluations=found))
+    name = request.args.get("name", "")
+    selected = [_find(results, name)] if name else results
+    evaluated = [in_thread(_with_matrix, job, item) for item in selected]
+    return jsonify(Evaluations(**asdict(panel_state(job)), evaluations=evaluated))
 
 
 @blueprint.get("/models/<job_id>/evaluation")
@@ -138,13 +138,13 @@ def show(job_id: str) -> str:
 
 
 def _find(results: list[Evaluation], name: str) -> Evaluation:
-    found = next((item for item in results if not name or item.name == name), None)
-    if found is None:
+    match = next((item for item in results if not name or item.name == name), None)
+    if match is None:
         raise NotFound(
             "This model has no such evaluation." if name else "This model has not been evaluated.",
             "Start an evaluation on the page of the model.",
         )
-    return found
+    return match
 
 
 def _with_matrix(job: ModelJob, result: Evaluation) -> EvaluationResult:

@@ -88,31 +88,31 @@ def type_title(job: Job) -> str:
 
 def data_kind(job: Job) -> Kind | None:
     """Return the kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
-    found = job if isinstance(job, DatasetJob) else data_of(job)
-    return found.data_kind if found else None
+    dataset = job if isinstance(job, DatasetJob) else data_of(job)
+    return dataset.data_kind if dataset else None
 
 
 def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
     """Return the dataset of a model, imported models included; None if it is missing."""
     if isinstance(job, ModelJob) and job.is_imported:
         return ImportedDataset(job.folder)
-    found = _dataset_of(job)
-    return found if isinstance(found, DatasetJob) else None
+    dataset = _dataset_of(job)
+    return dataset if isinstance(dataset, DatasetJob) else None
 
 
 def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]:
     """Return rows for job lists, yielding to other greenlets. A job that raises an error is shown as damaged and
     does not affect the others.
     """
-    shown = []
+    rows = []
     for job in in_turns(iter(jobs)):
         try:
-            shown.append(describe(job))
+            rows.append(describe(job))
         except Exception as error:
             log.exception("job %s cannot be shown", job.id)
             reason = f"{type(error).__name__}: {error}"
-            shown.append(row(DamagedJob(id=job.id, folder=job.folder, name=job.name, reason=reason)))
-    return shown
+            rows.append(row(DamagedJob(id=job.id, folder=job.folder, name=job.name, reason=reason)))
+    return rows
 
 
 def page(job: Job) -> JobPage:

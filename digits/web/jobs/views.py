@@ -190,8 +190,8 @@ def file(path: str) -> Response:
 def complete_path() -> Response:
     """Return paths below the data roots that start with ``query``; with ``type=folder``, only folders."""
     only_folders = choice(request.args, "type", "any", ("any", "file", "folder")) == "folder"
-    found = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
-    return jsonify(suggestions=found)
+    paths = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
+    return jsonify(suggestions=paths)
 
 
 @blueprint.get("/autocomplete/group")

@@ -55,22 +55,22 @@ def preview() -> AnyResponse:
     if made.state.failure:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     try:
-        found: AugmentationPreview = in_thread(augmentation_preview.load, made.folder)
+        preview: AugmentationPreview = in_thread(augmentation_preview.load, made.folder)
     except UnreadableFile as error:
         raise NotReady(f"The preview cannot be read: {error}.", "Try again.") from error
     finally:
         services().short_tasks.forget(made)
-    boxes = [box for record in found.records for box in record.original.boxes]
+    boxes = [box for record in preview.records for box in record.original.boxes]
     page = partial(
         render_template,
         "_augmented.html",
-        preview=found,
+        preview=preview,
         legend=manifest.target.legend(has_ignored=any(box.ignored for box in boxes)),
         note=_note(recipe),
         is_padded=min(manifest.width, manifest.height) < (recipe.crop_size or 0),
         record_word=views.record,
     )
-    return respond(found, page=page)
+    return respond(preview, page=page)
 
 
 def _note(recipe: PreviewAugmentation) -> str:

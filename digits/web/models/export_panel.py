@@ -24,12 +24,12 @@ SOURCES = {"val": "validation images", "train": "training images", "random": "ra
 
 def panel(job: ModelJob) -> dict[str, Any]:
     """Return the panel on the page of a model: the state, the formats and the finished exports."""
-    found = finished(job)
+    results = finished(job)
     return {
         **asdict(state(job)),
         "formats": formats(job),
-        "results": [_row(job, item) for item in found],
-        "serving": next((_serving(item) for item in found if item.format == "savedmodel"), None),
+        "results": [_row(job, item) for item in results],
+        "serving": next((_serving(item) for item in results if item.format == "savedmodel"), None),
     }
 
 

@@ -85,8 +85,8 @@ def download(job_id: str, format_: str, ending: str) -> Response:
 
 
 def _exports(job: ModelJob) -> Exports:
-    found = [ExportResult(**asdict(item), url=url_of(job, item)) for item in finished(job)]
-    return Exports(**asdict(state(job)), exports=found, formats=formats(job))
+    exported = [ExportResult(**asdict(item), url=url_of(job, item)) for item in finished(job)]
+    return Exports(**asdict(state(job)), exports=exported, formats=formats(job))
 
 
 def _format(name: str) -> ExportFormat:

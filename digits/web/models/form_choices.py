@@ -36,9 +36,9 @@ def kinds_balanced_by(balance: str) -> list[str]:
 def offer_datasets(form: ModelForm) -> list[DatasetJob]:
     """Offer the newest usable datasets, and the one chosen in the form."""
     offered, _ = usable_datasets()
-    chosen = services().store.find(form.dataset.data or "")
-    if isinstance(chosen, DatasetJob) and _is_usable(chosen) and chosen not in offered:
-        offered.append(chosen)
+    current = services().store.find(form.dataset.data or "")
+    if isinstance(current, DatasetJob) and _is_usable(current) and current not in offered:
+        offered.append(current)
     form.dataset.choices = choices(*((job.id, job.name) for job in offered))
     return offered
 
@@ -46,8 +46,8 @@ def offer_datasets(form: ModelForm) -> list[DatasetJob]:
 def usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
     """Return the newest usable datasets that match, and whether there are more."""
     usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
-    found = list(itertools.islice(usable, SHOWN_DATASETS + 1))
-    return found[:SHOWN_DATASETS], len(found) > SHOWN_DATASETS
+    datasets = list(itertools.islice(usable, SHOWN_DATASETS + 1))
+    return datasets[:SHOWN_DATASETS], len(datasets) > SHOWN_DATASETS
 
 
 def previous_networks(
@@ -57,11 +57,11 @@ def previous_networks(
 
     Of each model, the snapshot ``weights`` is selected, or else the default one.
     """
-    found = services().store.index.select(ModelJob, words)
-    shown = [job for job in found[:SHOWN_MODELS] if _has_network(job)]
+    matching = services().store.index.select(ModelJob, words)
+    listed = [job for job in matching[:SHOWN_MODELS] if _has_network(job)]
     job = services().store.find(chosen or "")
-    if isinstance(job, ModelJob) and job not in shown and _has_network(job):
-        shown.insert(0, job)
+    if isinstance(job, ModelJob) and job not in listed and _has_network(job):
+        listed.insert(0, job)
     return {
         "previous": [
             {
@@ -69,9 +69,9 @@ def previous_networks(
                 "name": job.name,
                 "snapshots": model_serializers.snapshots(job, weights),
             }
-            for job in in_turns(iter(shown))
+            for job in in_turns(iter(listed))
         ],
-        "previous_count": len(found),
+        "previous_count": len(matching),
         "searching": bool(words),
         "chosen": chosen,
     }

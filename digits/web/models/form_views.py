@@ -121,8 +121,8 @@ def sweep() -> Response:
 @returns(DatasetChoices)
 def dataset_choices() -> Response:
     """Return the newest usable datasets that match the search ``q``."""
-    found, has_more = usable_datasets(request.args.get("q", ""))
-    return jsonify(DatasetChoices([dataset_choice(job) for job in in_turns(iter(found))], has_more))
+    datasets, has_more = usable_datasets(request.args.get("q", ""))
+    return jsonify(DatasetChoices([dataset_choice(job) for job in in_turns(iter(datasets))], has_more))
 
 
 @blueprint.get("/models/network-choices")

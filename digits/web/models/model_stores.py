@@ -76,15 +76,15 @@ def _import(model_id: str) -> ModelJob:
 
 def _state_json(state: StoreState) -> dict[str, Any]:
     listing = state.listing
-    found: dict[str, Any] = {
+    body: dict[str, Any] = {
         "base_url": listing.store,
         "welcome_msg": listing.message,
         "model_list": [_as_json(model) for model in listing.models],
     }
-    found |= {"error": listing.problem} if listing.problem else {}
-    return found | ({"loading": True} if state.is_loading else {})
+    body |= {"error": listing.problem} if listing.problem else {}
+    return body | ({"loading": True} if state.is_loading else {})
 
 
 def _as_json(model: StoredModel) -> dict[str, Any]:
-    found: dict[str, Any] = {"dir_name": model.folder, "id": model.id, "info": model.info}
-    return found | ({"aux": model.aux} if model.aux else {})
+    body: dict[str, Any] = {"dir_name": model.folder, "id": model.id, "info": model.info}
+    return body | ({"aux": model.aux} if model.aux else {})

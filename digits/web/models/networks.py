@@ -50,22 +50,23 @@ def _chosen_network(form: ModelForm) -> tuple[str, str | None]:
     if form.method.data in ("previous", "pretrained"):
         return _network_of_model(form)
     try:
-        chosen = network(form.standard_networks.data or "lenet")
+        standard = network(form.standard_networks.data or "lenet")
     except NotFound as error:
         _blame(form.standard_networks, error.message)
         return "", None
     dataset = services().store.find(form.dataset.data or "")
-    if isinstance(dataset, DatasetJob) and dataset.data_kind.name not in chosen.kinds:
+    if isinstance(dataset, DatasetJob) and dataset.data_kind.name not in standard.kinds:
         titles = ", ".join(item.title for item in networks([dataset.data_kind.name]).values())
         kind = dataset.data_kind.title.lower()
         _blame(
-            form.standard_networks, f"{chosen.title} is not a network for {kind}. Choose one of: {titles}."
+            form.standard_networks, f"{standard.title} is not a network for {kind}. Choose one of: {titles}."
         )
-    if chosen.missing:
+    if standard.missing:
         _blame(
-            form.standard_networks, f"{chosen.title} requires the package {chosen.package}. {chosen.missing}"
+            form.standard_networks,
+            f"{standard.title} requires the package {standard.package}. {standard.missing}",
         )
-    return chosen.text, _standard_weights(form, chosen)
+    return standard.text, _standard_weights(form, standard)
 
 
 def _standard_weights(form: ModelForm, chosen: Network) -> str | None:
@@ -118,31 +119,31 @@ def _network_of_model(form: ModelForm) -> tuple[str, str | None]:
     except UnreadableFile as error:
         _blame(field, f"The network of “{job.name}” cannot be read: {error}.")
         return "", None
-    chosen, file = request.form.get(f"{job.id}-snapshot"), form.custom_network_snapshot
-    if chosen and request.form.get(file.name):
+    epoch, file = request.form.get(f"{job.id}-snapshot"), form.custom_network_snapshot
+    if epoch and request.form.get(file.name):
         _blame(file, f"Specify either this file or {job.id}-snapshot.")
-    if not chosen and file.data:
+    if not epoch and file.data:
         return text, file.data
     try:
-        if chosen is None and form.method.data == "pretrained":
+        if epoch is None and form.method.data == "pretrained":
             return text, str(job.folder / snapshot_of(job, None).name)
-        return text, weights_of(job, chosen or "")
+        return text, weights_of(job, epoch or "")
     except DigitsError as error:
         _blame(field, error.sentences)
         return text, None
 
 
-def weights_of(job: ModelJob, asked: str) -> str | None:
-    """Return the weights that ``asked`` names as in DIGITS 6: an epoch, or -1 for those that ``job`` started from.
+def weights_of(job: ModelJob, epoch: str) -> str | None:
+    """Return the weights that ``epoch`` names as in DIGITS 6: an epoch, or -1 for those that ``job`` started from.
 
     For 0 or an empty text, return None: random ones. Raises DigitsError if there are no such weights.
     """
     # Imported models without an epoch have a snapshot of epoch 0.
-    if not asked or (asked == "0" and services().snapshots_of(job).of_epoch(0) is None):
+    if not epoch or (epoch == "0" and services().snapshots_of(job).of_epoch(0) is None):
         return None
-    if asked == "-1" and not job.recipe.weights:
+    if epoch == "-1" and not job.recipe.weights:
         raise BadRequest(f"“{job.name}” started from random weights.", "Choose one of its snapshots, or 0.")
-    return job.recipe.weights if asked == "-1" else str(job.folder / snapshot_of(job, asked).name)
+    return job.recipe.weights if epoch == "-1" else str(job.folder / snapshot_of(job, epoch).name)
 
 
 def network_folder(form: ModelForm, text: str) -> Path | None:

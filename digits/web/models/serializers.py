@@ -167,13 +167,13 @@ def marks(job: ModelJob) -> list[CurveMark]:
     Changes of the learning rate are in the curves.
     """
     state = services().scheduler.task_state(job, job.tasks[0])
-    found = [
+    rows = [
         CurveMark("best" if row.best else "snapshot", row.epoch, row.metrics or "saved")
         for row in snapshots(job)
         if not job.is_imported
     ]
-    found += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
-    return sorted(found, key=lambda mark: mark.epoch)
+    rows += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
+    return sorted(rows, key=lambda mark: mark.epoch)
 
 
 def _epoch(epoch: float) -> float:
@@ -190,8 +190,8 @@ def _network(job: ModelJob) -> tuple[str, str]:
 
 def _preflight(job: ModelJob) -> Preflight | None:
     """Return the result of the preflight before the training, with the URL of its picture."""
-    found = preflight_result.load(job.folder)
-    return Preflight(**found, batch_url=url_for("models.first_batch", job_id=job.id)) if found else None
+    result = preflight_result.load(job.folder)
+    return Preflight(**result, batch_url=url_for("models.first_batch", job_id=job.id)) if result else None
 
 
 def _data_loading(prepared: events.InputPrepared | None) -> str:

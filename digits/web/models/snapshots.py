@@ -11,27 +11,27 @@ from digits.core.snapshot_list import Snapshot
 from digits.web.services import services
 
 
-def snapshot_of(job: ModelJob, asked: str | None) -> Snapshot:
-    """Return the snapshot of the epoch ``asked``: by default the best one, for -1 the newest one."""
+def snapshot_of(job: ModelJob, epoch: str | None) -> Snapshot:
+    """Return the snapshot of ``epoch``: by default the best one, for -1 the newest one."""
     saved = services().snapshots_of(job)
     default = saved.default
     if default is None:
         raise BadRequest(f"“{job.name}” has no snapshot yet.")
-    if not asked:
+    if not epoch:
         return default
-    if asked == "-1":
+    if epoch == "-1":
         return saved.snapshots[0]
     try:
-        wanted = float(asked)
+        wanted = float(epoch)
     except ValueError:
-        raise BadRequest(f"“{asked}” is not an epoch.") from None
-    found = saved.of_epoch(wanted)
-    if found is None:
-        raise NotFound(f"“{job.name}” has no snapshot of epoch {asked}.")
-    return found
+        raise BadRequest(f"“{epoch}” is not an epoch.") from None
+    snapshot = saved.of_epoch(wanted)
+    if snapshot is None:
+        raise NotFound(f"“{job.name}” has no snapshot of epoch {epoch}.")
+    return snapshot
 
 
-def chosen_snapshot(job: ModelJob, default: str = "") -> Snapshot:
+def requested_snapshot(job: ModelJob, default: str = "") -> Snapshot:
     """Return the snapshot that this request asks for; raises an error if it may not or cannot be used."""
     if not services().tensorflow.available:
         raise Unavailable("TensorFlow support is disabled.", services().tensorflow.reason)

@@ -51,9 +51,9 @@ def new_model(
 
 def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
     """Create a job in ``folder`` that trains the default network for ``dataset`` for a few epochs."""
-    chosen = network_settings.network_for(dataset) or network("lenet")
-    recipe = _recipe(chosen, dataset)
-    return new_model(folder, dataset, recipe, f"{chosen.title} on {dataset.name}", text=chosen.text)
+    default = network_settings.network_for(dataset) or network("lenet")
+    recipe = _recipe(default, dataset)
+    return new_model(folder, dataset, recipe, f"{default.title} on {dataset.name}", text=default.text)
 
 
 def _recipe(chosen: Network, dataset: DatasetJob) -> Train:

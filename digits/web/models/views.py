@@ -74,8 +74,8 @@ def metrics(job_id: str) -> Response:
     if after is None:
         state = services().scheduler.task_state(job, task)
         # For many numbers, much faster than Flask's JSON provider.
-        found = Curves(state.cursor, **state.metrics.as_json(), marks=model_serializers.marks(job))
-        body = msgspec.json.encode(found)
+        curves = Curves(state.cursor, **state.metrics.as_json(), marks=model_serializers.marks(job))
+        body = msgspec.json.encode(curves)
         return Response(body, mimetype="application/json")
     rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)
     return Response(in_turns(rows), mimetype="application/json")

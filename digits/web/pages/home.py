@@ -106,8 +106,8 @@ def _page(name: str, jobs: Sequence[Job]) -> Page[Job]:
 
 def _address(query: JobQuery, pages: Mapping[str, Page[Job]], name: str, number: int) -> str:
     """Return the URL of the home page that shows page ``number`` of the list ``name``."""
-    shown = {key: page.number for key, page in pages.items()} | {name: number}
-    numbers: dict[str, Any] = {f"{key}_page": shown[key] for key in pages if shown[key] > 1}
+    positions = {key: page.number for key, page in pages.items()} | {name: number}
+    numbers: dict[str, Any] = {f"{key}_page": positions[key] for key in pages if positions[key] > 1}
     return url_for("home.index", **query.arguments(), **numbers, _anchor=f"{name}-title")
 
 

@@ -76,11 +76,11 @@ def show(job_id: str, prediction_id: str) -> str:
     """
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
-    shown = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
-    top = requested_top_n() if shown == TOP and labels else 0
+    selection = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
+    top = requested_top_n() if selection == TOP and labels else 0
     number = page_of(request.args, "page")
     places: dict[str, Sequence[int]] = {"wrong": results.sums.wrong, "unreadable": results.sums.unreadable}
-    page = Page.of(places.get(shown, range(len(results))), number, PAGE_IMAGES)
+    page = Page.of(places.get(selection, range(len(results))), number, PAGE_IMAGES)
     classes = Page.of(range(len(labels)), number, PAGE_CLASSES)
     kind = serializers.data_kind(job) or default_kind()
     matrix = results.sums.matrix()
@@ -112,13 +112,13 @@ def show(job_id: str, prediction_id: str) -> str:
         top=top,
         max_top=MAX_TOP_N,
         classes=_top_images(job, about, results, labels, classes.items, top) if top else [],
-        show=shown,
+        show=selection,
         choices=_choices(results),
         address=lambda number: url_for(
             "predictions.show",
             job_id=job.id,
             prediction_id=about.id,
-            show=shown,
+            show=selection,
             top_n=top or None,
             page=number,
         ),
@@ -226,7 +226,7 @@ def inputs_of_kind(job: ModelJob) -> FindSource | None:
 
 def names_of(results: Results, best: list[list[tuple[int, float]]]) -> dict[int, str]:
     """Return the names of the images in the lists of `best_of_classes`."""
-    places = sorted({place for found in best for place, _ in found})
+    places = sorted({place for images in best for place, _ in images})
     return {place: row.name for place, row in zip(places, results.read(places), strict=True)}
 
 
@@ -287,8 +287,8 @@ def _choices(results: Results) -> list[tuple[str, str, int | None]]:
         ("wrong", "Wrong", len(results.sums.wrong)),
         ("unreadable", "Unreadable", len(results.sums.unreadable)),
     )
-    found: list[tuple[str, str, int | None]] = [choice for choice in choices if choice[2]]
-    return [*found, (TOP, "Top per class", None)] if results.sums.labels else found
+    filters: list[tuple[str, str, int | None]] = [choice for choice in choices if choice[2]]
+    return [*filters, (TOP, "Top per class", None)] if results.sums.labels else filters
 
 
 def _top_images(

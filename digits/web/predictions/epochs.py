@@ -16,7 +16,7 @@ from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
-from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
+from digits.web.models.snapshots import requested_snapshot, spread_snapshots
 from digits.web.offload import in_thread
 from digits.web.records.gallery import GalleryItem, gallery_items
 from digits.web.records.images import RecordImages, shown_size
@@ -47,33 +47,33 @@ class Followed:
 def show(job_id: str) -> Response:
     """Return the part of the model's page with the predictions of each snapshot."""
     job = services().store.get(job_id, ModelJob)
-    found = _follow(job)
-    images = RecordImages(found.dataset, found.manifest)
-    places = [Place(found.split, place) for place in found.places]
+    followed = _follow(job)
+    images = RecordImages(followed.dataset, followed.manifest)
+    places = [Place(followed.split, place) for place in followed.places]
     try:
-        items = gallery_items(found.dataset, found.manifest, images, places)
+        items = gallery_items(followed.dataset, followed.manifest, images, places)
     except UnreadableFile as error:
         raise NotFound(f"The records cannot be read: {error}.", "Create the dataset again.") from error
-    count = found.manifest.splits[found.split].count
+    count = followed.manifest.splits[followed.split].count
     response = make_response(
         render_in_turns(
             "_epoch_predictions.html",
             job_id=job.id,
             has_evaluation=bool(in_thread(evaluations.load_all, job.folder)),
-            views=views_of(found.dataset.data_kind),
-            size=shown_size(found.dataset, found.manifest),
+            views=views_of(followed.dataset.data_kind),
+            size=shown_size(followed.dataset, followed.manifest),
             epochs=[
                 {
                     "epoch": epoch["epoch"],
                     "cells": [
-                        _cell(predicted, item, found.manifest)
+                        _cell(predicted, item, followed.manifest)
                         for predicted, item in zip(epoch["predictions"], items, strict=True)
                     ],
                 }
-                for epoch in found.epochs
+                for epoch in followed.epochs
             ],
-            next_url=url_for("epochs.show", job_id=job.id, first=(found.places[-1] + 1) % count)
-            if count > len(found.places)
+            next_url=url_for("epochs.show", job_id=job.id, first=(followed.places[-1] + 1) % count)
+            if count > len(followed.places)
             else "",
         )
     )
@@ -85,13 +85,13 @@ def show(job_id: str) -> Response:
 @not_from_other_sites
 def show_json(job_id: str) -> Response:
     """Return the predictions of each snapshot for the same records."""
-    found = _follow(services().store.get(job_id, ModelJob))
-    return jsonify(split=found.split, records=found.places, epochs=found.epochs)
+    followed = _follow(services().store.get(job_id, ModelJob))
+    return jsonify(split=followed.split, records=followed.places, epochs=followed.epochs)
 
 
 def _follow(job: ModelJob) -> Followed:
     """Predict the same validation records, from ``first`` of this request on, with each snapshot."""
-    default = chosen_snapshot(job)
+    default = requested_snapshot(job)
     dataset = services().store.find(job.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
     if manifest is None or not isinstance(dataset, DatasetJob):
@@ -105,7 +105,7 @@ def _follow(job: ModelJob) -> Followed:
     )
     places = list(range(first, min(count, first + most_records)))
     epochs = spread_snapshots(job, most_epochs)
-    asked = {
+    message = {
         "call": "follow",
         "snapshot": default.name,
         "snapshots": list(epochs),
@@ -113,11 +113,11 @@ def _follow(job: ModelJob) -> Followed:
         "split": split,
         "places": places,
     }
-    answer = services().inference.ask(job.folder, asked)
-    found = [
+    answer = services().inference.ask(job.folder, message)
+    rows = [
         {"epoch": epochs[item["snapshot"]], "predictions": item["predictions"]} for item in answer["epochs"]
     ]
-    return Followed(dataset, manifest, split, places, found)
+    return Followed(dataset, manifest, split, places, rows)
 
 
 def _cell(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any]:

@@ -67,11 +67,11 @@ def input_of(job: ModelJob) -> Iterator[Input]:
 
 def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
     """Return the pixels that the kind of ``dataset`` reads from this request, if any; files in another process."""
-    asked = input_request()
-    if asked.files:
-        found = services().decoder.run(ReadInput.of(dataset.kind_recipe, asked))
-        return found.as_array() if found.data else None
-    return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, asked)
+    inputs = input_request()
+    if inputs.files:
+        pixels = services().decoder.run(ReadInput.of(dataset.kind_recipe, inputs))
+        return pixels.as_array() if pixels.data else None
+    return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, inputs)
 
 
 def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:

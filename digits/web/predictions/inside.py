@@ -14,7 +14,7 @@ from digits.kinds.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
-from digits.web.models.snapshots import chosen_snapshot, spread_snapshots
+from digits.web.models.snapshots import requested_snapshot, spread_snapshots
 from digits.web.predictions.inputs import input_of
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.origin import not_from_other_sites
@@ -33,9 +33,9 @@ MAX_SNAPSHOTS = 60
 def show(job_id: str) -> Response:
     """Return the page of a model's layers; a POST request adds those of its image, or returns only these."""
     job = _model(job_id)
-    found = _inspect(job) if request.method == "POST" else {}
+    body = _inspect(job) if request.method == "POST" else {}
     if request.headers.get("X-Fragment") == "layers":
-        return _part("_layers.html", **found)
+        return _part("_layers.html", **body)
     kind = serializers.data_kind(job) or default_kind()
     return _part(
         "inside.html",
@@ -45,7 +45,7 @@ def show(job_id: str) -> Response:
         snapshots=model_serializers.snapshots(job),
         record=_first_record(job),
         methods=METHODS,
-        **found,
+        **body,
     )
 
 
@@ -59,9 +59,9 @@ def inspect_json(job_id: str) -> Response:
 @not_from_other_sites
 def layers(job_id: str) -> Response:
     """Return the part of the page that selects layers, outputs and a method."""
-    found = _layers(_model(job_id))
-    selected = [layer["name"] for layer in found["layers"] if layer["parameters"]][:SELECTED_LAYERS]
-    return _part("_layer_choice.html", methods=METHODS, selected=selected, **found)
+    choices = _layers(_model(job_id))
+    selected = [layer["name"] for layer in choices["layers"] if layer["parameters"]][:SELECTED_LAYERS]
+    return _part("_layer_choice.html", methods=METHODS, selected=selected, **choices)
 
 
 @blueprint.get("/models/<job_id>/layers.json")
@@ -116,17 +116,17 @@ def _part(template: str, **values: Any) -> Response:
 
 
 def _layers(job: ModelJob) -> dict[str, Any]:
-    snapshot = chosen_snapshot(job)
+    snapshot = requested_snapshot(job)
     answer = services().inference.ask(job.folder, {"call": "layers", "snapshot": snapshot.name})
     return {name: answer[name] for name in ("layers", "maps", "default", "outputs")}
 
 
 def _filters(job: ModelJob) -> dict[str, Any]:
     """Return the filters of at most `MAX_SNAPSHOTS` snapshots, evenly spread, from the first to the last one."""
-    default = chosen_snapshot(job)
+    default = requested_snapshot(job)
     epochs = spread_snapshots(job, MAX_SNAPSHOTS)
-    asked = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
-    answer = services().inference.ask(job.folder, asked)
+    message = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
+    answer = services().inference.ask(job.folder, message)
     return {
         "layer": answer["layer"],
         "shape": answer["shape"],
@@ -147,10 +147,10 @@ def _explain(job: ModelJob) -> dict[str, Any]:
 
 def _ask(job: ModelJob, call: str, **options: Any) -> dict[str, Any]:
     """Ask the inference server of ``job`` about the image of this request."""
-    snapshot = chosen_snapshot(job)
+    snapshot = requested_snapshot(job)
     with input_of(job) as item:
-        asked = {"call": call, item.type: str(item.path), "snapshot": snapshot.name}
-        answer = services().inference.ask(job.folder, asked | options)
+        message = {"call": call, item.type: str(item.path), "snapshot": snapshot.name}
+        answer = services().inference.ask(job.folder, message | options)
     return {
         **{name: value for name, value in answer.items() if name != "ok"},
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",

@@ -54,8 +54,8 @@ def records_of_request(job: ModelJob) -> FindSource:
 
     def find(folder: Path, labels: list[str]) -> Source:
         target = str(folder / predictions.IMAGES_FOLDER)
-        asked = Request(str(database or path), database is not None, recipe, target, limit, size)
-        return Source(os.path.basename(text.rstrip("/")), save(asked), [])
+        reading = Request(str(database or path), database is not None, recipe, target, limit, size)
+        return Source(os.path.basename(text.rstrip("/")), save(reading), [])
 
     return find
 

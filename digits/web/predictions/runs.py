@@ -206,12 +206,12 @@ def limit_of_request() -> int:
 
 def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:
     folder.mkdir(mode=0o700)
-    found = []
+    images = []
     for number, upload in enumerate(uploads):
         path = folder / f"{number:06}"
         in_thread(upload.save, path)
-        found.append(ListedImage(str(path), os.path.basename(upload.filename or "") or path.name))
-    return found
+        images.append(ListedImage(str(path), os.path.basename(upload.filename or "") or path.name))
+    return images
 
 
 def _unpacked(archive: Path, folder: Path) -> Path:
@@ -231,7 +231,7 @@ def _listed(
 ) -> tuple[list[ListedImage], list[Problem]]:
     lines = io.TextIOWrapper(file, "utf-8", "replace")
     named, problems = predictions.parse_list(lines, len(labels), limit)
-    found = []
+    images = []
     for name, truth in named:
         path = Path(name if os.path.isabs(name) or not folder else os.path.join(folder, name))
         if "://" in name:
@@ -243,8 +243,8 @@ def _listed(
         elif not roots.contain(path):
             problems.append(Problem(0, f"{name[:200]} is outside the folders this server may read."))
         else:
-            found.append(ListedImage(str(path), name, truth))
-    return found, problems
+            images.append(ListedImage(str(path), name, truth))
+    return images, problems
 
 
 def _in_folder(folder: Path, labels: list[str], limit: int) -> tuple[list[ListedImage], list[Problem]]:
@@ -252,13 +252,15 @@ def _in_folder(folder: Path, labels: list[str], limit: int) -> tuple[list[Listed
 
     Also returns the problems, such as links that lead out of the folder, which are not followed.
     """
-    found = ImageList(folder)
-    for found in walk_images(folder):
-        if len(found.files) >= MAX_IMAGES:
+    image_list = ImageList(folder)
+    for image_list in walk_images(folder):
+        if len(image_list.files) >= MAX_IMAGES:
             break
     numbers = {label: number for number, label in enumerate(labels)}
-    images = [_listed_image(folder, name, numbers) for name in sorted(found.files, key=os.fsencode)[:limit]]
-    return images, [Problem(0, remark) for remark in found.remarks()]
+    images = [
+        _listed_image(folder, name, numbers) for name in sorted(image_list.files, key=os.fsencode)[:limit]
+    ]
+    return images, [Problem(0, remark) for remark in image_list.remarks()]
 
 
 def _listed_image(folder: Path, name: str, numbers: Mapping[str, int]) -> ListedImage:
@@ -318,8 +320,8 @@ def _explained() -> Iterator[None]:
 
 
 def _concluded(row: Row, views: Views[Any], metrics: Mapping[str, float]) -> Row:
-    found = row.predictions if row.error else views.conclude(row.predictions, metrics)
-    return row if found is row.predictions else replace(row, predictions=found)
+    concluded = row.predictions if row.error else views.conclude(row.predictions, metrics)
+    return row if concluded is row.predictions else replace(row, predictions=concluded)
 
 
 def best_of_classes(results: Results, classes: Sequence[int], count: int) -> list[list[tuple[int, float]]]:
@@ -330,9 +332,9 @@ def best_of_classes(results: Results, classes: Sequence[int], count: int) -> lis
     for block in predictions.read_probabilities(results.sums.folder):
         if block.shape[1] <= max(classes, default=0):
             break
-        found = np.nan_to_num(block[: total - start, columns], nan=-1.0)
-        numbers = np.arange(start, start + len(found))[:, None].repeat(len(columns), axis=1)
-        best, places = np.concatenate([best, found]), np.concatenate([places, numbers])
+        probabilities = np.nan_to_num(block[: total - start, columns], nan=-1.0)
+        numbers = np.arange(start, start + len(probabilities))[:, None].repeat(len(columns), axis=1)
+        best, places = np.concatenate([best, probabilities]), np.concatenate([places, numbers])
         order = np.argsort(-best, axis=0, kind="stable")[:count]
         best, places = np.take_along_axis(best, order, 0), np.take_along_axis(places, order, 0)
         start += len(block)

@@ -34,16 +34,16 @@ from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
-from digits.web.models.snapshots import chosen_snapshot
+from digits.web.models.snapshots import requested_snapshot
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.predictions.inputs import Input, input_of
 from digits.web.predictions.runs import may_resize
 from digits.web.predictions.view_choice import (
     ViewChoice,
-    chosen_view,
     fitting,
     rendering,
     requested,
+    requested_view,
     view_named,
     views_for,
 )
@@ -67,12 +67,12 @@ CHAIN = {"interpolate": True, "chained": True}
 def predict_json(kind: Kind, call: str) -> Response:
     """Return the prediction, and with ``view_extension_id``, what the view draws."""
     job = _model()
-    choice = chosen_view(serializers.data_kind(job) or kind, request.values)
+    choice = requested_view(serializers.data_kind(job) or kind, request.values)
     if choice.view is None:
         return jsonify(_predict(job))
     recent, layers = _predict_outputs(job, choice.kind)
-    found = {**layers, "predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
-    return jsonify({**found, "snapshot": recent.snapshot, "milliseconds": recent.milliseconds})
+    body = {**layers, "predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
+    return jsonify({**body, "snapshot": recent.snapshot, "milliseconds": recent.milliseconds})
 
 
 @blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
@@ -83,7 +83,7 @@ def predict(kind: Kind, call: str) -> Response:
     path = request.values.get("image_path", "").strip()
     uploaded = bool(request.files.get("image_file"))
     image_url = url_for("inference.image", path=path) if path and not uploaded else None
-    choice = chosen_view(serializers.data_kind(job) or kind, request.values)
+    choice = requested_view(serializers.data_kind(job) or kind, request.values)
     recent, layers = _predict_outputs(job, choice.kind)
     return _shown(choice, recent, services().recent_predictions.add(recent), image_url=image_url, **layers)
 
@@ -93,14 +93,14 @@ def recent_prediction(name: str) -> Response:
     """Show a recent prediction in another view."""
     recent = services().recent_predictions.get(name)
     job = services().store.get(recent.job_id, ModelJob)
-    return _shown(chosen_view(_kind_of(job), request.values), recent, name)
+    return _shown(requested_view(_kind_of(job), request.values), recent, name)
 
 
 @blueprint.get("/models/recent-predictions/<name>.json")
 def recent_prediction_json(name: str) -> Response:
     """Return what a view draws for a recent prediction."""
     recent = services().recent_predictions.get(name)
-    choice = chosen_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
+    choice = requested_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
     return jsonify({"predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)})
 
 
@@ -108,14 +108,16 @@ def recent_prediction_json(name: str) -> Response:
 def recent_outputs(name: str, ending: str) -> Response:
     """Return the outputs of a recent prediction, or the one named ``output``. A ``npy`` file contains one output."""
     outputs = services().recent_predictions.get(name).prediction.outputs
-    asked = request.args.get("output", "")
-    if asked and asked not in outputs:
-        raise NotFound(f"The network has no output “{asked}”.", f"Its outputs are {', '.join(outputs)}.")
-    found = {asked: outputs[asked]} if asked else dict(outputs)
-    if not found:
+    output = request.args.get("output", "")
+    if output and output not in outputs:
+        raise NotFound(f"The network has no output “{output}”.", f"Its outputs are {', '.join(outputs)}.")
+    selected = {output: outputs[output]} if output else dict(outputs)
+    if not selected:
         raise NotFound("The outputs were too large to be kept.")
     headers = {"Content-Disposition": f'attachment; filename="outputs.{ending}"', "Cache-Control": "no-store"}
-    return Response(each_in_thread(output_file(found, ending)), mimetype=MEDIA_TYPES[ending], headers=headers)
+    return Response(
+        each_in_thread(output_file(selected, ending)), mimetype=MEDIA_TYPES[ending], headers=headers
+    )
 
 
 @blueprint.get("/models/view-config/<view>")
@@ -181,8 +183,8 @@ def _kind_of(job: ModelJob) -> Kind:
 def generate_json(kind: Kind) -> Response:
     """Generate images from latent vectors; return the grid, each image and the vectors."""
     job, animated = _model(), _is_animated()
-    found = _generate(job, with_images=True, **(CHAIN if animated else {}))
-    return jsonify({**found, "animation": _animation(found)} if animated else found)
+    generated = _generate(job, with_images=True, **(CHAIN if animated else {}))
+    return jsonify({**generated, "animation": _animation(generated)} if animated else generated)
 
 
 @blueprint.post("/models/<kind:kind>/generate")
@@ -190,7 +192,7 @@ def generate(kind: Kind) -> Response:
     """Generate images from latent vectors; return a page or the part of a page that shows them."""
     job, animated = _model(), _is_animated()
     is_part = request.headers.get("X-Fragment") == "prediction"
-    found = _generate(job, **(CHAIN | {"with_images": True} if animated else {}))
+    generated = _generate(job, **(CHAIN | {"with_images": True} if animated else {}))
     response = make_response(
         render_in_turns(
             "_prediction.html" if is_part else "prediction.html",
@@ -198,8 +200,8 @@ def generate(kind: Kind) -> Response:
             image_url=None,
             partial="_generated.html",
             title="Generate images",
-            animation=_animation(found) if animated else None,
-            **found,
+            animation=_animation(generated) if animated else None,
+            **generated,
         )
     )
     response.vary.add("X-Fragment")
@@ -238,7 +240,7 @@ def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
     See `digits.data.predictions.with_outputs`. Also returns the rest of the response: ``visualizations`` if requested,
     and the names of outputs that are ``omitted`` because they are too large, if any.
     """
-    snapshot = chosen_snapshot(job)
+    snapshot = requested_snapshot(job)
     with input_of(job) as item:
         answer, texts = _exchange(job, item, snapshot, values=True)
         layers = _visualizations(job, item, snapshot)
@@ -248,7 +250,7 @@ def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
 
 def _predict(job: ModelJob) -> dict[str, Any]:
     """Return the prediction for the image of this request."""
-    snapshot = chosen_snapshot(job)
+    snapshot = requested_snapshot(job)
     with input_of(job) as item:
         answer = _ask(job, item, snapshot)
         layers = _visualizations(job, item, snapshot)
@@ -265,7 +267,7 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
 
     Also returns ``visualizations`` of the layers if requested; they are too large to be kept.
     """
-    snapshot = chosen_snapshot(job)
+    snapshot = requested_snapshot(job)
     views = views_of(kind)
     draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
     with input_of(job) as item:
@@ -324,10 +326,10 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
 
     The validation loss of a GAN does not measure the quality of its images.
     """
-    snapshot = chosen_snapshot(job, "-1")
+    snapshot = requested_snapshot(job, "-1")
     grid = _grid(request.values) | options
-    asked = {"call": "generate", "snapshot": snapshot.name, "grid": grid}
-    answer = services().inference.ask(job.folder, asked)
+    message = {"call": "generate", "snapshot": snapshot.name, "grid": grid}
+    answer = services().inference.ask(job.folder, message)
     return {
         **answer["generated"],
         **{name: grid[name] for name in ("rows", "columns", "seed")},
@@ -400,11 +402,11 @@ def _exchange(
     job: ModelJob, item: Input, snapshot: Snapshot, **options: Any
 ) -> tuple[dict[str, Any], list[bytearray]]:
     """Return the response of the inference server, and its attachments."""
-    asked = {
+    message = {
         "call": "predict",
         item.type: str(item.path),
         "snapshot": snapshot.name,
         "top": TOP,
         "resize": may_resize(),
     }
-    return services().inference.exchange(job.folder, asked | options)
+    return services().inference.exchange(job.folder, message | options)

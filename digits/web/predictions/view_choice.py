@@ -29,10 +29,10 @@ def rendering(view: PredictionView) -> View:
 
 def view_named(name: str) -> PredictionView:
     """Return the view of this name; raises NotFound."""
-    found = next((view for view in prediction_views() if view.name == name), None)
-    if found is None:
+    match = next((view for view in prediction_views() if view.name == name), None)
+    if match is None:
         raise NotFound(f"There is no view “{name}”.")
-    return found
+    return match
 
 
 def views_for(kind: Kind) -> list[PredictionView]:
@@ -71,8 +71,8 @@ class ViewChoice:
                 f"The view “{self.view.name}” cannot show the outputs of this model.",
                 "Choose another view, such as all-raw-data.",
             )
-        found: dict[str, Any] = in_thread(drawing.context, prediction, self.options)
-        return found
+        values: dict[str, Any] = in_thread(drawing.context, prediction, self.options)
+        return values
 
     def as_json(self, prediction: Prediction) -> dict[str, Any]:
         """Return the view for JSON: its name, the options and what it draws; empty without a ``view``."""
@@ -81,7 +81,7 @@ class ViewChoice:
         return {"view": {"name": self.name, "options": self.options.data, **self.context(prediction)}}
 
 
-def chosen_view(kind: Kind, fields: Mapping[str, Any]) -> ViewChoice:
+def requested_view(kind: Kind, fields: Mapping[str, Any]) -> ViewChoice:
     """Return the view in the ``fields`` of a request; raises BadRequest if it or an option is not valid."""
     field, name = requested(fields)
     if not name:

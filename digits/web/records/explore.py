@@ -76,8 +76,8 @@ def show(kind: Kind) -> str:
     job = requested_job(DatasetJob)
     views = views_of(job.data_kind)
     manifest = finished_manifest(job)
-    found = _explore(job, manifest)
-    query, page = found.query, found.page
+    explored = _explore(job, manifest)
+    query, page = explored.query, explored.page
     base = url_for("explore.show", kind=job.data_kind)
 
     def address(query: RecordQuery, number: int = 1) -> str:
@@ -97,7 +97,7 @@ def show(kind: Kind) -> str:
         views=views,
         query=query,
         titles={**SPLIT_TITLES, ALL: "All"},
-        splits=_split_counts(found, manifest),
+        splits=_split_counts(explored, manifest),
         group_field="contain" if lists_classes else "label",
         group_word="contains" if lists_classes else views.group,
         options=group_options(
@@ -109,14 +109,14 @@ def show(kind: Kind) -> str:
         labels=names,
         groups=manifest.groups,
         target=manifest.target,
-        finding=found.checked.finding(query.finding),
-        findings=found.checked.findings,
+        finding=explored.checked.finding(query.finding),
+        findings=explored.checked.findings,
         measures=MEASURES,
-        offered=found.checked.measures if views.checks_appearance else (),
+        offered=explored.checked.measures if views.checks_appearance else (),
         limits={item.name: item.limits for item in query.ranges},
         filters=[
             {"name": name, "words": words, "url": address(query.without(name))}
-            for name, words in _filters(found, views.group, manifest)
+            for name, words in _filters(explored, views.group, manifest)
         ],
         clear_url=address(RecordQuery(query.split)),
         all_url=address(replace(query, split=ALL)),
@@ -124,10 +124,10 @@ def show(kind: Kind) -> str:
         page=page,
         address=functools.partial(address, query),
         sizes=PAGE_SIZES,
-        items=found.items,
-        has_suggestions=any(item.suggested is not None for item in found.items),
+        items=explored.items,
+        has_suggestions=any(item.suggested is not None for item in explored.items),
         legend=manifest.target.legend(
-            has_ignored=any(box.ignored for item in found.items for box in item.boxes)
+            has_ignored=any(box.ignored for item in explored.items for box in item.boxes)
         ),
         annotation_download=download_formats.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,
@@ -140,22 +140,22 @@ def show_json(kind: Kind) -> Response:
     """Return the records of a page as JSON, with the same arguments as the page."""
     job = requested_job(DatasetJob)
     manifest = finished_manifest(job)
-    found = _explore(job, manifest)
+    explored = _explore(job, manifest)
     return jsonify(
-        total=found.page.total,
-        page=found.page.number - 1,
-        pages=found.page.count,
-        size=found.page.size,
-        query=found.query.arguments(),
-        splits=_split_counts(found, manifest),
+        total=explored.page.total,
+        page=explored.page.number - 1,
+        pages=explored.page.count,
+        size=explored.page.size,
+        query=explored.query.arguments(),
+        splits=_split_counts(explored, manifest),
         records=[
             {name: value for name, value in asdict(item).items() if value not in (None, "", 0.0, ())}
             | {"number": item.number, "label": item.label, "filename": item.filename}
-            for item in found.items
+            for item in explored.items
         ],
         findings=[
             {"id": finding.id, "title": finding.title, "count": finding.count}
-            for finding in found.checked.findings
+            for finding in explored.checked.findings
         ],
     )
 
@@ -190,9 +190,9 @@ def _find(
     """Return page ``numbers[0]`` of ``numbers[1]`` records; reads files. Raises UnreadableFile and NotFound."""
     matches = search.find(job.folder, manifest, query)
     total = len(matches) if query.split == ALL else matches.counts[query.split]
-    asked = Page.of(range(total), *numbers)
-    places = matches.places(query.split, max(0, asked.first - 1), asked.last)
-    return search.checked(job.folder, manifest), matches, Page(places, asked.number, asked.size, total)
+    page = Page.of(range(total), *numbers)
+    places = matches.places(query.split, max(0, page.first - 1), page.last)
+    return search.checked(job.folder, manifest), matches, Page(places, page.number, page.size, total)
 
 
 def _split_counts(found: Explored, manifest: Manifest) -> dict[str, int]:
@@ -203,12 +203,12 @@ def _split_counts(found: Explored, manifest: Manifest) -> dict[str, int]:
 
 def _group_counts(manifest: Manifest, split: str) -> list[int]:
     """Return the number of records of each group in a split, or in all; of those that contain each class, if known."""
-    chosen = [
+    splits = [
         content.class_counts or content.counts
         for name, content in manifest.splits.items()
         if split in (ALL, name)
     ]
-    return [sum(counts) for counts in zip(*chosen, strict=True)]
+    return [sum(counts) for counts in zip(*splits, strict=True)]
 
 
 def _filters(found: Explored, group: str, manifest: Manifest) -> list[tuple[str, str]]:

@@ -23,16 +23,16 @@ def parse_query(arguments: MultiDict[str, str], manifest: Manifest, views: Views
     """Return the query in the arguments of a request; raises BadRequest and NotFound."""
     text = arguments.get("q", "").replace("\0", "").strip()[:MAX_TEXT]
     finding = arguments.get("finding", "")
-    found = (Range.parse(name, arguments.getlist(name)) for name in MEASURES if name in arguments)
-    ranges = tuple(item for item in found if item is not None)
+    parsed = (Range.parse(name, arguments.getlist(name)) for name in MEASURES if name in arguments)
+    ranges = tuple(item for item in parsed if item is not None)
     evaluated = arguments.get("evaluation", "")
-    asked = arguments.get("db", ALL if text or finding or ranges or evaluated else "train")
+    split_name = arguments.get("db", ALL if text or finding or ranges or evaluated else "train")
     # DIGITS calls a split train_db.
-    split = next((name for name in manifest.splits if name in asked), None)
-    if asked == ALL:
+    split = next((name for name in manifest.splits if name in split_name), None)
+    if split_name == ALL:
         split = ALL if len(manifest.splits) > 1 else next(iter(manifest.splits))
     if split is None:
-        raise NotFound(f"This dataset has no split called “{asked}”.")
+        raise NotFound(f"This dataset has no split called “{split_name}”.")
     label = whole(arguments, "label", None)
     if label is not None and not 0 <= label < len(manifest.groups):
         last = len(manifest.groups) - 1

@@ -174,10 +174,10 @@ def build(job: ModelJob, name: str = "") -> Report:
 def _choose(job: ModelJob, results: list[Evaluation], name: str) -> Evaluation | None:
     """Return the evaluation to show: the one called ``name``, else a complete one of the best snapshot, else any."""
     if name:
-        found = next((item for item in results if item.name == name), None)
-        if found is None:
+        match = next((item for item in results if item.name == name), None)
+        if match is None:
             raise NotFound("This model has no such evaluation.", "Leave out the name to use the latest one.")
-        return found
+        return match
     best = job.snapshots().default
 
     def rank(item: Evaluation) -> tuple[bool, bool, bool]:
@@ -205,7 +205,7 @@ def _facts(job: ModelJob, model: ModelPage, result: Evaluation | None) -> Pairs:
         for name, split in (manifest.splits if manifest else {}).items()
         if split.count
     )
-    found = {
+    facts = {
         "Status": job.status.title,
         "Created": _date(job.submitted),
         "Training time": duration(job.elapsed) if job.elapsed and not job.is_imported else "",
@@ -217,7 +217,7 @@ def _facts(job: ModelJob, model: ModelPage, result: Evaluation | None) -> Pairs:
         "Parameters": f"{model.parameters:,}" if model.parameters is not None else "",
         "ID": job.id,
     }
-    return [(key, value) for key, value in found.items() if value]
+    return [(key, value) for key, value in facts.items() if value]
 
 
 def _environment(job: ModelJob, state: TaskState, devices: str) -> Pairs:
@@ -225,13 +225,13 @@ def _environment(job: ModelJob, state: TaskState, devices: str) -> Pairs:
     recorded = result.get("environment")
     known = recorded if isinstance(recorded, dict) else {}
     seed = result.get("seed", None if job.is_imported else job.recipe.seed)
-    found = {
+    facts = {
         **{key: str(value) for key, value in known.items()},
         "Device": devices,
         "Seed": "" if seed is None else str(seed),
         "Report": f"DIGITS {__version__}",
     }
-    return [(key, value) for key, value in found.items() if value]
+    return [(key, value) for key, value in facts.items() if value]
 
 
 def _layers(layers: list[Any]) -> Table | None:
@@ -295,22 +295,28 @@ def _numbers(
     tables = []
     matrix = load_matrix(job, result)
     if matrix is not None:
-        shown = shown_matrix(matrix, names, {}, "", MAX_MATRIX)
-        hidden = f" {shown['hidden']:,} classes with fewer errors are not shown." if shown["hidden"] else ""
+        confusion = shown_matrix(matrix, names, {}, "", MAX_MATRIX)
+        hidden = (
+            f" {confusion['hidden']:,} classes with fewer errors are not shown."
+            if confusion["hidden"]
+            else ""
+        )
         tables.append(
             Table(
                 "Confusion matrix",
-                ("True class", *shown["columns"], "Total"),
+                ("True class", *confusion["columns"], "Total"),
                 [
                     (row["name"], *(cell["text"] for cell in row["cells"]), f"{row['total']:,}")
-                    for row in shown["rows"]
+                    for row in confusion["rows"]
                 ],
                 f"Rows are true classes and columns are predicted classes.{hidden}",
-                [[cell["share"] for cell in row["cells"]] for row in shown["rows"]],
+                [[cell["share"] for cell in row["cells"]] for row in confusion["rows"]],
             )
         )
-        if shown["confused"]:
-            pairs = [(pair["true"], pair["predicted"], f"{pair['count']:,}") for pair in shown["confused"]]
+        if confusion["confused"]:
+            pairs = [
+                (pair["true"], pair["predicted"], f"{pair['count']:,}") for pair in confusion["confused"]
+            ]
             tables.append(
                 Table("Most frequent errors", ("True class", "Predicted", "Count"), pairs, text_columns=2)
             )
@@ -362,7 +368,7 @@ def _drawings(
     if not records:
         return []
     split = manifest.splits[result.split]
-    found = []
+    rows = []
     with SplitReader(dataset.folder, split, indexes.get(dataset.folder, split)) as reader:
         for each in records:
             item = each["item"]
@@ -374,8 +380,8 @@ def _drawings(
                 )
             except (UnreadableFile, OSError, ValueError):
                 continue
-            found.append((WorstRecord(each["words"], item.name, [], item.text or ""), pictures))
-    return found
+            rows.append((WorstRecord(each["words"], item.name, [], item.text or ""), pictures))
+    return rows
 
 
 def _drawings_of(

@@ -74,8 +74,8 @@ def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
                 chart = own.setdefault(group, Chart(f"own-{group}", group.replace("_", " "), (group,)))
             columns.setdefault(chart.id, []).append((name, stage, points))
     of_kind = [chart for chart in charts if chart not in (RATE, SPEED, LOSS)]
-    shown = (LOSS, *of_kind, RATE, *itertools.islice(own.values(), MAX_OWN))
-    return [_curve(chart, columns[chart.id]) for chart in shown if chart.id in columns]
+    groups = (LOSS, *of_kind, RATE, *itertools.islice(own.values(), MAX_OWN))
+    return [_curve(chart, columns[chart.id]) for chart in groups if chart.id in columns]
 
 
 def _curve(chart: Chart, columns: list[tuple[str, str, list[tuple[float, float]]]]) -> Plot:

@@ -80,5 +80,5 @@ def _hash(texts: Iterable[str]) -> str:
 
 def _imports(folder: Path, name: str) -> set[str]:
     """Return the names of the modules that the module ``name`` imports at its start."""
-    found = _IMPORT.findall((folder / name).read_text(encoding="utf-8"))
-    return {posixpath.normpath(posixpath.join(posixpath.dirname(name), item)) for item in found}
+    imports = _IMPORT.findall((folder / name).read_text(encoding="utf-8"))
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(name), item)) for item in imports}

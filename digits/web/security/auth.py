@@ -55,11 +55,11 @@ class Auth:
         """Whether this request requires a login."""
         if not (self.token or self._password_hash):
             return False
-        return not self._admit_own_user or self._why_foreign(environ) != ""
+        return not self._admit_own_user or self._why_not_own(environ) != ""
 
     def why_required(self, environ: Mapping[str, Any]) -> str:
         """Why this request requires a login although the server's own user needs none, as a sentence; or empty."""
-        return self._why_foreign(environ) if self._admit_own_user else ""
+        return self._why_not_own(environ) if self._admit_own_user else ""
 
     def visitor(self, environ: Mapping[str, Any]) -> Visitor | None:
         """The sender of this request; None if a login is required first."""
@@ -71,7 +71,7 @@ class Auth:
             return None
         return Visitor(session)
 
-    def _why_foreign(self, environ: Mapping[str, Any]) -> str:
+    def _why_not_own(self, environ: Mapping[str, Any]) -> str:
         """Why this request is not known to come from the user of this process; empty if it does."""
         connection: Peer | None = environ.get(CONNECTION)
         if environ.get(FORWARDED):

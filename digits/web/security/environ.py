@@ -21,7 +21,7 @@ BODY = "digits.body"
 # The object whose ``cut`` closes this request's websocket; set by the server.
 WEBSOCKET = "digits.websocket"
 # A response header: this response comes from another program and keeps its own policy.
-FOREIGN = "X-Digits-Foreign"
+KEEPS_POLICY = "X-Digits-Keeps-Policy"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -36,9 +36,9 @@ def query_of(environ: Environ) -> list[tuple[str, str]]:
 
 def is_upgrade(environ: Environ) -> bool:
     """Return whether gevent or Socket.IO would treat this as a websocket request."""
-    asked = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
+    values = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))
     return any(
-        word.strip().lower() == known for word, known in zip(asked, ("websocket", "upgrade"), strict=True)
+        word.strip().lower() == known for word, known in zip(values, ("websocket", "upgrade"), strict=True)
     )
 
 

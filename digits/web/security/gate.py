@@ -106,7 +106,7 @@ class Gate:
         self._refusals = RefusalLog(_log)
         self._websockets: defaultdict[str, set[Any]] = defaultdict(set)
         hops = int(behind_proxy)
-        inner: Any = self._without_forwarded
+        inner: Any = self._handle
         self._entry = ProxyFix(inner, x_for=hops, x_proto=hops, x_host=hops) if hops else inner
         if auth is not None:
             auth.on_logout.append(self.cut)
@@ -147,7 +147,7 @@ class Gate:
         _log.error("%s failed outside the application", request_line(environ), exc_info=error)
         return RefusalError(500, "Internal server error. The details are in the server's log.")
 
-    def _without_forwarded(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _handle(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         # Socket.IO would trust these headers for its own address.
         forwarded = [name for name in environ if name.startswith(_FORWARDED)]
         environ[FORWARDED] = bool(forwarded)

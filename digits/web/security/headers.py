@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from digits.web.security.environ import BODY, COOKIES, FOREIGN, IS_ANSWERED, NONCE, Environ, StartResponse
+from digits.web.security.environ import (
+    BODY,
+    COOKIES,
+    IS_ANSWERED,
+    KEEPS_POLICY,
+    NONCE,
+    Environ,
+    StartResponse,
+)
 from digits.web.security.hosts import HOST
 
 _HEADERS = {
@@ -16,7 +24,7 @@ _HEADERS = {
     "X-Frame-Options": "SAMEORIGIN",
 }
 # Remove CORS headers, even if the application or a library sets them.
-_REMOVED = ("access-control-", FOREIGN.lower())
+_REMOVED = ("access-control-", KEEPS_POLICY.lower())
 
 
 def content_security_policy(nonce: str, host: str) -> str:
@@ -41,7 +49,7 @@ def with_headers(environ: Environ, start_response: StartResponse) -> StartRespon
         names = {name.lower() for name, _ in headers}
         kept = [item for item in headers if not item[0].lower().startswith(_REMOVED)]
         added = dict(_HEADERS)
-        if FOREIGN.lower() not in names:
+        if KEEPS_POLICY.lower() not in names:
             added["Content-Security-Policy"] = content_security_policy(
                 environ[NONCE], environ.get("HTTP_HOST", "")
             )

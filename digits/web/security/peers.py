@@ -60,10 +60,10 @@ class Peer:
     @cached_property
     def uid(self) -> int | None:
         """The user id that owns the peer's socket, looked up once; None if it cannot be determined."""
-        found = ask_kernel(self._peer, self._local)
-        if found is None:
+        socket = ask_kernel(self._peer, self._local)
+        if socket is None:
             return self._run(lambda: find_uid(self._peer, self._local))
-        return found.uid if found.is_connected else None
+        return socket.uid if socket.is_connected else None
 
     @property
     def is_own(self) -> bool:

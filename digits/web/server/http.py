@@ -392,15 +392,15 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
 def _read_headers(lines: Any) -> bytes:
     """Return the header lines of a request with the final empty line; raises ValueError if malformed or too long."""
     size = 0
-    found: list[bytes] = []
+    headers: list[bytes] = []
     while True:
         line = lines.readline(MAX_HEADER_BYTES - size + 1)
         size += len(line)
-        if size > MAX_HEADER_BYTES or len(found) > MAX_HEADERS:
+        if size > MAX_HEADER_BYTES or len(headers) > MAX_HEADERS:
             raise ValueError("headers too long")
-        found.append(line)
+        headers.append(line)
         if line == b"\r\n":
-            return b"".join(found)
+            return b"".join(headers)
         if not _HEADER_LINE.fullmatch(line):
             raise ValueError("malformed header")
 

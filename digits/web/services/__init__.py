@@ -179,11 +179,11 @@ class Services:
         """
         folder = str(job.folder)
         changed = _changed_at(folder), _changed_at(f"{folder}/{snapshot_list.FILE_NAME}")
-        found = self._snapshots.get(job.id)
-        if found is None or found[0] != (*changed, *_default_changed_at(folder, found[1])):
+        cached = self._snapshots.get(job.id)
+        if cached is None or cached[0] != (*changed, *_default_changed_at(folder, cached[1])):
             saved = job.snapshots()
-            found = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
-        return found[1]
+            cached = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
+        return cached[1]
 
     def _evaluate(self, job: ModelJob) -> None:
         """Evaluate the best snapshot of a finished training on the validation split, if it has one."""

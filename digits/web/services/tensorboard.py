@@ -20,7 +20,7 @@ from werkzeug.wrappers import Request, Response
 
 from digits.core.errors import NotFound, Unavailable
 from digits.runtime.tensorboards import TensorBoard, TensorBoards
-from digits.web.security.environ import FOREIGN
+from digits.web.security.environ import KEEPS_POLICY
 
 # Time that a page waits for the process before it shows a message; scripts wait for the whole start.
 PAGE_SECONDS = 0.3
@@ -38,7 +38,7 @@ _NOT_FORWARDED = frozenset(
 )
 _NOT_RETURNED = frozenset(
     "connection keep-alive proxy-authenticate te trailer transfer-encoding upgrade set-cookie server date".split()
-) | {FOREIGN.lower()}
+) | {KEEPS_POLICY.lower()}
 _FONT = re.compile(r"[\w-]{1,100}\.woff2", re.ASCII)
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def _forward(board: TensorBoard, path: str, request: Request, url: str) -> Respo
     response = Response(
         () if request.method == "HEAD" else _stream(board, connection, answer),
         status=answer.status,
-        headers=[*_headers(board, answer, url), (FOREIGN, "1")],
+        headers=[*_headers(board, answer, url), (KEEPS_POLICY, "1")],
     )
     response.call_on_close(connection.close)
     return response

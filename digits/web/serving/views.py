@@ -62,8 +62,8 @@ def _answer(name: str, job: ModelJob, snapshot: str, format_: str = "json") -> R
     metrics = services().serving_metrics
     with metrics.request(name):
         serving.manifest_of(job)
-        asked = serving.client_request(name, format_)
-        answer = services().batches.predict(job.folder, snapshot, asked)
+        config = serving.client_request(name, format_)
+        answer = services().batches.predict(job.folder, snapshot, config)
         metrics.predicted(name, answer.images)
         return serving.response(answer)
 
@@ -252,19 +252,19 @@ def _production(name: str, version: str = "", *, is_needed: bool = True) -> tupl
     If the model was deleted, returns None for the job, or raises NotFound if it ``is_needed``, as for a deleted
     snapshot. Also raises NotFound if the name does not exist, or serves another version, which is an epoch.
     """
-    found = _all().get(name)
-    if found is None:
+    entry = _all().get(name)
+    if entry is None:
         raise NotFound(
             f"There is no production model named “{name[:64]}”.", "Promote a snapshot on the page of a model."
         )
-    current = epoch_label(found.epoch)
+    current = epoch_label(entry.epoch)
     if version and version != current:
         raise NotFound(f"“{name}” has no version {version[:20]}.", f"Its current version is {current}.")
-    job = services().store.find(found.model)
+    job = services().store.find(entry.model)
     if is_needed:
         again = "Promote another model to this name."
         if not isinstance(job, ModelJob):
             raise NotFound(f"The model behind “{name}” was deleted.", again)
-        if not snapshot_list.exists(job.folder, found.snapshot):
-            raise NotFound(f"The snapshot behind “{name}”, {found.snapshot}, was deleted.", again)
-    return job, found
+        if not snapshot_list.exists(job.folder, entry.snapshot):
+            raise NotFound(f"The snapshot behind “{name}”, {entry.snapshot}, was deleted.", again)
+    return job, entry

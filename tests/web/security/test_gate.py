@@ -25,7 +25,7 @@ from digits.web.security import hosts as host_names
 from digits.web.security import rate_limit
 from digits.web.security.auth import Auth
 from digits.web.security.bodies import MAX_BODY_BYTES, MAX_IMAGE_BYTES
-from digits.web.security.environ import FOREIGN, NONCE, VISITOR
+from digits.web.security.environ import KEEPS_POLICY, NONCE, VISITOR
 from digits.web.security.gate import Gate
 from digits.web.security.hosts import Hosts
 from digits.web.security.origin import is_opened_by_another_site, origin_matches
@@ -704,10 +704,10 @@ def test_cors_headers_of_the_application_are_removed() -> None:
 
 
 def test_foreign_responses_keep_their_own_policy() -> None:
-    answer = send(App((FOREIGN, "1"), ("Content-Security-Policy", "default-src 'none'")))
+    answer = send(App((KEEPS_POLICY, "1"), ("Content-Security-Policy", "default-src 'none'")))
     assert answer.headers.getlist("Content-Security-Policy") == ["default-src 'none'"]
-    assert FOREIGN not in answer.headers
-    assert "Content-Security-Policy" not in send(App((FOREIGN, "1"))).headers
+    assert KEEPS_POLICY not in answer.headers
+    assert "Content-Security-Policy" not in send(App((KEEPS_POLICY, "1"))).headers
 
 
 def test_refusals_have_the_format_the_client_accepts() -> None:
