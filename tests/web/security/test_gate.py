@@ -22,7 +22,6 @@ from werkzeug.test import EnvironBuilder, TestResponse, run_wsgi_app
 from werkzeug.wrappers import Request
 
 from digits.web.security import hosts as host_names
-from digits.web.security import rate_limit
 from digits.web.security.auth import Auth
 from digits.web.security.bodies import MAX_BODY_BYTES, MAX_IMAGE_BYTES
 from digits.web.security.environ import KEEPS_POLICY, NONCE, VISITOR
@@ -30,7 +29,6 @@ from digits.web.security.gate import Gate
 from digits.web.security.hosts import Hosts
 from digits.web.security.origin import is_opened_by_another_site, origin_matches
 from digits.web.security.peers import CONNECTION, Peer
-from digits.web.security.rate_limit import RateLimiter
 from digits.web.security.sessions import Sessions
 from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
 
@@ -635,17 +633,6 @@ def test_guesses_are_rate_limited(way: str) -> None:
 def test_logins_with_only_a_name_are_not_rate_limited() -> None:
     gate = Gate(App(), auth=make_auth())
     assert {through(gate, "/login", "POST").status_code for _ in range(30)} == {200}
-
-
-def test_rate_limiter_counts_networks_and_forgets_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limit, "MAX_REMEMBERED_ADDRESSES", 3)
-    limiter = RateLimiter(1, clock=lambda: 0.0)
-    assert limiter.take("2001:db8::1") and not limiter.take("2001:db8::2")
-    assert limiter.take("2001:db8:0:1::1")
-    assert limiter.take("not an address") and not limiter.take("not an address")
-    for number in range(3):
-        assert limiter.take(f"10.0.0.{number}")
-    assert len(limiter) == 3
 
 
 # Responses
