@@ -9,13 +9,14 @@ from flask import Blueprint, Response, jsonify, request
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.status import Status
-from digits.data.archive import MEDIA_TYPES, stream
+from digits.data.archive import stream
 from digits.data.manifest import Manifest
 from digits.data.statistics import summarize
 from digits.kinds.export import Export, formats_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
-from digits.web.offload import each_in_thread, in_thread
+from digits.web.offload import in_thread
+from digits.web.responses.archives import archive_response, check_ending
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
@@ -27,16 +28,11 @@ blueprint = Blueprint("exports", __name__)
 def download(job_id: str, ending: str) -> Response:
     """Stream an archive of the dataset in the format ``format``, by default the first one of its kind."""
     job, manifest = _finished(job_id)
-    if ending not in MEDIA_TYPES:
-        raise BadRequest(f"Unknown archive format “{ending}”.", f"Use one of {', '.join(MEDIA_TYPES)}.")
+    check_ending(ending)
     formats = formats_of(job.data_kind)
     name = choice(request.args, "format", next(iter(formats)), formats)
     export = formats[name](job.folder, manifest, services().record_indexes)
-    response = Response(
-        each_in_thread(_pieces(ending, export)),
-        mimetype=MEDIA_TYPES[ending],
-        headers={"Content-Disposition": f'attachment; filename="{job.id}_{name}.{ending}"'},
-    )
+    response = archive_response(f"{job.id}_{name}", ending, _pieces(ending, export))
     response.call_on_close(export.close)
     return response
 

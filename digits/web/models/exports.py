@@ -15,16 +15,16 @@ from digits.core.recipe import Export, ExportFormat
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.data import model_export as exports
-from digits.data.archive import MEDIA_TYPES, Entry, existing, stream
+from digits.data.archive import Entry, existing, stream
 from digits.data.model_export import FORMATS, ModelExport
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER
 from digits.web.jobs.access import check_owner
 from digits.web.models.export_panel import finished, formats, refusals, state, url_of
 from digits.web.models.snapshots import snapshot_of
-from digits.web.offload import each_in_thread, in_thread
+from digits.web.offload import in_thread
 from digits.web.resources.exports import ExportResult, Exports
-from digits.web.responses.archives import check_ending
+from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.representation import respond, returns, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
@@ -76,12 +76,8 @@ def download(job_id: str, format_: str, ending: str) -> Response:
             f"Epoch {epoch_label(snapshot.epoch)} of “{job.name}” has not been exported as {FORMATS[chosen].title}.",
             "Export it on the page of the model.",
         )
-    name = f"{job.id}_epoch_{epoch_label(made.epoch)}_{chosen}.{ending}"
-    return Response(
-        each_in_thread(stream(ending, in_thread(_entries, job, made))),
-        mimetype=MEDIA_TYPES[ending],
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    name = f"{job.id}_epoch_{epoch_label(made.epoch)}_{chosen}"
+    return archive_response(name, ending, stream(ending, in_thread(_entries, job, made)))
 
 
 def _exports(job: ModelJob) -> Exports:
@@ -133,12 +129,8 @@ def saved_model(job_id: str, ending: str) -> Response:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER
     files = {path.relative_to(target).as_posix(): (path, target) for path in files_below(target)}
-    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel.{ending}"
-    response = Response(
-        each_in_thread(stream(ending, existing(dict(sorted(files.items()))))),
-        mimetype=MEDIA_TYPES[ending],
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}_savedmodel"
+    response = archive_response(name, ending, stream(ending, existing(dict(sorted(files.items())))))
     response.call_on_close(partial(services().short_tasks.forget, made))
     return response
 

@@ -23,7 +23,7 @@ from digits.core.events import Measured, Resumed, for_browser
 from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.task import EVENTS_FILE
-from digits.data.archive import MEDIA_TYPES, existing, stream
+from digits.data.archive import existing, stream
 from digits.data.model_archive import INFO_FILE
 from digits.kinds.request_fields import whole
 from digits.web.jobs import serializers
@@ -31,9 +31,9 @@ from digits.web.jobs.access import check_owner
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.snapshots import snapshot_of
-from digits.web.offload import each_in_thread, in_turns
+from digits.web.offload import in_turns
 from digits.web.resources.models import Curves, Model
-from digits.web.responses.archives import check_ending
+from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.files import send_job_file
 from digits.web.responses.representation import respond, returns
 from digits.web.services import services
@@ -117,12 +117,8 @@ def download(job_id: str, ending: str = "tar.gz") -> Response:
     snapshot = snapshot_of(job, request.values.get("epoch") or request.values.get("snapshot_epoch") or "-1")
     described, files = archive_of(job, snapshot)
     about = json.dumps(for_browser(described), indent=2, sort_keys=True)
-    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}.{ending}"
-    return Response(
-        each_in_thread(stream(ending, [(INFO_FILE, about.encode()), *existing(files)])),
-        mimetype=MEDIA_TYPES[ending],
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}"
+    return archive_response(name, ending, stream(ending, [(INFO_FILE, about.encode()), *existing(files)]))
 
 
 @blueprint.get("/models/<job_id>/batch.png")
