@@ -55,7 +55,7 @@ def _fields(fields: dict[str, Any]) -> Iterator[str]:
 
 def _resources(schemas: dict[str, Any]) -> Iterator[str]:
     for name, schema in schemas.items():
-        if "Form" in name or "properties" not in schema:
+        if "title" not in schema:  # the fields of a form
             continue
         words = " ".join(schema.get("description", "").replace("``", "`").split())
         yield from (f"#### {name}", "", *([words, ""] if words else []), "| Key | Value |", "|---|---|")
