@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-from flask import request, url_for
+from flask import request
 
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
@@ -23,9 +23,6 @@ from digits.web.resources.jobs import (
     JobPage,
     JobRow,
     JobStatus,
-    JobUrls,
-    StatusChange,
-    TaskRow,
 )
 from digits.web.services import services
 
@@ -123,30 +120,12 @@ def page(job: Job) -> JobPage:
         can_resume=job.can_resume,
         is_imported=isinstance(job, ModelJob) and job.is_imported,
         groups=services().store.index.groups("", SUGGESTED_GROUPS),
-        history=[StatusChange(status.label, status.css, at) for status, at in job.history],
+        history=job.history,
         directory=str(job.folder),
         folder_bytes=services().folder_sizes.of(job),
         failure=job.failure,
-        tasks=[
-            TaskRow(
-                name=task.name,
-                title=task.title,
-                status=task.status.title,
-                status_css=task.status.css,
-                progress=round(100 * task.progress, 1),
-                eta_seconds=task.state.seconds_left,
-                doing=task.state.doing,
-            )
-            for task in job.tasks
-        ],
+        tasks=job.tasks,
         warnings=warnings_of(job),
-        urls=JobUrls(
-            json=f"{job_url(job)}.json",
-            abort=f"{job_url(job)}/abort",
-            delete=job_url(job),
-            clone=url_for("jobs.clone", job_id=job.id),
-            output=url_for("jobs.output", job_id=job.id),
-        ),
     )
 
 

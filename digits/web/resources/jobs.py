@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from digits.core.task import Failure
+from digits.core.status import Status
+from digits.core.task import Failure, Task
 
 
 class BriefJob(Struct):
@@ -73,32 +74,6 @@ class JobTexts(Struct):
     group: str
 
 
-class StatusChange(Struct):
-    status: str
-    css: str
-    at: float
-
-
-class TaskRow(Struct):
-    """A task on the page of its job. ``doing`` is what it does at present."""
-
-    name: str
-    title: str
-    status: str
-    status_css: str
-    progress: float
-    eta_seconds: float | None
-    doing: str
-
-
-class JobUrls(Struct):
-    json: str
-    abort: str
-    delete: str
-    clone: str
-    output: str
-
-
 class JobPage(JobRow):
     """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured."""
 
@@ -106,13 +81,12 @@ class JobPage(JobRow):
     can_resume: bool
     is_imported: bool
     groups: list[str]
-    history: list[StatusChange]
+    history: list[tuple[Status, float]]
     directory: str
     folder_bytes: int | None
     failure: Failure | None
-    tasks: list[TaskRow]
+    tasks: list[Task]
     warnings: list[str]
-    urls: JobUrls
 
 
 class Device(Struct):
