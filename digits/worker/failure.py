@@ -106,12 +106,20 @@ def _mistake(error: BaseException, line: int | None) -> UserFault | None:
 
 
 def _missing_package(error: BaseException, line: int) -> UserFault | None:
-    """Return the error for a name in ``line`` whose import failed inside ``try``; None if there is none."""
+    """Return the error for a name in ``line`` of a package that is not installed; None if there is none.
+
+    Functions that get such a name report anything, such as a wrong type.
+    """
     values = _values_near(error)
     for name in user_text.names(line):
+        value = values.get(name)
+        # By class name, because the compatibility layer must not be imported here.
+        if type(value).__name__ == "MissingModule":
+            own = vars(value)["_error"]
+            return None if own is error else UserFault(f"{_class_name(own)}: {own}", getattr(own, "hint", ""))
         for module, place in user_text.imports_of(name):
             package = module.partition(".")[0]
-            if values.get(name) is None and not packages.is_installed(package):
+            if value is None and not packages.is_installed(package):
                 words = f"ModuleNotFoundError: No module named {package!r}, which line {place} imports"
                 return UserFault(words, packages.advice(package))
     return None

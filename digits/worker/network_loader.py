@@ -19,10 +19,11 @@ from digits.data.manifest import Manifest
 from digits.data.targets.target import Target
 from digits.kinds import kind_named
 from digits.kinds.network.metrics import Metrics
-from digits.worker import build_context, user_text
+from digits.worker import build_context, packages, user_text
 from digits.worker.compat import (
     compat_module,
     functional_models,
+    missing_modules,
     tensor_names,
 )
 from digits.worker.failure import NETWORK_FILE, UserFault
@@ -95,10 +96,18 @@ def user_model(text: str) -> type:
     # Data classes look their module up by name.
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
-    names.update(compat_module.namespace())
+    missing = missing_modules.Imports()
+    names.update(compat_module.namespace(missing))
     names["__loader__"] = _Source(text)
     exec(code, names)  # noqa: S102 - running the user's network is what this process is for
-    return _tower_class_in(names)
+    try:
+        return _tower_class_in(names)
+    except UserFault as fault:
+        for package, line in missing.lines.items():
+            # The text is probably a network for another framework.
+            words = f"{fault.message} It imports {package}, which is not installed."
+            raise UserFault(words, packages.advice(package), line) from None
+        raise
 
 
 def _tower_class_in(names: dict[str, Any]) -> type:

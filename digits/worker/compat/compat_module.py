@@ -20,11 +20,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.worker import packages
 from digits.worker.compat import (
     compat_ops,
     functional_models,
     hints,
+    missing_modules,
     rnn_cells,
     slim_patches,
     tensor_expressions,
@@ -252,8 +252,10 @@ def _is_module(name: str) -> bool:
         return False
 
 
-def namespace() -> dict[str, Any]:
-    """Return the global names of a network's module."""
+def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
+    """Return the global names of a network's module. ``missing`` records imports of packages that are not
+    installed.
+    """
     import datetime
     import inspect
     import json
@@ -269,7 +271,7 @@ def namespace() -> dict[str, Any]:
     own_builtins = {
         **vars(builtins),
         **tensor_expressions.names(),
-        "__import__": _importer(),
+        "__import__": _importer(missing or missing_modules.Imports()),
     }
     return {
         "__builtins__": own_builtins,
@@ -299,7 +301,7 @@ def _module(name: str, **names: Any) -> types.ModuleType:
     return module
 
 
-def _importer() -> Callable[..., Any]:
+def _importer(missing: missing_modules.Imports) -> Callable[..., Any]:
     """Return an ``__import__`` that resolves TensorFlow and the modules provided by DIGITS."""
     compat_tf = tensorflow()
     own: dict[str, Any] = {
@@ -316,26 +318,43 @@ def _importer() -> Callable[..., Any]:
     ) -> Any:
         top, _, rest = name.partition(".")
         if level or top not in own:
-            return _import_other(name, globals, locals, fromlist, level)
+            return _import_other(missing, name, globals, locals, fromlist, level)
         module = own[top]
         for part in rest.split(".") if rest else ():
-            module = _find_part(module, part, name)
+            module = _import_part(module, part, name)
         for part in fromlist or ():
             if part != "*":
-                _find_part(module, part, name)
+                _import_part(module, part, name)
+            elif isinstance(module, missing_modules.MissingModule):
+                module.check(at_once=True)
         return module if fromlist else own[top]
 
     return importer
 
 
-def _import_other(name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> Any:
-    """Import any other module; raises MissingPackage for one that is not installed."""
+def _import_other(
+    missing: missing_modules.Imports, name: str, globals: Any, locals: Any, fromlist: Any, level: int
+) -> Any:
+    """Import any other module, or a stand-in for one that is not installed."""
     try:
         return builtins.__import__(name, globals, locals, fromlist, level)
     except ModuleNotFoundError as error:
         if error.name and name.partition(".")[0] == error.name.partition(".")[0]:
-            raise MissingPackage(error.name) from None
+            return missing.import_missing(name, fromlist, error.name)
         raise
+
+
+def _import_part(module: Any, part: str, wanted: str) -> Any:
+    if isinstance(module, missing_modules.MissingModule):
+        return module.part(part)
+    try:
+        imported = _find_part(module, part, wanted)
+    except MissingPart as error:
+        imported = missing_modules.stand_in_for(wanted, error)
+        setattr(module, part, imported)  # for the import statement
+    if isinstance(imported, missing_modules.MissingModule):
+        imported.check()
+    return imported
 
 
 def _find_part(module: Any, part: str, wanted: str) -> Any:
@@ -350,14 +369,6 @@ def _find_part(module: Any, part: str, wanted: str) -> Any:
         return importlib.import_module(f"{module.__name__}.{part}")
     except ImportError as error:
         raise MissingPart(part, wanted) from error
-
-
-class MissingPackage(ModuleNotFoundError):
-    """A package that is not installed, or a module that it lacks."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"No module named {name!r}", name=name)
-        self.hint = packages.advice(name)
 
 
 class MissingPart(ImportError):
