@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from wtforms import SelectField
@@ -13,8 +13,8 @@ from digits.core.splits import SPLITS
 from digits.kinds.form_fields import choices
 from digits.kinds.source_summary import SourceSummary
 
-if TYPE_CHECKING:
-    from digits.kinds.dataset_form import ImageDatasetForm
+# An ImageDatasetForm, whose module imports this one.
+DatasetForm: TypeAlias = Any
 
 
 class FormSource:
@@ -49,11 +49,11 @@ class FormSource:
         """The fields that `summarize` reads."""
         return tuple(self.names.values())
 
-    def required_paths(self, form: ImageDatasetForm[Any]) -> tuple[str, ...]:
+    def required_paths(self, form: DatasetForm) -> tuple[str, ...]:
         """Return the fields without which there is no summary."""
         return (self.path,)
 
-    def addresses(self, form: ImageDatasetForm[Any]) -> list[str]:
+    def addresses(self, form: DatasetForm) -> list[str]:
         """Return the remote addresses of the training source."""
         texts = [str(form[name].data or "") for name in self.scanned_paths]
         return [line.strip() for text in texts for line in text.splitlines() if is_address(line)]
@@ -67,7 +67,7 @@ class FormSource:
         """Return the fields with a source of ``split``."""
         return [name.format(split) for name in self.own]
 
-    def own_splits(self, form: ImageDatasetForm[Any]) -> set[str]:
+    def own_splits(self, form: DatasetForm) -> set[str]:
         """Return the splits other than ``train`` that have a source of their own."""
         return {
             split
@@ -75,7 +75,7 @@ class FormSource:
             if any(str(form[name].data or "").strip() for name in self.own_fields(split))
         }
 
-    def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
+    def read(self, form: DatasetForm) -> dict[str, Any]:
         """Return the settings in the fields as arguments of the recipe; raises DigitsError."""
         values = form.read_settings(self.names)
         return {self.attribute: self.settings(**values)} if self.attribute else values
@@ -86,14 +86,14 @@ class FormSource:
             return isinstance(getattr(recipe, self.attribute), self.settings)
         return bool(getattr(recipe, next(iter(self.names))))
 
-    def fill(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
+    def fill(self, form: DatasetForm, recipe: Any) -> None:
         """Fill in the fields from ``recipe``: the inverse of `read`."""
         form.fill_settings(getattr(recipe, self.attribute) if self.attribute else recipe, self.names)
 
-    def check(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
+    def check(self, form: DatasetForm, recipe: Any) -> None:
         """Raise UnusableSource if the beginning of the source cannot be read with the settings of ``recipe``."""
 
-    def summarize(self, form: ImageDatasetForm[Any], recipe: Any) -> Iterator[SourceSummary]:
+    def summarize(self, form: DatasetForm, recipe: Any) -> Iterator[SourceSummary]:
         """Return increasingly complete summaries of the source; the last one is finished. Raises UnusableSource."""
         raise NotImplementedError
 

@@ -1,8 +1,9 @@
 // Draws the trace of a training step: the operations of each thread, one above the other where they are nested.
 
-import { element, notice } from './element.js';
+import { element } from './element.js';
 import { shortDuration } from './format.js';
 import { getJson } from './http.js';
+import { errorBox } from './trace.js';
 
 const ROW = 14;
 const TITLE = 18;
@@ -15,7 +16,7 @@ if (panel) {
   try {
     show((await getJson(panel.dataset.url)).traceEvents);
   } catch (error) {
-    panel.replaceChildren(notice('error', error.message));
+    panel.replaceChildren(errorBox(error));
   }
 }
 
