@@ -31,9 +31,10 @@ from digits.web.jobs.access import check_owner
 from digits.web.models import serializers as model_serializers
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
-from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.resources.evaluations import MapResult, Maps, MapState, Neighbor
+from digits.web.resources.records import GalleryItem
 from digits.web.resources.tasks import TaskProgress
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, returns, twin

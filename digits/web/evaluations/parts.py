@@ -16,8 +16,9 @@ from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.offload import in_thread
-from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages
+from digits.web.resources.records import GalleryItem
 
 # More classes do not fit on a page: the most confused ones are shown.
 MAX_MATRIX = 40

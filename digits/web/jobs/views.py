@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from flask import (
     Blueprint,
@@ -25,9 +25,16 @@ from digits.kinds.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner, find_job
+from digits.web.resources.actions import (
+    Aborted,
+    AbortedJobs,
+    Deleted,
+    DeletedJobs,
+    RegroupedJobs,
+    Suggestions,
+)
 from digits.web.resources.jobs import JobOutput, JobStatus, JobTexts
 from digits.web.responses.files import send_job_file
-from digits.web.responses.negotiation import json_only
 from digits.web.responses.representation import returns
 from digits.web.services import services
 
@@ -81,6 +88,7 @@ def output_text(job_id: str) -> Response:
 
 
 @blueprint.put("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
+@returns(JobTexts)
 def edit(place: str, job_id: str) -> Response:
     """Change the name, notes or group.
 
@@ -97,11 +105,11 @@ def edit(place: str, job_id: str) -> Response:
 
 
 @blueprint.post("/group")
-@json_only
+@returns(RegroupedJobs)
 def group() -> Response:
     """Move jobs to the group ``group_name``; an empty name removes them from their groups."""
     changes = _changes_of_request("group_name")
-    return _each(lambda job: _edit(job, changes), "regrouped")
+    return jsonify(RegroupedJobs(_each(lambda job: _edit(job, changes), "regrouped")))
 
 
 def _changes_of_request(*fields: str) -> dict[str, str]:
@@ -137,29 +145,31 @@ def _text(typed: str) -> str:
 
 
 @blueprint.delete("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
+@returns(Deleted)
 def delete(place: str, job_id: str) -> Response:
     job = find_job(place, job_id)
     _delete(job)
-    return jsonify(deleted=job.id)
+    return jsonify(Deleted(job.id))
 
 
 @blueprint.route("/jobs", methods=["DELETE"])
+@returns(DeletedJobs)
 def delete_many() -> Response:
-    return _each(_delete, "deleted")
+    return jsonify(DeletedJobs(_each(_delete, "deleted")))
 
 
 @blueprint.post("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/abort")
-@json_only
+@returns(Aborted)
 def abort(place: str, job_id: str) -> Response:
     job = find_job(place, job_id)
     _abort(job)
-    return jsonify(aborted=job.id)
+    return jsonify(Aborted(job.id))
 
 
 @blueprint.post("/abort_jobs")
-@json_only
+@returns(AbortedJobs)
 def abort_many() -> Response:
-    return _each(_abort, "aborted")
+    return jsonify(AbortedJobs(_each(_abort, "aborted")))
 
 
 @blueprint.route("/clone/<job_id>", methods=["GET", "POST"])
@@ -186,20 +196,20 @@ def file(path: str) -> Response:
 
 
 @blueprint.get("/autocomplete/path")
-@json_only
+@returns(Suggestions)
 def complete_path() -> Response:
     """Return paths below the data roots that start with ``query``; with ``type=folder``, only folders."""
     only_folders = choice(request.args, "type", "any", ("any", "file", "folder")) == "folder"
     paths = services().roots.complete(request.args.get("query", ""), only_folders=only_folders)
-    return jsonify(suggestions=paths)
+    return jsonify(Suggestions(paths))
 
 
 @blueprint.get("/autocomplete/group")
-@json_only
+@returns(Suggestions)
 def complete_group() -> Response:
     """Return groups whose names contain all words of ``query``."""
     words = request.args.get("query", "")
-    return jsonify(suggestions=services().store.index.groups(words, serializers.SUGGESTED_GROUPS))
+    return jsonify(Suggestions(services().store.index.groups(words, serializers.SUGGESTED_GROUPS)))
 
 
 def _delete(job: Job) -> None:
@@ -226,7 +236,8 @@ def _abort(job: Job) -> None:
         raise NotAllowed(f"“{job.name}” is not running: it is {job.status.title.lower()}.")
 
 
-def _each(act: Any, done: str) -> Response:
+def _each(act: Callable[[Job], object], done: str) -> list[str]:
+    """Return the ids of the jobs of this request, after ``act`` on each; raises an error about all that refused."""
     ids = request.form.getlist("job_ids[]")
     if not ids:
         raise BadRequest("Specify the jobs as job_ids[].")
@@ -248,4 +259,4 @@ def _each(act: Any, done: str) -> Response:
         raise (kind if kind.http_status >= 500 else BadRequest)(
             f"{len(refused)} of {len(ids)} jobs were not {done}: {said}"
         )
-    return jsonify({done: ids})
+    return ids

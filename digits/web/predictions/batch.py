@@ -35,6 +35,7 @@ from digits.web.predictions.runs import (
     results_of,
     start,
 )
+from digits.web.resources.actions import Deleted
 from digits.web.resources.encoding import as_json
 from digits.web.resources.predictions import Batch, BatchState, Problem, StartedBatch
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
@@ -198,13 +199,14 @@ def stop(job_id: str, prediction_id: str) -> AnyResponse:
 
 
 @blueprint.delete("/models/<job_id>/predictions/<prediction_id>")
+@returns(Deleted)
 def delete(job_id: str, prediction_id: str) -> Response:
     """Delete the results of a batch prediction, and stop it if it is waiting or running."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
     services().background["prediction"].stop(job.id, about.id)
     services().store.discard(predictions.folder_of(job.folder, about.id))
-    return jsonify(deleted=about.id)
+    return jsonify(Deleted(about.id))
 
 
 def requested_top_n() -> int:

@@ -18,9 +18,12 @@ from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
 from digits.web.models.snapshots import requested_snapshot, spread_snapshots
 from digits.web.offload import in_thread
-from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
+from digits.web.resources.predictions import EpochPredictions, FollowedRecords
+from digits.web.resources.records import GalleryItem
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
@@ -33,13 +36,11 @@ MAX_DRAWN_RECORDS, MAX_DRAWN_EPOCHS = 6, 8
 
 @dataclass(frozen=True)
 class Followed:
-    """The predictions for some records of a ``split``: ``epochs`` with a JSON value for each of the ``places``."""
+    """The predictions for some records of a dataset."""
 
     dataset: DatasetJob
     manifest: Manifest
-    split: str
-    places: list[int]
-    epochs: list[dict[str, Any]]
+    predicted: FollowedRecords
 
 
 @blueprint.get("/models/<job_id>/epoch-predictions")
@@ -48,13 +49,14 @@ def show(job_id: str) -> Response:
     """Return the part of the model's page with the predictions of each snapshot."""
     job = services().store.get(job_id, ModelJob)
     followed = _follow(job)
+    predicted = followed.predicted
     images = RecordImages(followed.dataset, followed.manifest)
-    places = [Place(followed.split, place) for place in followed.places]
+    places = [Place(predicted.split, place) for place in predicted.records]
     try:
         items = gallery_items(followed.dataset, followed.manifest, images, places)
     except UnreadableFile as error:
         raise NotFound(f"The records cannot be read: {error}.", "Create the dataset again.") from error
-    count = followed.manifest.splits[followed.split].count
+    count = followed.manifest.splits[predicted.split].count
     response = make_response(
         render_in_turns(
             "_epoch_predictions.html",
@@ -64,16 +66,16 @@ def show(job_id: str) -> Response:
             size=shown_size(followed.dataset, followed.manifest),
             epochs=[
                 {
-                    "epoch": epoch["epoch"],
+                    "epoch": epoch.epoch,
                     "cells": [
-                        _cell(predicted, item, followed.manifest)
-                        for predicted, item in zip(epoch["predictions"], items, strict=True)
+                        _cell(prediction, item, followed.manifest)
+                        for prediction, item in zip(epoch.predictions, items, strict=True)
                     ],
                 }
-                for epoch in followed.epochs
+                for epoch in predicted.epochs
             ],
-            next_url=url_for("epochs.show", job_id=job.id, first=(followed.places[-1] + 1) % count)
-            if count > len(followed.places)
+            next_url=url_for("epochs.show", job_id=job.id, first=(predicted.records[-1] + 1) % count)
+            if count > len(predicted.records)
             else "",
         )
     )
@@ -82,11 +84,11 @@ def show(job_id: str) -> Response:
 
 
 @blueprint.get("/models/<job_id>/epoch-predictions.json")
+@returns(FollowedRecords)
 @not_from_other_sites
 def show_json(job_id: str) -> Response:
     """Return the predictions of each snapshot for the same records."""
-    followed = _follow(services().store.get(job_id, ModelJob))
-    return jsonify(split=followed.split, records=followed.places, epochs=followed.epochs)
+    return jsonify(_follow(services().store.get(job_id, ModelJob)).predicted)
 
 
 def _follow(job: ModelJob) -> Followed:
@@ -114,10 +116,8 @@ def _follow(job: ModelJob) -> Followed:
         "places": places,
     }
     answer = services().inference.ask(job.folder, message)
-    rows = [
-        {"epoch": epochs[item["snapshot"]], "predictions": item["predictions"]} for item in answer["epochs"]
-    ]
-    return Followed(dataset, manifest, split, places, rows)
+    rows = [EpochPredictions(epochs[item["snapshot"]], item["predictions"]) for item in answer["epochs"]]
+    return Followed(dataset, manifest, FollowedRecords(split, places, rows))
 
 
 def _cell(predicted: Any, item: GalleryItem, manifest: Manifest) -> dict[str, Any]:

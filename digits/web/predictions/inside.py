@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
+from msgspec import convert
+from msgspec.structs import asdict
 
 from digits.core.errors import NotFound
 from digits.core.model_job import ModelJob, epoch_label
@@ -16,11 +18,22 @@ from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.models.snapshots import requested_snapshot, spread_snapshots
 from digits.web.predictions.inputs import input_of
+from digits.web.resources.inside import (
+    Explanation,
+    Filters,
+    InspectedLayers,
+    LayerChoices,
+    OfImage,
+    SnapshotFilters,
+)
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
 blueprint = Blueprint("inside", __name__)
+
+AnyAnswer = TypeVar("AnyAnswer", bound=OfImage)
 
 METHODS = {"grad_cam": "Grad-CAM", "integrated_gradients": "Integrated gradients"}
 # The page selects at most this many layers by default.
@@ -33,7 +46,7 @@ MAX_SNAPSHOTS = 60
 def show(job_id: str) -> Response:
     """Return the page of a model's layers; a POST request adds those of its image, or returns only these."""
     job = _model(job_id)
-    body = _inspect(job) if request.method == "POST" else {}
+    body = asdict(_inspect(job)) if request.method == "POST" else {}
     if request.headers.get("X-Fragment") == "layers":
         return _part("_layers.html", **body)
     kind = serializers.data_kind(job) or default_kind()
@@ -50,6 +63,7 @@ def show(job_id: str) -> Response:
 
 
 @blueprint.post("/models/<job_id>/inside.json")
+@returns(InspectedLayers)
 def inspect_json(job_id: str) -> Response:
     """Return the activations and weights of layers for an image."""
     return jsonify(_inspect(_model(job_id)))
@@ -60,11 +74,12 @@ def inspect_json(job_id: str) -> Response:
 def layers(job_id: str) -> Response:
     """Return the part of the page that selects layers, outputs and a method."""
     choices = _layers(_model(job_id))
-    selected = [layer["name"] for layer in choices["layers"] if layer["parameters"]][:SELECTED_LAYERS]
-    return _part("_layer_choice.html", methods=METHODS, selected=selected, **choices)
+    selected = [layer["name"] for layer in choices.layers if layer["parameters"]][:SELECTED_LAYERS]
+    return _part("_layer_choice.html", methods=METHODS, selected=selected, **asdict(choices))
 
 
 @blueprint.get("/models/<job_id>/layers.json")
+@returns(LayerChoices)
 @not_from_other_sites
 def layers_json(job_id: str) -> Response:
     """Return the layers that can be inspected, and the outputs that can be explained."""
@@ -74,10 +89,11 @@ def layers_json(job_id: str) -> Response:
 @blueprint.post("/models/<job_id>/heat-map")
 def heat_map(job_id: str) -> Response:
     """Return the part of the page with a heat map of the pixels that an output depends on."""
-    return _part("_heat_map.html", methods=METHODS, **_explain(_model(job_id)))
+    return _part("_heat_map.html", methods=METHODS, **asdict(_explain(_model(job_id))))
 
 
 @blueprint.post("/models/<job_id>/heat-map.json")
+@returns(Explanation)
 def heat_map_json(job_id: str) -> Response:
     """Return a heat map of the pixels that an output depends on."""
     return jsonify(_explain(_model(job_id)))
@@ -87,22 +103,15 @@ def heat_map_json(job_id: str) -> Response:
 @not_from_other_sites
 def filters(job_id: str) -> Response:
     """Return the part of the page with the filters of the first convolution in each snapshot."""
-    return _part("_filters.html", **_filters(_model(job_id)))
+    return _part("_filters.html", **asdict(_filters(_model(job_id))))
 
 
 @blueprint.get("/models/<job_id>/filters.json")
+@returns(Filters)
 @not_from_other_sites
 def filters_json(job_id: str) -> Response:
     """Return the filters of the first convolution in each snapshot."""
     return jsonify(_filters(_model(job_id)))
-
-
-def inspect(job: ModelJob, layers: list[str] | None = None) -> dict[str, Any]:
-    """Return the activations and weights of ``layers``, by default all, for the image of this request.
-
-    Raises an error if the layers, the snapshot or the image cannot be used.
-    """
-    return _ask(job, "inspect", layers=layers)
 
 
 def _model(job_id: str) -> ModelJob:
@@ -115,46 +124,42 @@ def _part(template: str, **values: Any) -> Response:
     return response
 
 
-def _layers(job: ModelJob) -> dict[str, Any]:
+def _layers(job: ModelJob) -> LayerChoices:
     snapshot = requested_snapshot(job)
     answer = services().inference.ask(job.folder, {"call": "layers", "snapshot": snapshot.name})
-    return {name: answer[name] for name in ("layers", "maps", "default", "outputs")}
+    return convert(answer, LayerChoices)
 
 
-def _filters(job: ModelJob) -> dict[str, Any]:
+def _filters(job: ModelJob) -> Filters:
     """Return the filters of at most `MAX_SNAPSHOTS` snapshots, evenly spread, from the first to the last one."""
     default = requested_snapshot(job)
     epochs = spread_snapshots(job, MAX_SNAPSHOTS)
     message = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
     answer = services().inference.ask(job.folder, message)
-    return {
-        "layer": answer["layer"],
-        "shape": answer["shape"],
-        "filters": [{"epoch": epochs[item["snapshot"]], **item} for item in answer["filters"]],
-    }
+    filters = [SnapshotFilters(epochs[item["snapshot"]], **item) for item in answer["filters"]]
+    return Filters(answer["layer"], answer["shape"], filters)
 
 
-def _inspect(job: ModelJob) -> dict[str, Any]:
-    return inspect(job, request.values.getlist("layers") or None)
+def _inspect(job: ModelJob) -> InspectedLayers:
+    """Return the activations and weights of the ``layers`` of this request, by default all; raises BadRequest."""
+    return _ask(job, InspectedLayers, "inspect", layers=request.values.getlist("layers") or None)
 
 
-def _explain(job: ModelJob) -> dict[str, Any]:
+def _explain(job: ModelJob) -> Explanation:
     """Return the heat map that this request asks for; raises BadRequest."""
     method = choice(request.values, "method", "grad_cam", METHODS)
     output = whole(request.values, "output", None, 0, 10**9)
-    return _ask(job, "explain", method=method, output=output, layer=request.values.get("layer", ""))
+    layer = request.values.get("layer", "")
+    return _ask(job, Explanation, "explain", method=method, output=output, layer=layer)
 
 
-def _ask(job: ModelJob, call: str, **options: Any) -> dict[str, Any]:
+def _ask(job: ModelJob, form: type[AnyAnswer], call: str, **options: Any) -> AnyAnswer:
     """Ask the inference server of ``job`` about the image of this request."""
     snapshot = requested_snapshot(job)
     with input_of(job) as item:
         message = {"call": call, item.type: str(item.path), "snapshot": snapshot.name}
         answer = services().inference.ask(job.folder, message | options)
-    return {
-        **{name: value for name, value in answer.items() if name != "ok"},
-        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
-    }
+    return convert({**answer, "snapshot": f"Epoch {epoch_label(snapshot.epoch)}"}, form)
 
 
 def _first_record(job: ModelJob) -> dict[str, str] | None:

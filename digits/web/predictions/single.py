@@ -18,6 +18,7 @@ from flask import (
     request,
     url_for,
 )
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from digits.core.csv_cells import harmless
@@ -47,7 +48,9 @@ from digits.web.predictions.view_choice import (
     view_named,
     views_for,
 )
+from digits.web.resources import predictions as resources
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 from digits.web.services.recent_predictions import Recent
@@ -64,6 +67,7 @@ CHAIN = {"interpolate": True, "chained": True}
 
 
 @blueprint.post("/models/<kind:kind>/<any(infer_one, classify_one):call>.json")
+@returns(resources.Prediction)
 def predict_json(kind: Kind, call: str) -> Response:
     """Return the prediction, and with ``view_extension_id``, what the view draws."""
     job = _model()
@@ -71,8 +75,7 @@ def predict_json(kind: Kind, call: str) -> Response:
     if choice.view is None:
         return jsonify(_predict(job))
     recent, layers = _predict_outputs(job, choice.kind)
-    body = {**layers, "predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)}
-    return jsonify({**body, "snapshot": recent.snapshot, "milliseconds": recent.milliseconds})
+    return jsonify(_described(recent, choice, layers))
 
 
 @blueprint.route("/models/<kind:kind>/<any(infer_one, classify_one):call>", methods=["GET", "POST"])
@@ -97,11 +100,18 @@ def recent_prediction(name: str) -> Response:
 
 
 @blueprint.get("/models/recent-predictions/<name>.json")
+@returns(resources.Prediction)
 def recent_prediction_json(name: str) -> Response:
     """Return what a view draws for a recent prediction."""
     recent = services().recent_predictions.get(name)
     choice = requested_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
-    return jsonify({"predictions": recent.prediction.predictions, **choice.as_json(recent.prediction)})
+    return jsonify(_described(recent, choice, {}))
+
+
+def _described(recent: Recent, choice: ViewChoice, layers: dict[str, Any]) -> resources.Prediction:
+    """Return a prediction with what a view draws for it, and the ``visualizations`` in ``layers``, if any."""
+    predictions, view = recent.prediction.predictions, choice.as_json(recent.prediction)
+    return resources.Prediction(predictions, recent.snapshot, recent.milliseconds, **layers, **view)
 
 
 @blueprint.get("/models/recent-predictions/<name>/outputs.<any(json, csv, npy):ending>")
@@ -180,11 +190,13 @@ def _kind_of(job: ModelJob) -> Kind:
 
 
 @blueprint.post("/models/<kind:kind>/generate.json")
+@returns(resources.GeneratedImages)
 def generate_json(kind: Kind) -> Response:
     """Generate images from latent vectors; return the grid, each image and the vectors."""
     job, animated = _model(), _is_animated()
     generated = _generate(job, with_images=True, **(CHAIN if animated else {}))
-    return jsonify({**generated, "animation": _animation(generated)} if animated else generated)
+    animation = _animation(generated) if animated else UNSET
+    return jsonify(resources.GeneratedImages(**generated, animation=animation))
 
 
 @blueprint.post("/models/<kind:kind>/generate")
@@ -248,18 +260,15 @@ def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
     return dict(zip(answer["names"], texts, strict=True)), {**omitted, **layers}
 
 
-def _predict(job: ModelJob) -> dict[str, Any]:
+def _predict(job: ModelJob) -> resources.Prediction:
     """Return the prediction for the image of this request."""
     snapshot = requested_snapshot(job)
     with input_of(job) as item:
         answer = _ask(job, item, snapshot)
         layers = _visualizations(job, item, snapshot)
-    return {
-        **layers,
-        "predictions": views_of(_kind_of(job)).conclude(answer["predictions"], snapshot.metrics),
-        "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
-        "milliseconds": answer.get("milliseconds"),
-    }
+    predictions = views_of(_kind_of(job)).conclude(answer["predictions"], snapshot.metrics)
+    title = f"Epoch {epoch_label(snapshot.epoch)}"
+    return resources.Prediction(predictions, title, answer["milliseconds"], **layers)
 
 
 def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]:
@@ -290,7 +299,7 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
         target=manifest.target if manifest else None,
     )
     words = f"Epoch {epoch_label(snapshot.epoch)}"
-    return Recent(job.id, prediction, words, answer.get("milliseconds")), layers
+    return Recent(job.id, prediction, words, answer["milliseconds"]), layers
 
 
 def _arrays(outputs: Sequence[Mapping[str, Any]], bodies: Iterable[bytearray]) -> dict[str, NDArray[Any]]:
@@ -334,7 +343,7 @@ def _generate(job: ModelJob, **options: bool) -> dict[str, Any]:
         **answer["generated"],
         **{name: grid[name] for name in ("rows", "columns", "seed")},
         "snapshot": f"Epoch {epoch_label(snapshot.epoch)}",
-        "milliseconds": answer.get("milliseconds"),
+        "milliseconds": answer["milliseconds"],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 import humanize
@@ -33,14 +33,16 @@ from digits.web.jobs.access import requested_job
 from digits.web.jobs.query import MAX_PAGE, Page
 from digits.web.offload import in_thread
 from digits.web.records import download_formats
-from digits.web.records.gallery import GalleryItem, gallery_items
+from digits.web.records.gallery import gallery_items
 from digits.web.records.images import (
     RecordImages,
     finished_manifest,
     shown_size,
 )
 from digits.web.records.query import MAX_TEXT, parse_query
+from digits.web.resources.records import ExploredRecords, FindingCount, GalleryItem
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.services import services
 from digits.web.template_filters import isolate
 
@@ -136,28 +138,25 @@ def show(kind: Kind) -> str:
 
 
 @blueprint.get("/datasets/<kind:kind>/explore.json")
+@returns(ExploredRecords)
 def show_json(kind: Kind) -> Response:
     """Return the records of a page as JSON, with the same arguments as the page."""
     job = requested_job(DatasetJob)
     manifest = finished_manifest(job)
     explored = _explore(job, manifest)
-    return jsonify(
+    body = ExploredRecords(
         total=explored.page.total,
         page=explored.page.number - 1,
         pages=explored.page.count,
         size=explored.page.size,
         query=explored.query.arguments(),
         splits=_split_counts(explored, manifest),
-        records=[
-            {name: value for name, value in asdict(item).items() if value not in (None, "", 0.0, ())}
-            | {"number": item.number, "label": item.label, "filename": item.filename}
-            for item in explored.items
-        ],
+        records=explored.items,
         findings=[
-            {"id": finding.id, "title": finding.title, "count": finding.count}
-            for finding in explored.checked.findings
+            FindingCount(finding.id, finding.title, finding.count) for finding in explored.checked.findings
         ],
     )
+    return jsonify(body)
 
 
 def _explore(job: DatasetJob, manifest: Manifest) -> Explored:

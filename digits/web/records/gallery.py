@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any
+
+from msgspec.structs import replace
 
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
@@ -15,50 +15,8 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.offload import in_thread
 from digits.web.records.images import RecordImages, decoded_labels, describe_record
+from digits.web.resources.records import GalleryItem
 from digits.web.services import services
-
-
-@dataclass(frozen=True, slots=True)
-class GalleryItem:
-    """A record in the gallery. What is drawn with it is described at the macro ``drawn``."""
-
-    split: str
-    number: int
-    label: str
-    filename: str
-    url: str
-    thumbnail: str
-    set: int | None = None
-    suggested: int | None = None
-    suggested_label: str = ""
-    confidence: float = 0.0
-    text: str | None = None
-    arrow: Sequence[float] | None = None
-    mask: str | None = None
-    target: str | None = None
-    full_target: str | None = None
-    boxes: Sequence[Any] = ()
-
-    @property
-    def place(self) -> str:
-        """The record for scripts, such as ``train/12``."""
-        return f"{self.split}/{self.number}"
-
-    @property
-    def name(self) -> str:
-        """The file name without its folders."""
-        return self.filename.rpartition("/")[2]
-
-    @property
-    def words(self) -> str:
-        """The record in words, for screen readers."""
-        return f"{self.label}: {self.filename}"
-
-    def draw_prediction(self, predicted: Any, manifest: Manifest) -> dict[str, Any] | None:
-        """Return how to draw a prediction for the record, for the macro ``drawn``; None if it is not drawn."""
-        if predicted is None:
-            return None
-        return manifest.target.draw_prediction(predicted, self.thumbnail, (manifest.width, manifest.height))
 
 
 def gallery_items(
@@ -107,7 +65,7 @@ def _item(
         thumbnail=images.thumbnail(place.split, place.number),
         set=place.set,
         suggested=place.suggested,
-        suggested_label="" if place.suggested is None else names[place.suggested],
-        confidence=place.confidence,
+        suggested_label=None if place.suggested is None else names[place.suggested],
+        confidence=None if place.suggested is None else place.confidence,
         **drawn,
     )

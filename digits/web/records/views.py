@@ -32,6 +32,14 @@ from digits.web.records.images import (
     finished_manifest,
     open_record,
 )
+from digits.web.resources.records import (
+    Feature,
+    RecordDescription,
+    RecordFinding,
+    RecordImage,
+    SourceImage,
+)
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("records", __name__)
@@ -50,6 +58,7 @@ def image(job_id: str, split: str, number: int) -> Response:
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>.json")
+@returns(RecordDescription)
 def describe(job_id: str, split: str, number: int) -> Response:
     """Describe a record: its source, features, statistics and findings."""
     job = find_dataset(job_id)
@@ -64,26 +73,16 @@ def describe(job_id: str, split: str, number: int) -> Response:
     statistics, findings = in_thread(_checks, job, manifest, split, number)
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id, db=ALL)
     size, mode = record.source_size, record.source_mode
-    return jsonify(
+    body = RecordDescription(
         split=split,
         number=number,
         filename=record.filename,
         label=label,
-        source={"width": size[0], "height": size[1], "mode": mode} if mode else None,
-        image={
-            "width": record.width,
-            "height": record.height,
-            "channels": record.channels,
-            "format": record.format,
-            "bytes": len(record.data),
-        },
+        source=SourceImage(*size, mode) if mode else None,
+        image=RecordImage(record.width, record.height, record.channels, record.format, len(record.data)),
         statistics=statistics,
         findings=[
-            {
-                "id": finding.id,
-                "title": finding.title,
-                "url": f"{explore}&{urlencode({'finding': finding.id})}",
-            }
+            RecordFinding(finding.id, finding.title, f"{explore}&{urlencode({'finding': finding.id})}")
             for finding in findings
         ],
         features={
@@ -92,6 +91,7 @@ def describe(job_id: str, split: str, number: int) -> Response:
             if name != "image/encoded"
         },
     )
+    return jsonify(body)
 
 
 def _checks(
@@ -114,9 +114,9 @@ def _checks(
     return statistics, findings
 
 
-def _shown_values(values: Sequence[Any]) -> dict[str, Any]:
+def _shown_values(values: Sequence[Any]) -> Feature:
     """Return the number of ``values``, and the first ones as text or numbers; of long byte strings, their size."""
-    return {"count": len(values), "values": [_shown_value(value) for value in values[:MAX_VALUES]]}
+    return Feature(len(values), [_shown_value(value) for value in values[:MAX_VALUES]])
 
 
 def _shown_value(value: Any) -> Any:

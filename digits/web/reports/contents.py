@@ -37,9 +37,9 @@ from digits.web.evaluations.parts import (
 from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.offload import in_thread
-from digits.web.records.gallery import GalleryItem
 from digits.web.reports.plots import Plot, curves, of_evaluation
 from digits.web.resources.models import ModelPage
+from digits.web.resources.records import GalleryItem
 from digits.web.services import services
 from digits.web.template_filters import duration
 

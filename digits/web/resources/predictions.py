@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from digits.web.resources.tasks import TaskProgress
 
@@ -12,12 +12,47 @@ from digits.web.resources.tasks import TaskProgress
 class Prediction(Struct):
     """A prediction for one input; the form of ``predictions`` depends on the kind.
 
-    ``snapshot`` is the title of the snapshot. Requests may add keys, such as ``visualizations`` and ``view``.
+    ``snapshot`` is the title of the snapshot. Requests may add the layers as ``visualizations``, and what a ``view``
+    draws, with its ``name`` and ``options``.
     """
 
     predictions: Any
     snapshot: str
     milliseconds: float
+    visualizations: list[dict[str, Any]] | UnsetType = UNSET
+    view: dict[str, Any] | UnsetType = UNSET
+
+
+class GeneratedImages(Struct):
+    """Images that a network generates from ``vectors``: a ``grid``, and the images of each vector, as data URIs."""
+
+    grid: str
+    vectors: list[list[float]]
+    width: int
+    height: int
+    classes: list[str]
+    images: list[list[str]]
+    rows: int
+    columns: int
+    seed: int
+    snapshot: str
+    milliseconds: float
+    animation: str | UnsetType = UNSET
+
+
+class EpochPredictions(Struct):
+    """The predictions of a snapshot for several records."""
+
+    epoch: str
+    predictions: list[Any]
+
+
+class FollowedRecords(Struct):
+    """The predictions of each snapshot for the ``records`` of a split, by number."""
+
+    split: str
+    records: list[int]
+    epochs: list[EpochPredictions]
 
 
 class StartedBatch(Struct):

@@ -20,7 +20,7 @@ class Recent:
     job_id: str
     prediction: Prediction
     snapshot: str
-    milliseconds: float | None
+    milliseconds: float
 
 
 class RecentPredictions:

@@ -22,6 +22,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.resources.actions import Removed
 from digits.web.resources.serving import ProductionModel, ProductionModels, Promoted, ServedModel, Tensor
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, returns, twin
@@ -203,6 +204,7 @@ def promote(job_id: str) -> AnyResponse:
 
 
 @blueprint.delete("/serve/<name>")
+@returns(Removed)
 def remove(name: str) -> Response:
     """Remove a production name."""
     job, _ = _production(name, is_needed=False)
@@ -210,7 +212,7 @@ def remove(name: str) -> Response:
         check_owner(job)
     with _changing:
         in_thread(services().production.remove, name)
-    return jsonify(removed=name)
+    return jsonify(Removed(name))
 
 
 def _rows() -> list[ProductionModel]:

@@ -82,6 +82,8 @@ def test_the_page_shows_the_findings_and_explore_their_images(site: Site, checke
         assert "<figure>" in site.get(link.replace("&amp;", "&")).text
     duplicates = explore(site, checked, finding="exact_duplicates").text
     assert 'id="set-0"' in duplicates and "copy.png" in duplicates
+    url = f"/datasets/images/classification/explore.json?job_id={checked}&db=all&finding=exact_duplicates"
+    assert {record["set"] for record in site.json(url)["records"]} == {0, 1}
     blank = explore(site, checked, finding="blank").text
     assert blank.count("<figure>") == 2  # one is the viewer
     assert "blank.png" in blank
