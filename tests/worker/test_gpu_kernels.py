@@ -20,7 +20,7 @@ from tests.worker.conftest import write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
-FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
+FOLDER = Path(standard_networks.__file__).resolve().parents[2] / "networks"
 
 ALL_AUGMENTATIONS = {
     "flip": "fliplrud",

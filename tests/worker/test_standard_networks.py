@@ -22,7 +22,7 @@ from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dat
 
 pytestmark = pytest.mark.tensorflow
 
-FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
+FOLDER = Path(standard_networks.__file__).resolve().parents[2] / "networks"
 
 # Classes, and trainable parameters, as published.
 PUBLISHED = {
