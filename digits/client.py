@@ -38,6 +38,7 @@ from digits.web.resources.errors import Error, InvalidForm
 from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
 from digits.web.resources.exports import ExportResult, Exports
 from digits.web.resources.jobs import BriefJob, JobOutput, JobRow, JobStatus
+from digits.web.resources.lists import DatasetRows, ListPage, ModelRows
 from digits.web.resources.models import CreatedModels, Curves, Model
 from digits.web.resources.predictions import Prediction
 from digits.web.resources.uploads import UploadState
@@ -135,11 +136,11 @@ class Client:
 
     def datasets(self, query: str = "") -> Iterator[JobRow]:
         """Yield the datasets that match the words of ``query``, the newest first."""
-        return self._rows("datasets", query)
+        return self._rows("datasets", DatasetRows, query)
 
     def models(self, query: str = "") -> Iterator[JobRow]:
         """Yield the models that match the words of ``query``, the newest first."""
-        return self._rows("models", query)
+        return self._rows("models", ModelRows, query)
 
     def status(self, job_id: str) -> JobStatus:
         """Return the state of a job."""
@@ -271,12 +272,12 @@ class Client:
     def _owner(self) -> dict[str, Value]:
         return {"username": self._username} if self._username else {}
 
-    def _rows(self, name: str, query: str) -> Iterator[JobRow]:
+    def _rows(self, name: str, kind: type[ListPage], query: str) -> Iterator[JobRow]:
         path: str | None = f"/{name}.json?{urlencode({'q': query})}"
         while path:
-            body = self.json("GET", path)
-            yield from schema.convert(body[name], list[JobRow])
-            path = body["next"]
+            found = self._get(path, kind)
+            yield from getattr(found, name)
+            path = found.next
 
     def _polled(self, ask: Callable[[], T], timeout: float | None = None) -> Iterator[T]:
         began = time.monotonic()

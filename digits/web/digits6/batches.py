@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import gevent
 from flask import Blueprint, Response, jsonify, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
@@ -21,10 +18,11 @@ from digits.web.predictions.batch import (
     create,
     inputs_of_kind,
     names_of,
-    problems_of,
     requested_top_n,
 )
 from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, results_of, start
+from digits.web.resources.predictions import ClassifiedImages, TopImages
+from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 
@@ -34,15 +32,19 @@ POLL_SECONDS = 0.05
 
 
 @blueprint.post("/models/images/classification/classify_many.json")
+@returns(ClassifiedImages)
 def classify_many_json() -> Response:
     """Run a batch prediction to completion, and return up to five classes per image."""
-    return _all_at_once(
-        lambda results, labels: {
-            "classifications": {
-                row.name: row.predictions for row in in_turns(results.read()) if not row.error
-            }
-        }
+    job, about, results = run_to_completion()
+    check_readable(results, "images")
+    found = ClassifiedImages(
+        classifications={row.name: row.predictions for row in in_turns(results.read()) if not row.error},
+        skipped=_skipped(results),
+        problems=about.problems,
+        accuracy=results.sums.accuracy(),
+        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
     )
+    return jsonify(found)
 
 
 @blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
@@ -63,6 +65,7 @@ def top_n() -> AnyResponse:
 
 
 @blueprint.post("/models/images/classification/top_n.json")
+@returns(TopImages)
 def top_n_json() -> Response:
     """Run a batch prediction to completion, and return the most probable images for each class."""
     count = requested_top_n()
@@ -70,13 +73,11 @@ def top_n_json() -> Response:
     _, _, results = run_to_completion()
     best = in_thread(best_of_classes, results, range(len(labels)), count)
     names = names_of(results, best)
-    return jsonify(
-        top_n={
-            label: [[names[place], percent] for place, percent in found]
-            for label, found in zip(labels, best, strict=True)
-        },
-        skipped=_skipped(results),
-    )
+    top_n = {
+        label: [(names[place], percent) for place, percent in found]
+        for label, found in zip(labels, best, strict=True)
+    }
+    return jsonify(TopImages(top_n, _skipped(results)))
 
 
 def _classes_of(job: ModelJob) -> list[str]:
@@ -84,19 +85,6 @@ def _classes_of(job: ModelJob) -> list[str]:
     if not labels:
         raise BadRequest(f"“{job.name}” does not predict classes.", "Choose a classification model.")
     return labels
-
-
-def _all_at_once(body: Callable[[Results, list[str]], dict[str, Any]]) -> Response:
-    job, about, results = run_to_completion()
-    check_readable(results, "images")
-    labels = labels_of(job)
-    return jsonify(
-        **body(results, labels),
-        skipped=_skipped(results),
-        problems=problems_of(about),
-        accuracy=results.sums.accuracy(),
-        url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
-    )
 
 
 def run_to_completion(

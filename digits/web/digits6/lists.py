@@ -18,6 +18,14 @@ from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, page_of, per_page_of
 from digits.web.models import serializers as model_serializers
 from digits.web.offload import in_turns
+from digits.web.resources.lists import (
+    DatasetRows,
+    JobRows,
+    ModelRows,
+    ServerIndex,
+    TableRow,
+)
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("lists", __name__)
@@ -26,12 +34,13 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 @blueprint.get("/index.json")
+@returns(ServerIndex)
 def index() -> Response:
     """Return information about the server, and a page of brief job descriptions."""
     lists, paging = _pages(
         datasets=_select(DatasetJob), models=_select(ModelJob), damaged=_select(DamagedJob)
     )
-    return jsonify(
+    body = ServerIndex(
         version=__version__,
         jobs_dir=str(services().store.folder),
         server_name=services().settings.server_name,
@@ -45,9 +54,11 @@ def index() -> Response:
         refused_plugins=[asdict(refusal) for refusal in refused_plugins()],
         **paging,
     )
+    return jsonify(body)
 
 
 @blueprint.get("/completed_jobs.json")
+@returns(JobRows)
 def completed_jobs() -> Response:
     """Return a page of the rows of unfinished jobs, datasets, models and damaged jobs."""
     lists, paging = _pages(
@@ -61,32 +72,37 @@ def completed_jobs() -> Response:
     fields = {name for jobs in lists.values() for job in jobs for name in output_fields(job)}
     if pretrained:
         fields |= {"has_labels", "username"}
-    return jsonify(
-        **{name: serializers.rows(jobs, digits6_row) for name, jobs in lists.items()},
+    rows: dict[str, Any] = {name: serializers.rows(jobs, digits6_row) for name, jobs in lists.items()}
+    body = JobRows(
+        **rows,
         pretrained_models=serializers.rows(pretrained, pretrained_row),
         model_output_fields=sorted(fields),
         **paging,
     )
+    return jsonify(body)
 
 
 @blueprint.get("/jobs/<job_id>/table_data.json")
+@returns(TableRow)
 def table_data(job_id: str) -> Response:
     """Return the row of a job."""
-    return jsonify(job=digits6_row(services().store.get(job_id, Job)))
+    return jsonify({"job": digits6_row(services().store.get(job_id, Job))})
 
 
 @blueprint.get("/datasets.json")
+@returns(DatasetRows)
 def datasets() -> Response:
     """Return a page of the rows of datasets."""
     lists, paging = _pages(datasets=_select(DatasetJob))
-    return jsonify(datasets=serializers.rows(lists["datasets"], digits6_row), **paging)
+    return jsonify(DatasetRows(datasets=serializers.rows(lists["datasets"], digits6_row), **paging))
 
 
 @blueprint.get("/models.json")
+@returns(ModelRows)
 def models() -> Response:
     """Return a page of the rows of models."""
     lists, paging = _pages(models=_select(ModelJob))
-    return jsonify(models=serializers.rows(lists["models"], digits6_row), **paging)
+    return jsonify(ModelRows(models=serializers.rows(lists["models"], digits6_row), **paging))
 
 
 def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:

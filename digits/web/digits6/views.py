@@ -33,8 +33,12 @@ from digits.web.predictions import single as inference_views
 from digits.web.predictions.runs import FindSource
 from digits.web.predictions.view_choice import requested_view
 from digits.web.records import explore as explore_views
+from digits.web.resources.datasets import CreatedDataset
+from digits.web.resources.models import Model
+from digits.web.resources.predictions import GeneratedImages
 from digits.web.responses.large import large_response
 from digits.web.responses.pages import stream
+from digits.web.responses.representation import returns, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
@@ -48,8 +52,7 @@ def new_dataset(extension: str) -> str:
     return dataset_views.new(_kind(extension))
 
 
-@blueprint.post("/datasets/generic/create/<extension>")
-@blueprint.post("/datasets/generic/create/<extension>.json", endpoint="create_dataset_json")
+@twin(blueprint, "/datasets/generic/create/<extension>", CreatedDataset)
 def create_dataset(extension: str) -> AnyResponse | tuple[str | Response, int]:
     """Create a dataset of the kind ``extension``, by default with images of the size in the source."""
     return dataset_views.create(_kind(extension), keeps_size=True)
@@ -74,22 +77,14 @@ def new_model(extension: str) -> str:
     return model_form_views.new(_kind(extension))
 
 
-@blueprint.post("/models/images/generic")
-@blueprint.post("/models/images/generic.json", endpoint="create_model_json")
-@blueprint.post("/models/images/generic/<extension>")
-@blueprint.post("/models/images/generic/<extension>.json", endpoint="create_model_json")
+@twin(blueprint, "/models/images/generic", Model)
+@twin(blueprint, "/models/images/generic<extension>", Model)  # DIGITS has no slash here
+@twin(blueprint, "/models/images/generic/<extension>", Model)
 def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int]:
     """Create a model; its dataset determines the kind."""
     job = services().store.find(request.form.get("dataset", ""))
     own = job.data_kind if isinstance(job, DatasetJob) else kind_named(GENERIC)
     return model_form_views.create(_kind(extension) if extension else own)
-
-
-# DIGITS has no slash here.
-for _ending, _endpoint in (("", "create_model"), (".json", "create_model_json")):
-    blueprint.add_url_rule(
-        f"/models/images/generic<extension>{_ending}", _endpoint, create_model, methods=["POST"]
-    )
 
 
 @blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"])
@@ -161,6 +156,7 @@ def _with_outputs(
 
 
 @blueprint.post("/models/images/generic/generate.json")
+@returns(GeneratedImages)
 def generate_json() -> Response:
     """Generate images from latent vectors; return the grid, each image and the vectors."""
     return inference_views.generate_json(_kind_of(_model()))

@@ -19,7 +19,9 @@ from digits.kinds.views import views_of
 from digits.web.evaluations.charts import SIDE
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
+from digits.web.resources.evaluations import DatasetResults, ModelResult, ProductionName
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("results", __name__)
@@ -68,13 +70,14 @@ def show(job_id: str) -> str:
 
 
 @blueprint.get("/datasets/<job_id>/results.json")
+@returns(DatasetResults)
 def show_json(job_id: str) -> Response:
     """Return the models of a dataset, and which are on the Pareto front of the metric and the latency."""
     _, split, rows, _, main = _results(job_id)
-    return jsonify(split=split, metric=main, models=rows)
+    return jsonify(DatasetResults(split, main, rows))
 
 
-def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[str], str]:
+def _results(job_id: str) -> tuple[DatasetJob, str, list[ModelResult], list[str], str]:
     """Return the dataset, the split, a row per model, the names of the metrics, and the most important one.
 
     Models that were not evaluated on the split have rows without metrics if they could be.
@@ -92,7 +95,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[dict[str, Any]], list[s
         is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
         if best is not None or (has_records and has_snapshot and not is_latent):
             rows.append(_row(job, best, has_snapshot=has_snapshot))
-    metrics = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+    metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
     main = next(
         (name for name in (dataset.data_kind.metric, "loss") if name in metrics), *metrics[:1] or [""]
     )
@@ -117,45 +120,53 @@ def _best(job: ModelJob, content_hash: str, split: str, kind: Kind) -> tuple[Eva
     return best, snapshot_list.exists(job.folder, best.snapshot)
 
 
-def _row(job: ModelJob, result: Evaluation | None, *, has_snapshot: bool) -> dict[str, Any]:
+def _row(job: ModelJob, result: Evaluation | None, *, has_snapshot: bool) -> ModelResult:
     state = services().scheduler.task_state(job, job.tasks[0])
-    return {
-        "id": job.id,
-        "name": job.name,
-        "url": url_for("model_page.show", job_id=job.id),
-        "evaluation_url": url_for("evaluation.show", job_id=job.id, name=result.name) if result else None,
-        "is_evaluating": services().background["evaluation"].state(job.id) is not None,
-        "epoch": epoch_label(result.epoch) if result else None,
-        "snapshot_epoch": result.epoch if result else None,
-        "has_snapshot": has_snapshot,
-        "production": [
-            {"name": name, "epoch": epoch_label(found.epoch)}
+    return ModelResult(
+        id=job.id,
+        name=job.name,
+        url=url_for("model_page.show", job_id=job.id),
+        evaluation_url=url_for("evaluation.show", job_id=job.id, name=result.name) if result else None,
+        is_evaluating=services().background["evaluation"].state(job.id) is not None,
+        epoch=epoch_label(result.epoch) if result else None,
+        snapshot_epoch=result.epoch if result else None,
+        has_snapshot=has_snapshot,
+        production=[
+            ProductionName(name, epoch_label(found.epoch))
             for name, found in services().production.of(job.id).items()
         ],
-        "metrics": result.metrics if result else {},
-        "milliseconds": result.milliseconds if result else None,
-        "parameters": state.parameters,
-        "seconds": job.elapsed,
-        "is_on_front": False,
-    }
+        metrics=result.metrics if result else {},
+        milliseconds=result.milliseconds if result else None,
+        parameters=state.parameters,
+        seconds=job.elapsed,
+    )
 
 
-def _mark_front(rows: list[dict[str, Any]], metric: str, kind: Kind) -> None:
-    measured = [row for row in rows if metric in row["metrics"]]
+def _measured(rows: list[ModelResult], metric: str) -> list[tuple[ModelResult, float, float]]:
+    """Return the models that have the metric, each with its value and the milliseconds."""
+    return [
+        (row, row.metrics[metric], row.milliseconds)
+        for row in rows
+        if metric in row.metrics and row.milliseconds is not None
+    ]
+
+
+def _mark_front(rows: list[ModelResult], metric: str, kind: Kind) -> None:
+    measured = _measured(rows, metric)
     sign = -1 if kind.lower_is_better(metric) else 1
-    points = [(sign * row["metrics"][metric], row["milliseconds"]) for row in measured]
-    for row, is_on_front in zip(measured, pareto_front(points), strict=True):
-        row["is_on_front"] = is_on_front
+    points = [(sign * value, milliseconds) for _, value, milliseconds in measured]
+    for (row, _, _), is_on_front in zip(measured, pareto_front(points), strict=True):
+        row.is_on_front = is_on_front
 
 
-def _sort(rows: list[dict[str, Any]], column: str, *, is_descending: bool) -> None:
+def _sort(rows: list[ModelResult], column: str, *, is_descending: bool) -> None:
     """Sort ``rows`` by a column; those without a value are last."""
     rows.sort(key=lambda row: _value(row, column) or 0, reverse=is_descending)
     rows.sort(key=lambda row: _value(row, column) is None)
 
 
-def _value(row: dict[str, Any], column: str) -> Any:
-    value = row[column] if column in OTHER_COLUMNS else row["metrics"].get(column)
+def _value(row: ModelResult, column: str) -> Any:
+    value = getattr(row, column) if column in OTHER_COLUMNS else row.metrics.get(column)
     return value.casefold() if isinstance(value, str) else value
 
 
@@ -163,13 +174,13 @@ def _first_direction(column: str, kind: Kind) -> str:
     return "asc" if column in OTHER_COLUMNS or kind.lower_is_better(column) else "desc"
 
 
-def _plot(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:
+def _plot(rows: list[ModelResult], metric: str) -> dict[str, Any] | None:
     """Return the points of the metric over the latency; None if fewer than two models have both."""
-    measured = [row for row in rows if metric in row["metrics"]]
+    measured = _measured(rows, metric)
     if len(measured) < 2:
         return None
-    slowest = max(row["milliseconds"] for row in measured) or 1.0
-    values = [row["metrics"][metric] for row in measured]
+    slowest = max(milliseconds for _, _, milliseconds in measured) or 1.0
+    values = [value for _, value, _ in measured]
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     margin = 0.1  # of the height, above and below
@@ -179,12 +190,12 @@ def _plot(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:
         "high": high,
         "points": [
             {
-                "x": round(0.95 * SIDE * row["milliseconds"] / slowest, 1),
-                "y": round(SIDE * (1 - margin - (1 - 2 * margin) * (row["metrics"][metric] - low) / span), 1),
-                "name": row["name"],
-                "url": row["url"],
-                "is_on_front": row["is_on_front"],
+                "x": round(0.95 * SIDE * milliseconds / slowest, 1),
+                "y": round(SIDE * (1 - margin - (1 - 2 * margin) * (value - low) / span), 1),
+                "name": row.name,
+                "url": row.url,
+                "is_on_front": row.is_on_front,
             }
-            for row in measured
+            for row, value, milliseconds in measured
         ],
     }

@@ -10,7 +10,9 @@ from digits.core.model_job import ModelJob
 from digits.kinds.request_fields import whole
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.resources.models import TracedSteps
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("traces", __name__)
@@ -29,7 +31,8 @@ def show(job_id: str) -> str:
 
 
 @blueprint.get("/models/<job_id>/timeline.json")
+@returns(TracedSteps)
 def show_json(job_id: str) -> Response:
     """Return the steps that have a trace."""
     job = services().store.get(job_id, ModelJob)
-    return jsonify(steps=in_thread(step_traces.steps_in, job.folder))
+    return jsonify(TracedSteps(in_thread(step_traces.steps_in, job.folder)))

@@ -23,8 +23,10 @@ from digits.web.datasets.submit import new_sample
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, Page, page_of
 from digits.web.models.submit import first_model
-from digits.web.responses.negotiation import json_only, wants_json
+from digits.web.resources.lists import ServerHealth
+from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("home", __name__)
@@ -69,13 +71,13 @@ def index() -> Response:
 
 
 @blueprint.get("/health")
-@json_only
+@returns(ServerHealth)
 def health() -> Response:
     """Health check: the version, and the problem if jobs cannot be saved or pages not served. Requires no login."""
     problem = services().store.problem or _descriptor_problem()
     if problem is None:
-        return jsonify(version=__version__)
-    return make_response(jsonify(version=__version__, problem=problem.message), problem.http_status)
+        return jsonify(ServerHealth(__version__))
+    return make_response(jsonify(ServerHealth(__version__, problem.message)), problem.http_status)
 
 
 def _descriptor_problem() -> DigitsError | None:

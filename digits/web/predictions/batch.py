@@ -37,7 +37,7 @@ from digits.web.predictions.runs import (
 )
 from digits.web.resources.actions import Deleted
 from digits.web.resources.encoding import as_json
-from digits.web.resources.predictions import Batch, BatchState, Problem, StartedBatch
+from digits.web.resources.predictions import Batch, BatchState, StartedBatch
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
 from digits.web.responses.representation import respond, returns, twin
 from digits.web.services import require_tensorflow, services
@@ -139,7 +139,7 @@ def show_json(job_id: str, prediction_id: str) -> Response:
         epoch=about.epoch,
         images=about.total,
         unreadable=len(results.sums.unreadable),
-        problems=problems_of(about),
+        problems=about.problems,
         problem_count=about.problem_count,
         labels=labels,
         accuracy=results.sums.accuracy(),
@@ -240,11 +240,6 @@ def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
         raise NotFound(
             "These predictions do not exist.", "They may have been deleted. Run them again."
         ) from error
-
-
-def problems_of(about: BatchPrediction) -> list[Problem]:
-    """Return the lines of the list that cannot be used."""
-    return [Problem(item.line, item.message) for item in about.problems]
 
 
 def _state(job: ModelJob, about: BatchPrediction, results: Results) -> BatchState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +40,7 @@ from digits.web.offload import in_thread
 from digits.web.reports.plots import Plot, curves, of_evaluation
 from digits.web.resources.models import ModelPage
 from digits.web.resources.records import GalleryItem
+from digits.web.resources.reports import ReportData, ReportedEvaluation, ReportedRecord
 from digits.web.services import services
 from digits.web.template_filters import duration
 
@@ -117,23 +118,22 @@ class Report:
     layers: Table | None
     network: str
     network_problem: str
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: ReportedEvaluation | None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as data, without its images and charts."""
-        return {
-            "id": self.job_id,
-            "name": self.name,
-            "facts": dict(self.facts),
-            "error": self.problem or None,
-            "notes": self.notes,
-            "settings": dict(self.settings),
-            "environment": dict(self.environment),
-            "evaluation": self.evaluated and {"name": self.evaluated.name, **self.numbers},
-            "worst": [{"file": record.filename, "result": record.words} for record in self.evaluated.worst]
-            if self.evaluated
-            else [],
-        }
+    def data(self) -> ReportData:
+        """Return the report without its images and charts."""
+        worst = self.evaluated.worst if self.evaluated else ()
+        return ReportData(
+            id=self.job_id,
+            name=self.name,
+            facts=dict(self.facts),
+            error=self.problem or None,
+            notes=self.notes,
+            settings=dict(self.settings),
+            environment=dict(self.environment),
+            evaluation=self.numbers,
+            worst=[ReportedRecord(record.filename, record.words) for record in worst],
+        )
 
 
 def build(job: ModelJob, name: str = "") -> Report:
@@ -165,9 +165,9 @@ def build(job: ModelJob, name: str = "") -> Report:
         layers=_layers(model.layers),
         network=model.network,
         network_problem=model.network_problem,
-        numbers={"snapshot": result.snapshot, "split": result.split, "metrics": result.metrics}
+        numbers=ReportedEvaluation(result.name, result.snapshot, result.split, result.metrics)
         if result
-        else {},
+        else None,
     )
 
 

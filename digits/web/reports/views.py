@@ -11,7 +11,9 @@ from digits.data.images import data_uri
 from digits.kinds.request_fields import flag
 from digits.web.reports import contents as reports
 from digits.web.reports.contents import Report
+from digits.web.resources.reports import ReportData
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("report", __name__)
@@ -33,9 +35,10 @@ def show(job_id: str) -> Response:
 
 
 @blueprint.get("/models/<job_id>/report.json")
+@returns(ReportData)
 def show_json(job_id: str) -> Response:
     """Return the report as data, without its images and charts."""
-    return jsonify(_report(job_id).as_json())
+    return jsonify(_report(job_id).data())
 
 
 def _report(job_id: str) -> Report:

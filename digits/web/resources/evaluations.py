@@ -37,6 +37,44 @@ class Evaluations(EvaluationState, kw_only=True):
     evaluations: list[EvaluationResult]
 
 
+class ProductionName(Struct):
+    """A production name of a model, and the epoch of its snapshot."""
+
+    name: str
+    epoch: str
+
+
+class ModelResult(Struct):
+    """A model of a dataset with the ``metrics`` of its best evaluation; those are empty if it was not evaluated.
+
+    ``milliseconds`` is the time per image, ``seconds`` the one of the training. ``is_on_front``: no other model is both
+    better and faster.
+    """
+
+    id: str
+    name: str
+    url: str
+    evaluation_url: str | None
+    is_evaluating: bool
+    epoch: str | None
+    snapshot_epoch: float | None
+    has_snapshot: bool
+    production: list[ProductionName]
+    metrics: dict[str, float]
+    milliseconds: float | None
+    parameters: int | None
+    seconds: float
+    is_on_front: bool = False
+
+
+class DatasetResults(Struct):
+    """The models of a dataset on the records of a split; ``metric`` is the most important one."""
+
+    split: str
+    metric: str
+    models: list[ModelResult]
+
+
 class MapState(TaskProgress, kw_only=True):
     """The state of the running embedding map; ``name`` is the one that a request started."""
 

@@ -111,6 +111,10 @@ class Curves(Struct):
     marks: list[CurveMark]
 
 
+class TracedSteps(Struct):
+    steps: list[int]
+
+
 class ModelData(Struct):
     """The dataset of a model on its page; None and empty if it is missing."""
 

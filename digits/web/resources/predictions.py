@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from digits.data.predictions import Problem
 from digits.web.resources.tasks import TaskProgress
 
 
@@ -63,11 +64,21 @@ class StartedBatch(Struct):
     images: int
 
 
-class Problem(Struct):
-    """A line of a list that cannot be used."""
+class ClassifiedImages(Struct):
+    """The classes of images by path, up to five each, and the page of the results."""
 
-    line: int
-    message: str
+    classifications: dict[str, list[Any]]
+    skipped: dict[str, str]
+    problems: list[Problem]
+    accuracy: float | None
+    url: str
+
+
+class TopImages(Struct):
+    """The most probable images for each class, with their percentage."""
+
+    top_n: dict[str, list[tuple[str, float]]]
+    skipped: dict[str, str]
 
 
 class BatchState(TaskProgress, kw_only=True):
