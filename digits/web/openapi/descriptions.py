@@ -23,10 +23,11 @@ PAGES = "Pages"
 
 
 class Described(NamedTuple):
-    """The heading below which the template describes a route, and the description."""
+    """The heading below which the template describes a route, the description, and the arguments of its query."""
 
     group: str
     text: str
+    arguments: tuple[str, ...] = ()
 
 
 @cache
@@ -38,15 +39,18 @@ def template() -> str:
 def described(method: str, path: str) -> Described:
     """Return the description of a route by its path in the OpenAPI document; that of JSON also describes its page."""
     plain = _plain(path)
-    for form in (plain, f"{plain}.json", plain.removesuffix(".json")):
-        if (method, form) in _descriptions():
-            return _descriptions()[method, form]
-    return Described(PAGES, "")
+    forms = [(method, form) for form in (plain, f"{plain}.json", plain.removesuffix(".json"))]
+    rows = [_descriptions()[form] for form in forms if form in _descriptions()]
+    arguments = dict.fromkeys(name for row in rows for name in row.arguments)
+    return rows[0]._replace(arguments=tuple(arguments)) if rows else Described(PAGES, "")
 
 
 @cache
 def _descriptions() -> dict[tuple[str, str], Described]:
-    """Return the rows by method and path; a row may have several of both, as in ``GET`` or ``POST /path``."""
+    """Return the rows by method and path; a row may have several of both, as in ``GET`` or ``POST /path``.
+
+    Rows that differ in the query are one description.
+    """
     found: dict[tuple[str, str], Described] = {}
     group = ""
     for line in template().splitlines():
@@ -61,7 +65,11 @@ def _descriptions() -> dict[tuple[str, str], Described]:
                     methods, is_open = [*(methods if is_open else []), word], True
                 elif word.startswith("/"):
                     is_open = False
-                    found |= {(method, _plain(word)): Described(group, text.strip()) for method in methods}
+                    arguments = tuple(re.findall(r"[?&](\w+)=", word))
+                    for key in ((method, _plain(word)) for method in methods):
+                        earlier = found.get(key, Described(group, ""))
+                        texts = "; ".join(dict.fromkeys(filter(None, (earlier.text, text.strip()))))
+                        found[key] = Described(group, texts, earlier.arguments + arguments)
     return found
 
 

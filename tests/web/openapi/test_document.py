@@ -58,10 +58,21 @@ def test_every_operation_is_complete(document: dict[str, Any]) -> None:
     names = [operation["operationId"] for _, _, operation in operations(document)]
     assert len(names) == len(set(names)) and all(re.fullmatch(r"\w+", name) for name in names)
     for path, _, operation in operations(document):
-        parameters = {item["name"] for item in operation.get("parameters", ())}
+        parameters = {item["name"] for item in operation.get("parameters", ()) if item["in"] == "path"}
         assert parameters == set(re.findall(r"\{(\w+)\}", path)), path
         assert operation.get("description") or operation["tags"] == [PAGES], path
         assert {"200", "400", "default"} == operation["responses"].keys()
+
+
+def test_arguments_of_queries_are_parameters(document: dict[str, Any]) -> None:
+    parameters = document["paths"]["/datasets/{kind}/explore.json"]["get"]["parameters"]
+    names = {item["name"] for item in parameters if item["in"] == "query"}
+    assert {"job_id", "db", "page", "size", "label", "q"} <= names
+    metrics = document["paths"]["/models/{job_id}/metrics.json"]["get"]
+    assert {"name": "after", "in": "query", "schema": {"type": "string"}} in metrics["parameters"]
+    assert (
+        "the curves as columns" in metrics["description"] and "only the rows after" in metrics["description"]
+    )
 
 
 def test_references_have_targets(document: dict[str, Any]) -> None:
