@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import linecache
+import sys
+import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,8 +16,6 @@ from typing import Any
 
 from digits.core import network_text
 from digits.core.network_text import NETWORK_FILE as NETWORK_FILE
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 # The results of these for labels are no longer labels.
 _NOT_VALUES = {"shape", "get_shape", "dtype", "ndim", "name", "device", "graph", "op", "size"}
@@ -34,6 +34,14 @@ def tree() -> ast.Module | None:
             return network_text.parse("".join(linecache.getlines(NETWORK_FILE)))
     except SyntaxError:
         return None
+
+
+def running_line() -> int | None:
+    """Return the line of the network that is running; None outside of its text."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
+        frame = frame.f_back
+    return frame.f_lineno if frame else None
 
 
 def line_of_function(function: Any) -> int | None:

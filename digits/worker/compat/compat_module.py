@@ -50,7 +50,10 @@ class CompatModule(types.ModuleType):
             return [item for item in dir(self) if not item.startswith("_") and hasattr(self, item)]
         if name.startswith("__") and name != "__version__":
             raise AttributeError(name)
-        for source in self._sources if hints.is_usable(self.__name__, name) else ():
+        if not hints.is_usable(self.__name__, name):
+            refusal = hints.MissingName(self.__name__, name)
+            return missing_modules.stand_in_for(f"{self.__name__}.{name}", refusal)
+        for source in self._sources:
             try:
                 return getattr(source, name)
             except AttributeError:
@@ -93,6 +96,7 @@ def tensorflow() -> CompatModule:
         losses=CompatModule(
             "tensorflow.losses", v1.losses, tf.losses, **full_precision.functions_in_float32(v1.losses)
         ),
+        app=CompatModule("tensorflow.app", v1.app),
         data=CompatModule("tensorflow.data", v1.data, tf.data),
         train=CompatModule("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
         image=CompatModule("tensorflow.image", v1.image, tf.image, **compat_ops.image()),

@@ -7,7 +7,6 @@ and TensorFlow operations between layers.
 from __future__ import annotations
 
 import functools
-import traceback
 from typing import Any
 
 import keras
@@ -16,8 +15,8 @@ from keras.src.backend.common.keras_tensor import KerasTensor
 from tensorflow.python.ops import init_ops
 from tensorflow.python.util import dispatch
 
+from digits.worker import user_text
 from digits.worker.patched_names import install as patch
-from digits.worker.user_text import NETWORK_FILE
 
 
 @functools.cache
@@ -56,8 +55,7 @@ class TensorFlowOperation(keras.Operation):
         super().__init__()
         self._function = function
         self.title = str(getattr(function, "__name__", function))
-        frames = (frame for frame, _ in traceback.walk_stack(None))
-        self.line = next((frame.f_lineno for frame in frames if frame.f_code.co_filename == NETWORK_FILE), 0)
+        self.line = user_text.running_line() or 0
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)

@@ -123,7 +123,8 @@ _SLIM_SUMMARIES = (
 
 # Names that TensorFlow has, but that a network cannot use.
 _UNUSABLE = {
-    "app": _FLAGS,
+    "app.flags": _FLAGS,
+    "app.run": _LOOP,
     "flags": _FLAGS,
     **{f"train.{name}": _DATA for name in _READERS},
     **{f"train.{name}": _LOOP for name in _PROGRAMS},

@@ -1,20 +1,18 @@
-"""Stand-ins for packages that a network imports but that are not installed, and for removed TensorFlow
-modules.
+"""Stand-ins for packages that a network imports but that are not installed, and for names of TensorFlow that were
+removed or that a network cannot use.
 
-Importing one does not fail, because many networks import packages they never use. Using it raises the import error.
-The import itself fails inside ``try``, where the network handles the error, and for ``import *``, which needs the
-names.
+Importing or mentioning one does not fail, because many networks contain code that they never use. Using it raises the
+error. The import or mention itself fails inside ``try``, where the network handles the error, and for ``import *``,
+which needs the names.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 import types
 from typing import Any, NoReturn
 
 from digits.worker import packages, user_text
-from digits.worker.user_text import NETWORK_FILE
 
 
 class MissingPackage(ModuleNotFoundError):
@@ -37,7 +35,7 @@ class Imports:
     def import_missing(self, name: str, names: Any, missing: str) -> Any:
         """Return the result of ``import name`` or ``from name import names``. Raises MissingPackage."""
         top, *rest = name.split(".")
-        line = _line()
+        line = user_text.running_line()
         if missing != top or "*" in (names or ()) or line is None or _is_in_try(line):
             raise MissingPackage(missing)
         self.lines.setdefault(top, line)
@@ -49,8 +47,8 @@ class Imports:
         return inner if names else package
 
 
-def stand_in_for(name: str, error: ImportError) -> MissingModule:
-    """Return a stand-in for ``name``, which a module does not have; using it raises ``error``."""
+def stand_in_for(name: str, error: Exception) -> MissingModule:
+    """Return a stand-in for ``name``, which a module lacks or a network cannot use; using it raises ``error``."""
     stand_in = MissingModule(name, error)
     stand_in.check()
     return stand_in
@@ -59,7 +57,7 @@ def stand_in_for(name: str, error: ImportError) -> MissingModule:
 class MissingModule(types.ModuleType):
     """A stand-in for a missing package, one of its modules, or a name in them."""
 
-    def __init__(self, name: str, error: ImportError) -> None:
+    def __init__(self, name: str, error: Exception) -> None:
         super().__init__(name)
         self.__dict__["_error"] = error
 
@@ -68,8 +66,8 @@ class MissingModule(types.ModuleType):
         return self.__dict__.setdefault(name, MissingModule(f"{self.__name__}.{name}", self._error))
 
     def check(self, at_once: bool = False) -> None:
-        """Raise the import error if the network's line handles it, or needs the names ``at_once``."""
-        line = _line()
+        """Raise the error if the network's line handles it, or needs the names ``at_once``."""
+        line = user_text.running_line()
         if at_once or line is None or _is_in_try(line):
             self._raise()
 
@@ -82,14 +80,6 @@ class MissingModule(types.ModuleType):
         raise self._error.with_traceback(None)
 
     __call__ = __getitem__ = __iter__ = __mro_entries__ = _raise
-
-
-def _line() -> int | None:
-    """Return the line of the innermost frame of the network."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != NETWORK_FILE:
-        frame = frame.f_back
-    return frame.f_lineno if frame else None
 
 
 def _is_in_try(line: int) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import traceback
 from typing import Any
 
 from tensorflow.python.ops import rnn_cell
 
-from digits.worker.failure import NETWORK_FILE, UserFault
+from digits.worker import user_text
+from digits.worker.failure import UserFault
 
 _CELLS = ("BasicRNNCell", "GRUCell", "BasicLSTMCell", "LSTMCell")
 _OTHERS = ("DeviceWrapper", "DropoutWrapper", "LSTMStateTuple", "RNNCell", "ResidualWrapper")
@@ -42,8 +42,7 @@ class MultiRNNCell(rnn_cell.MultiRNNCell):
 
     def __init__(self, cells: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(cells, *args, **kwargs)
-        frames = (frame for frame, _ in traceback.walk_stack(None))
-        self._line = next((item.f_lineno for item in frames if item.f_code.co_filename == NETWORK_FILE), None)
+        self._line = user_text.running_line()
 
     def call(self, inputs: Any, state: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Imports of packages that are not installed."""
+"""Imports of packages that are not installed, and mentions of names that a network cannot use."""
 
 from __future__ import annotations
 
@@ -87,6 +87,44 @@ def test_a_network_for_another_framework_is_refused(visualize: Any) -> None:
     assert "no property inference" in failure.message and "mxnet, which is not installed" in failure.message
     assert failure.hint == "Use a network for TensorFlow."
     assert failure.line == 1
+
+
+MENTIONED = """
+import tensorflow as tf
+from tensorflow import Session as Runner
+from tensorflow.contrib.slim import learning
+optimizers = {'adam': tf.train.AdamOptimizer, 'sgd': tf.train.GradientDescentOptimizer}
+flags, sampled = tf.app.flags, tf.nn.sampled_softmax_loss
+try:
+    monitored = tf.train.MonitoredSession
+except AttributeError:
+    monitored = None
+assert monitored is None
+def main():
+    flags.DEFINE_integer('steps', 3, '')
+    tf.app.run()
+"""
+
+
+def test_names_that_networks_cannot_use_may_be_mentioned(in_child: Any) -> None:
+    assert in_child(_fault, MENTIONED) is None
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        ("optimizer = optimizers['adam'](0.1)", "tf.train.AdamOptimizer"),
+        ("class Mine(tf.train.Optimizer): pass", "tf.train.Optimizer"),
+        ("with Runner() as session: pass", "tf.Session"),
+        ("learning.create_train_op(3, optimizers)", "tf.contrib.slim.learning"),
+        ("sampled([[1.0]], [1.0], [[1]], [[1.0]], 1, 2)", "tf.nn.sampled_softmax_loss"),
+        ("tf.app.run()", "tf.app.run"),
+        ("flags.DEFINE_integer('steps', 3, '')", "tf.app.flags"),
+    ],
+)
+def test_the_use_of_a_mentioned_name_is_refused(in_child: Any, use: str, name: str) -> None:
+    message, hint, line = in_child(_fault, MENTIONED + use, AttributeError)
+    assert message == f"AttributeError: A network cannot use {name}" and hint and line == 15
 
 
 def _fault(text: str, kind: type[Exception] = missing_modules.MissingPackage) -> Any:
