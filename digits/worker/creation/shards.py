@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -53,24 +53,53 @@ class Advanced:
     unusable: list[Unusable]
 
 
-@dataclass(frozen=True)
-class ShardWritten:
-    """A shard of ``count`` records is complete; ``counts`` are those of the groups, ``counted`` of `Plan.counted`.
+@dataclass
+class Written:
+    """``count`` records of a split in complete shards.
 
-    ``class_counts`` are those of `digits.data.manifest.SplitRecords`.
-    ``digests`` contains 8 bytes for the content of each source file, ``sha256`` the hash of the shard ``name``.
+    ``counts`` are those of the groups, ``counted`` of `Plan.counted`, and ``class_counts`` of
+    `digits.data.manifest.SplitRecords`. ``digests`` contains 8 bytes for the content of each source file, ``hashes``
+    the SHA-256 of each shard by its name.
     """
 
-    split: str
-    name: str
-    sha256: str
-    features: FeatureShapes
-    count: int
     counts: NDArray[np.int64]
     counted: NDArray[np.int64]
     class_counts: NDArray[np.int64]
-    size_bytes: int
-    digests: bytes
+    count: int = 0
+    size_bytes: int = 0
+    digests: bytearray = field(default_factory=bytearray)
+    hashes: dict[str, str] = field(default_factory=dict)
+    features: FeatureShapes = field(default_factory=FeatureShapes)
+
+    @classmethod
+    def nothing(cls, plan: Plan) -> Written:
+        """Return no records of a split of ``plan``."""
+        names = plan.target.contained_names
+        # Records per class, and those without one; none for single classes.
+        classes = len(names) + 1 if names else 0
+        counts, counted, class_counts = (
+            np.zeros(size, np.int64) for size in (len(plan.groups), len(plan.counted), classes)
+        )
+        return cls(counts, counted, class_counts)
+
+    def add(self, other: Written) -> None:
+        """Add the records in other shards of the split."""
+        self.counts += other.counts
+        self.counted += other.counted
+        self.class_counts += other.class_counts
+        self.count += other.count
+        self.size_bytes += other.size_bytes
+        self.digests += other.digests
+        self.hashes |= other.hashes
+        self.features.merge(other.features)
+
+
+@dataclass(frozen=True)
+class ShardWritten:
+    """A shard of a ``split`` is complete."""
+
+    split: str
+    written: Written
 
 
 @dataclass(frozen=True)
@@ -106,10 +135,8 @@ class ShardMaker:
         split = self._plan.splits[piece.split]
         in_train = piece.split == "train"
         target = self._plan.target
-        counts, class_counts = [0] * len(self._plan.groups), no_class_counts(self._plan)
-        digests = bytearray()
+        written = Written.nothing(self._plan)
         kept: list[int] = []
-        features = FeatureShapes()
         news = _News(send)
         shard = self._job_folder / piece.name
         with records.ShardWriter(shard, lists_classes=bool(target.contained_names)) as writer:
@@ -125,31 +152,20 @@ class ShardMaker:
                 classes = target.contained(record.target(target)) if target.contained_names else None
                 writer.add(records.encode_example(record), group, record.source, classes)
                 if classes is not None:
-                    class_counts[classes if len(classes) else -1] += 1
-                features.add(record)
+                    written.class_counts[classes if len(classes) else -1] += 1
+                written.features.add(record)
                 if group >= 0:
-                    counts[group] += 1
+                    written.counts[group] += 1
                 kept.append(place)
-                digests += digest
+                written.digests += digest
                 if in_train:
                     self._sum.add(pixels)
                 news.advance()
         news.flush()
-        counted = self._plan.counts(split, kept)
-        send(
-            ShardWritten(
-                split=piece.split,
-                name=piece.name,
-                sha256=writer.sha256,
-                features=features,
-                count=len(kept),
-                counts=np.array(counts, np.int64),
-                counted=counted,
-                class_counts=class_counts,
-                size_bytes=writer.size_bytes,
-                digests=bytes(digests),
-            )
-        )
+        written.count, written.size_bytes = len(kept), writer.size_bytes
+        written.counted += self._plan.counts(split, kept)
+        written.hashes[piece.name] = writer.sha256
+        send(ShardWritten(piece.split, written))
 
     def finish(self, send: parallel.Send) -> None:
         """Send the sum of the training images that this process wrote."""
@@ -287,11 +303,6 @@ def _reason(error: Exception, source: ImageSource) -> str:
     if isinstance(error, FileNotFoundError):
         return "the file does not exist"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
-
-
-def no_class_counts(plan: Plan) -> NDArray[np.int64]:
-    """Return zeros for the counts of records per class, and of those without one; none for single classes."""
-    return np.zeros(len(plan.target.contained_names) + 1 if plan.target.contained_names else 0, np.int64)
 
 
 # Many images have the same size.

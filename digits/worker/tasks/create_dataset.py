@@ -13,7 +13,6 @@ import io
 import math
 import shutil
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,8 @@ from digits.worker.creation.shards import (
     ShardMaker,
     ShardWritten,
     Summed,
+    Written,
     divide,
-    no_class_counts,
     raw_bytes,
 )
 from digits.worker.failure import UserFault
@@ -67,20 +66,6 @@ def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str,
     only the list of skipped images.
     """
     return Creation(recipe, task_folder.parent, events).run()
-
-
-@dataclass
-class Written:
-    """The records written to a split so far."""
-
-    counts: NDArray[np.int64]
-    counted: NDArray[np.int64]
-    class_counts: NDArray[np.int64]
-    count: int = 0
-    size_bytes: int = 0
-    digests: list[bytes] = field(default_factory=list)
-    hashes: dict[str, str] = field(default_factory=dict)
-    features: FeatureShapes = field(default_factory=FeatureShapes)
 
 
 class Creation:
@@ -193,14 +178,7 @@ class Creation:
     def _write(self, plan: Plan, pieces: list[Piece], written: dict[str, Written]) -> NDArray[np.float64]:
         """Write all shards; return the sum of the training images."""
         recipe = self._recipe
-        written |= {
-            name: Written(
-                np.zeros(len(plan.groups), np.int64),
-                np.zeros(len(plan.counted), np.int64),
-                no_class_counts(plan),
-            )
-            for name in plan.splits
-        }
+        written |= {name: Written.nothing(plan) for name in plan.splits}
         total = np.zeros((recipe.height, recipe.width, recipe.channels * plan.stacked), np.float64)
         writer = ShardMaker(recipe, plan, pieces, self._job_folder)
         planned = sum(len(split) for split in plan.splits.values())
@@ -216,15 +194,7 @@ class Creation:
                     if message.unusable:
                         self._skip(message.unusable)
                 elif isinstance(message, ShardWritten):
-                    split = written[message.split]
-                    split.counts += message.counts
-                    split.counted += message.counted
-                    split.class_counts += message.class_counts
-                    split.count += message.count
-                    split.size_bytes += message.size_bytes
-                    split.digests.append(message.digests)
-                    split.hashes[message.name] = message.sha256
-                    split.features.merge(message.features)
+                    written[message.split].add(message.written)
                 elif isinstance(message, Summed):
                     total += message.total
                 else:
@@ -347,7 +317,7 @@ def _split(name: str, written: Written, pieces: list[Piece]) -> SplitRecords:
 
 
 def _digests(written: Written) -> NDArray[np.uint64]:
-    return np.frombuffer(b"".join(written.digests), np.uint64)
+    return np.frombuffer(written.digests, np.uint64)
 
 
 def _process_fault(death: parallel.ProcessDied) -> UserFault:
