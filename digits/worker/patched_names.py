@@ -8,143 +8,132 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-# What the worker needs names for, and the names: ``owner.name(signature)``, or ``owner name name`` if the signature
-# does not matter. Names after a plus are added. ``tf_slim.*`` are all modules of tf_slim.
+# What the worker needs names for, and the names by their modules or classes: ``owner: name name(signature)``, without a
+# signature if it does not matter. Those after a plus are added. ``tf_slim.*`` are all modules of tf_slim.
 REGISTER = {
     "Operations that mix float32 and half precision compute in one of them.": """
-        tensorflow.python.framework.op_def_library._apply_op_helper(op_type_name, name=..., **keywords)
-        tensorflow.python.framework.op_def_library.apply_op(op_type_name, name=..., **keywords)
-        tensorflow.python.framework.op_def_registry.get(name)
-        tensorflow.python.framework.kernels.get_registered_kernels_for_op(name)
-        tensorflow.core.framework.types_pb2 DT_FLOAT DT_RESOURCE
-        tensorflow.python.framework.tensor.Tensor.__tf_tensor__(self, dtype=..., name=...)
-        tensorflow.python.ops.resource_variable_ops.get_eager_safe_handle_data(handle)
-        tensorflow.python.ops.resource_variable_ops.BaseResourceVariable _dense_var_to_tensor
-        tensorflow.python.ops.resource_variable_ops.ResourceVariable assign assign_add assign_sub
-        tensorflow.python.ops.math_ops._truediv_python3(x, y, name=...)
-        tensorflow.python.ops.math_ops._div_python2(x, y, name=...)
-        tensorflow.python.ops.math_ops matmul
-        tensorflow.python.ops.nn_ops _dropout
-        tensorflow.python.ops.array_ops._autopacking_helper(list_or_tuple, dtype, name)
-        tensorflow.python.ops.tensor_array_ops.TensorArray.write(self, index, value, name=...)
-        tensorflow.python.ops.tensor_array_ops.TensorArray.unstack(self, value, name=...)
-        tensorflow.python.ops.tensor_array_ops.TensorArray.scatter(self, indices, value, name=...)
-        tensorflow.python.ops.tensor_array_ops.TensorArray.split(self, value, lengths, name=...)
-        tensorflow.python.ops.cond_v2._check_same_outputs(op_type, graphs)
-        tensorflow.python.ops.while_v2._check_inputs_outputs_types_match(body_graph, flattened_loop_vars)
-        tensorflow.python.ops.check_ops._assert_same_base_type(items, expected_type=...)
-        tensorflow.python.ops.rnn._infer_state_dtype(explicit_dtype, state)
+        tensorflow.python.framework.op_def_library: _apply_op_helper(op_type_name, name=..., **keywords)
+            apply_op(op_type_name, name=..., **keywords)
+        tensorflow.python.framework.op_def_registry: get(name)
+        tensorflow.python.framework.kernels: get_registered_kernels_for_op(name)
+        tensorflow.core.framework.types_pb2: DT_FLOAT DT_RESOURCE
+        tensorflow.python.framework.tensor.Tensor: __tf_tensor__(self, dtype=..., name=...)
+        tensorflow.python.ops.resource_variable_ops: get_eager_safe_handle_data(handle)
+        tensorflow.python.ops.resource_variable_ops.BaseResourceVariable: _dense_var_to_tensor
+        tensorflow.python.ops.resource_variable_ops.ResourceVariable: assign assign_add assign_sub
+        tensorflow.python.ops.math_ops: _truediv_python3(x, y, name=...) _div_python2(x, y, name=...) matmul
+        tensorflow.python.ops.nn_ops: _dropout
+        tensorflow.python.ops.array_ops: _autopacking_helper(list_or_tuple, dtype, name)
+        tensorflow.python.ops.tensor_array_ops.TensorArray: write(self, index, value, name=...)
+            unstack(self, value, name=...) scatter(self, indices, value, name=...)
+            split(self, value, lengths, name=...)
+        tensorflow.python.ops.cond_v2: _check_same_outputs(op_type, graphs)
+        tensorflow.python.ops.while_v2: _check_inputs_outputs_types_match(body_graph, flattened_loop_vars)
+        tensorflow.python.ops.check_ops: _assert_same_base_type(items, expected_type=...)
+        tensorflow.python.ops.rnn: _infer_state_dtype(explicit_dtype, state)
     """,
     "Random numbers depend on the seed and the step, so that a resumed training draws the same.": """
-        tensorflow.python.ops.gen_random_ops.random_uniform(shape, dtype, seed=..., seed2=..., name=...)
-        tensorflow.python.ops.gen_random_ops.random_uniform_int(shape, minval, maxval, seed=..., seed2=..., name=...)
-        tensorflow.python.ops.gen_random_ops.random_standard_normal(shape, dtype, seed=..., seed2=..., name=...)
-        tensorflow.python.ops.gen_random_ops.truncated_normal(shape, dtype, seed=..., seed2=..., name=...)
-        tensorflow.python.ops.gen_random_ops.random_gamma(shape, alpha, seed=..., seed2=..., name=...)
-        tensorflow.python.ops.gen_random_ops.random_poisson_v2(shape, rate, seed=..., seed2=..., dtype=..., name=...)
-        tensorflow.python.ops.gen_random_ops.random_shuffle(value, seed=..., seed2=..., name=...)
-        tensorflow.python.ops.gen_random_ops parameterized_truncated_normal multinomial
-        tensorflow._api.v2.raw_ops RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal
-        tensorflow._api.v2.raw_ops ParameterizedTruncatedNormal RandomGamma RandomPoissonV2 Multinomial RandomShuffle
-        tensorflow.python.framework.random_seed.get_seed(op_seed)
-        tensorflow.python.ops.while_v2 while_loop
-        tensorflow.python.ops.stateful_random_ops global_generator
-        tensorflow.python.framework.ops.Operation._set_attr(self, attr_name, attr_value)
-        tensorflow.core.framework.attr_value_pb2 AttrValue
+        tensorflow.python.ops.gen_random_ops: random_uniform(shape, dtype, seed=..., seed2=..., name=...)
+            random_uniform_int(shape, minval, maxval, seed=..., seed2=..., name=...)
+            random_standard_normal(shape, dtype, seed=..., seed2=..., name=...)
+            truncated_normal(shape, dtype, seed=..., seed2=..., name=...)
+            random_gamma(shape, alpha, seed=..., seed2=..., name=...)
+            random_poisson_v2(shape, rate, seed=..., seed2=..., dtype=..., name=...)
+            random_shuffle(value, seed=..., seed2=..., name=...) parameterized_truncated_normal multinomial
+        tensorflow._api.v2.raw_ops: RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal
+            ParameterizedTruncatedNormal RandomGamma RandomPoissonV2 Multinomial RandomShuffle
+        tensorflow.python.framework.random_seed: get_seed(op_seed)
+        tensorflow.python.ops.while_v2: while_loop
+        tensorflow.python.ops.stateful_random_ops: global_generator
+        tensorflow.python.framework.ops.Operation: _set_attr(self, attr_name, attr_value)
+        tensorflow.core.framework.attr_value_pb2: AttrValue
     """,
     "The generators that a network creates are saved with the state of the training.": """
-        numpy.random.default_rng(seed=...)
-        numpy.random RandomState
-        random Random
+        numpy.random: default_rng(seed=...) RandomState
+        random: Random
     """,
     "The calls of layers, their losses and their regularization belong to one trace of the network.": """
-        keras.src.layers.layer.Layer._get_regularization_losses(self)
-        keras.src.layers.layer.Layer._flatten_layers(self, include_self=..., recursive=...)
-        keras.src.layers.layer.Layer __call__ _losses _loss_ids
-        tensorflow.python.keras.legacy_tf_layers.base.Layer __call__
-        keras.src.backend.common.global_state.get_global_attribute(name, default=..., set_to_default=...)
-        keras.src.backend.common.global_state.set_global_attribute(name, value)
+        keras.src.layers.layer.Layer: _get_regularization_losses(self)
+            _flatten_layers(self, include_self=..., recursive=...) __call__ _losses _loss_ids
+        tensorflow.python.keras.legacy_tf_layers.base.Layer: __call__
+        keras.src.backend.common.global_state: get_global_attribute(name, default=..., set_to_default=...)
+            set_global_attribute(name, value)
     """,
     "A Keras model is not trained while the network is built.": """
-        keras.src.models.model.Model fit train_on_batch evaluate test_on_batch predict predict_on_batch
+        keras.src.models.model.Model: fit train_on_batch evaluate test_on_batch predict predict_on_batch
     """,
     "All traces of a network share its variables, which have the names of TensorFlow 1.": """
-        keras.src.backend.tensorflow.core Variable
-        keras.src.backend.tensorflow.core.Variable.assign(self, value)
-        keras.src.backend.tensorflow.core.Variable._initialize(self, value)
-        keras.src.backend.tensorflow.core.Variable _value
-        tensorflow.python.ops.resource_variable_ops ResourceVariable UninitializedVariable
-        tensorflow.python.ops.resource_variable_ops.BaseResourceVariable _constraint
-        tensorflow.python.eager.lift_to_graph lift_to_graph UnliftableError
-        tensorflow.python.util.object_identity ObjectIdentityDictionary
-        tensorflow.python.framework.ops.Graph _collections
+        keras.src.backend.tensorflow.core: Variable
+        keras.src.backend.tensorflow.core.Variable: assign(self, value) _initialize(self, value) _value
+        tensorflow.python.ops.resource_variable_ops: ResourceVariable UninitializedVariable
+        tensorflow.python.ops.resource_variable_ops.BaseResourceVariable: _constraint
+        tensorflow.python.eager.lift_to_graph: lift_to_graph UnliftableError
+        tensorflow.python.util.object_identity: ObjectIdentityDictionary
+        tensorflow.python.framework.ops.Graph: _collections
     """,
     "A placeholder has the value that a network feeds.": """
-        tensorflow.python.framework.ops.Operation._update_input(self, index, tensor)
+        tensorflow.python.framework.ops.Operation: _update_input(self, index, tensor)
     """,
     "Batch normalization of Keras uses the fused operation.": """
-        keras.src.layers.normalization.batch_normalization.BatchNormalization call
+        keras.src.layers.normalization.batch_normalization.BatchNormalization: call
     """,
     "Keras layers accept tensors, initializers and regularizers of TensorFlow 1, and its operations between them.": """
-        keras.src.initializers.get(identifier)
-        keras.src.regularizers.get(identifier)
-        keras.src.layers Input
-        keras._tf_keras.keras.layers Input
-        keras.layers Input
-        keras Input
-        keras._tf_keras.keras Input
-        keras.src.backend.common.keras_tensor KerasTensor
-        keras.src.backend compute_output_spec
-        tensorflow.python.ops.init_ops Initializer
-        tensorflow.python.util.dispatch GlobalOpDispatcher
+        keras.src.initializers: get(identifier)
+        keras.src.regularizers: get(identifier)
+        keras.src.layers: Input
+        keras._tf_keras.keras.layers: Input
+        keras.layers: Input
+        keras: Input
+        keras._tf_keras.keras: Input
+        keras.src.backend.common.keras_tensor: KerasTensor
+        keras.src.backend: compute_output_spec
+        tensorflow.python.ops.init_ops: Initializer
+        tensorflow.python.util.dispatch: GlobalOpDispatcher
     """,
     "The functions of a network that is exported to Keras become layers.": """
-        keras.src.backend.common.keras_tensor.KerasTensor +__array_ufunc__ __add__ __radd__ __sub__ __rsub__ __mul__
-        keras.src.backend.common.keras_tensor.KerasTensor __rmul__ __matmul__ __rmatmul__ __truediv__ __rtruediv__
-        keras.src.backend.common.keras_tensor.KerasTensor __pow__ __rpow__ __floordiv__ __rfloordiv__ __mod__ __rmod__
-        keras.src.backend.common.keras_tensor.KerasTensor __lt__ __le__ __gt__ __ge__ __ne__
-        keras.src.ops.node.Node _keras_history
-        keras.src.ops.operation.Operation _inbound_nodes
+        keras.src.backend.common.keras_tensor.KerasTensor: +__array_ufunc__ __add__ __radd__ __sub__ __rsub__ __mul__
+            __rmul__ __matmul__ __rmatmul__ __truediv__ __rtruediv__ __pow__ __rpow__ __floordiv__ __rfloordiv__
+            __mod__ __rmod__ __lt__ __le__ __gt__ __ge__ __ne__
+        keras.src.ops.node.Node: _keras_history
+        keras.src.ops.operation.Operation: _inbound_nodes
     """,
     "tf_slim and tf.layers run on TensorFlow 2: modules that lack names, collections, sizes computed by NumPy.": """
-        tf_slim.* ops framework_ops control_flow_ops array_ops variable_scope six normalization_layers
-        tensorflow.python.ops control_flow_ops variable_scope
-        tf_slim.layers.layers._add_variable_to_collections(variable, collections_set, collections_name)
-        tf_slim.layers.utils.two_element_tuple(int_or_tuple)
-        tf_slim.ops.variables.add_model_variable(var)
-        tensorflow.python.keras.utils.conv_utils.normalize_tuple(value, n, name)
-        tensorflow.python.keras.legacy_tf_layers.base Layer
-        tensorflow.python.keras.legacy_tf_layers.base.Layer _handle_weight_regularization
-        tensorflow.python.layers.layers conv2d dense
-        tensorflow.python.framework.ops.add_to_collection(name, value)
-        tensorflow.python.framework.ops.get_collection(key, scope=...)
-        tensorflow.python.framework.ops.get_default_graph()
-        tensorflow.python.framework.ops GraphKeys
+        tf_slim.*: ops framework_ops control_flow_ops array_ops variable_scope six normalization_layers
+        tensorflow.python.ops: control_flow_ops variable_scope
+        tf_slim.layers.layers: _add_variable_to_collections(variable, collections_set, collections_name)
+        tf_slim.layers.utils: two_element_tuple(int_or_tuple)
+        tf_slim.ops.variables: add_model_variable(var)
+        tensorflow.python.keras.utils.conv_utils: normalize_tuple(value, n, name)
+        tensorflow.python.keras.legacy_tf_layers.base: Layer
+        tensorflow.python.keras.legacy_tf_layers.base.Layer: _handle_weight_regularization
+        tensorflow.python.layers.layers: conv2d dense
+        tensorflow.python.framework.ops: add_to_collection(name, value) get_collection(key, scope=...)
+            get_default_graph() GraphKeys
     """,
     "Tensors are keys of dicts, and show their values in a debugged step.": """
-        tensorflow.python.framework.ops SymbolicTensor
-        tensorflow.python.framework.ops.SymbolicTensor __hash__ __repr__ __str__ +numpy
-        tensorflow.python.framework.tensor Tensor
-        tensorflow.python.framework.op_callbacks.add_op_callback(callback_fn)
-        tensorflow.python.framework.op_callbacks.remove_op_callback(op_callback)
-        tensorflow.python.framework.func_graph FuncGraph
-        tensorflow.python.framework.func_graph.FuncGraph _create_op_internal
-        tensorflow.python.eager.execute.quick_execute(op_name, num_outputs, inputs, attrs, ctx, name=...)
-        tensorflow.python.eager.context.context()
+        tensorflow.python.framework.ops: SymbolicTensor
+        tensorflow.python.framework.ops.SymbolicTensor: __hash__ __repr__ __str__ +numpy
+        tensorflow.python.framework.tensor: Tensor
+        tensorflow.python.framework.op_callbacks: add_op_callback(callback_fn) remove_op_callback(op_callback)
+        tensorflow.python.framework.func_graph: FuncGraph
+        tensorflow.python.framework.func_graph.FuncGraph: _create_op_internal
+        tensorflow.python.eager.execute: quick_execute(op_name, num_outputs, inputs, attrs, ctx, name=...)
+        tensorflow.python.eager.context: context()
     """,
     "Names of TensorFlow 1 that its public modules lack.": """
-        tensorflow.python.ops.rnn_cell BasicRNNCell GRUCell BasicLSTMCell LSTMCell DeviceWrapper DropoutWrapper
-        tensorflow.python.ops.rnn_cell LSTMStateTuple RNNCell ResidualWrapper MultiRNNCell
-        tensorflow.python.ops.rnn_cell.MultiRNNCell _cells
+        tensorflow.python.ops.rnn_cell: BasicRNNCell GRUCell BasicLSTMCell LSTMCell DeviceWrapper DropoutWrapper
+            LSTMStateTuple RNNCell ResidualWrapper MultiRNNCell
+        tensorflow.python.ops.rnn_cell.MultiRNNCell: _cells
     """,
     "Files of other programs are read and written.": """
-        tensorflow.python.framework.convert_to_constants convert_variables_to_constants_v2
-        tensorflow.core.protobuf.trackable_object_graph_pb2 TrackableObjectGraph
-        tensorflow.python.util.deprecation.silence()
+        tensorflow.python.framework.convert_to_constants: convert_variables_to_constants_v2
+        tensorflow.core.protobuf.trackable_object_graph_pb2: TrackableObjectGraph
+        tensorflow.python.util.deprecation: silence()
     """,
 }
 
@@ -160,14 +149,11 @@ class RegisteredName(NamedTuple):
 
 def registered_names() -> Iterator[RegisteredName]:
     """Yield all names of the register."""
-    for line in filter(None, map(str.strip, "".join(REGISTER.values()).splitlines())):
-        path, parenthesis, parameters = line.partition("(")
-        if parenthesis:
-            owner, _, name = path.rpartition(".")
-            yield RegisteredName(owner, name, f"({parameters}")
-        else:
-            owner, *names = path.split()
-            yield from (RegisteredName(owner, name.lstrip("+"), "", name.startswith("+")) for name in names)
+    for text in REGISTER.values():
+        _, *parts = re.split(r"(\S+):\s", text)
+        for owner, names in zip(parts[::2], parts[1::2], strict=True):
+            for plus, name, signature in re.findall(r"(\+?)(\w+)(\(.*?\))?", names):
+                yield RegisteredName(owner, name, signature, bool(plus))
 
 
 @functools.cache
