@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.framework import op_callbacks
 
+from digits.worker import user_text
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network.variables import MODEL_SCOPE
 
@@ -137,11 +137,8 @@ def line_of(name: str, graph: Any) -> int:
 
     For the gradient of an operation, it is the line that created that operation.
     """
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_code.co_filename == NETWORK_FILE:
-            return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+    if line := user_text.running_line():
+        return line
     forward = _GRADIENT_OF.search(name)
     return line_that_created(graph, forward[1]) if forward else 0
 
