@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -293,18 +293,24 @@ def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf
     """Return the regularization that the losses of the network do not already contain."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
     if terms:
-        used = _ancestors([item.loss for item in objectives])
+        losses = [item.loss for item in objectives]
+        inputs = [tensor for operation in operations_behind(losses) for tensor in operation.inputs]
+        used = {tensor.name for tensor in (*losses, *inputs)}
         terms = [term for term in map(tf.convert_to_tensor, terms) if term.name not in used]
     return tf.add_n([tf.cast(term, tf.float32) for term in terms]) if terms else None
 
 
-def _ancestors(tensors: list[tf.Tensor]) -> set[str]:
-    """Return the names of all tensors that ``tensors`` depend on."""
-    names: set[str] = set()
-    waiting = list(tensors)
+def operations_behind(tensors: Iterable[Any]) -> list[tf.Operation]:
+    """Return the operations that compute ``tensors``, in topological order; values of Python have none."""
+    by_name: dict[str, tf.Operation] = {}
+    waiting = [(tensor.op, False) for tensor in tensors if isinstance(tensor, tf.Tensor)]
+    opened: set[str] = set()
     while waiting:
-        tensor = waiting.pop()
-        if tensor.name not in names:
-            names.add(tensor.name)
-            waiting += tensor.op.inputs
-    return names
+        operation, is_ready = waiting.pop()
+        if is_ready:
+            by_name[operation.name] = operation
+        elif operation.name not in opened:
+            opened.add(operation.name)
+            waiting.append((operation, True))
+            waiting += [(tensor.op, False) for tensor in operation.inputs]
+    return list(by_name.values())

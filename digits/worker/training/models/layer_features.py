@@ -14,6 +14,7 @@ from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.network import layer_table
 from digits.worker.network.layer_table import LayerOutput
+from digits.worker.network.network import operations_behind
 from digits.worker.training.models.batch_prediction import check_fit, in_batches
 from digits.worker.training.models.batches import Batches, large_batch
 from digits.worker.training.models.trained import Trained
@@ -108,23 +109,12 @@ def last_before_output(layers: Mapping[str, LayerOutput], outputs: Any) -> str:
     numeric = [
         item for item in tf.nest.flatten(outputs) if isinstance(item, tf.Tensor) and item.dtype.is_floating
     ]
-    reached = _dependencies(numeric[:1])
+    reached = {operation.name for operation in operations_behind(numeric[:1])}
     names = [name for name, layer in layers.items() if layer.output.op.name in reached] or list(layers)
     if not names:
         raise UserFault("The network has no layers whose activations could be mapped.")
     last = next((name for name in reversed(names) if layers[name].weights), names[-1])
-    before = _dependencies([layers[last].output])
+    before = {operation.name for operation in operations_behind([layers[last].output])}
     return next(
         (name for name in reversed(names) if name != last and layers[name].output.op.name in before), last
     )
-
-
-def _dependencies(tensors: list[tf.Tensor]) -> set[str]:
-    """Return the names of all operations on which ``tensors`` depend."""
-    waiting, names = [tensor.op for tensor in tensors], set[str]()
-    while waiting:
-        operation = waiting.pop()
-        if operation.name not in names:
-            names.add(operation.name)
-            waiting += [item.op for item in operation.inputs]
-    return names

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import tensorflow as tf
-
+from digits.worker.network.network import operations_behind
 from digits.worker.training.step import numerics
 
 _CROSS_ENTROPY = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
@@ -74,11 +73,11 @@ class LabelFlow:
 def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int) -> LabelFlow:
     """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph."""
     flow = _Flow(x, y, classes)
-    operations = _in_order(losses)
+    operations = operations_behind(losses)
     for operation in operations:
         flow.add(operation, is_of_loss=True)
     done = {operation.name for operation in operations}
-    for operation in _in_order(metrics):
+    for operation in operations_behind(metrics):
         if operation.name not in done:
             flow.add(operation, is_of_loss=False)
     is_single = len(losses) == 1
@@ -195,19 +194,3 @@ def _columns(scores: Any) -> int | None:
 
 def _words(shape: Any) -> str:
     return f"[{', '.join('N' if size is None else str(size) for size in shape)}]"
-
-
-def _in_order(tensors: Iterable[Any]) -> list[Any]:
-    """The operations that compute ``tensors``, in topological order."""
-    by_name: dict[str, Any] = {}
-    waiting = [(tensor.op, False) for tensor in tensors if isinstance(tensor, tf.Tensor)]
-    opened: set[str] = set()
-    while waiting:
-        operation, is_ready = waiting.pop()
-        if is_ready:
-            by_name[operation.name] = operation
-        elif operation.name not in opened:
-            opened.add(operation.name)
-            waiting.append((operation, True))
-            waiting += [(tensor.op, False) for tensor in operation.inputs]
-    return list(by_name.values())
