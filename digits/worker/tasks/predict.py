@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.data import predictions
 from digits.data.images import Geometry
 from digits.data.predictions import ListedImage, Row
-from digits.kinds.network.targets import UnsuitableOutput, as_returned
+from digits.kinds.network.targets import as_returned
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
 from digits.worker.tasks import background
@@ -139,7 +139,7 @@ class _Predictor:
         self._keeps_values, self._resizes = keeps_values, resizes
         self.size = large_batch(self._manifest.shape)
         self._example = self._run(np.zeros((1, *self._manifest.shape), self._manifest.dtype))
-        self._check(self._example[predictions.PREDICTION].shape[1:])
+        model.check_predictions(self._example[predictions.PREDICTION].shape[1:])
 
     def read(self, image: ListedImage) -> _Read:
         """Return the input for an image, or the error if it cannot be used."""
@@ -219,13 +219,3 @@ class _Predictor:
     def _predict(self, pixels: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         outputs = self._model.outputs(pixels)
         return self._targets.predict(outputs), named(outputs) if self._keeps_values else {}
-
-    def _check(self, shape: tuple[int, ...]) -> None:
-        """Raise UserFault if predictions of this ``shape`` [N, …], without N, are not for the targets."""
-        try:
-            if not self._targets.accepts(shape):
-                raise self._targets.refuse(shape)
-            columns = shape[0] if len(shape) == 1 else 0
-            self._targets.check(columns, self._model.label_flow(columns))
-        except UnsuitableOutput as error:
-            raise UserFault(error.message, error.hint) from error

@@ -15,7 +15,6 @@ from digits.data.images import Geometry
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import kind_named
-from digits.kinds.network.targets import UnsuitableOutput
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.adaptation import Adaptation
@@ -55,7 +54,7 @@ class BatchPredictor:
         self._metrics = (
             kind_named(manifest.kind).load("network.metrics").Metrics(self.fit.target) if measures else None
         )
-        self._is_checked = False
+        self._checked_shape: tuple[int, ...] | None = None
         target = manifest.target
         signature = [
             tf.TensorSpec((None, *manifest.shape), manifest.dtype),
@@ -99,15 +98,9 @@ class BatchPredictor:
 
     def _check(self, predicted: NDArray[Any]) -> None:
         """Raise UserFault unless the predictions are for the targets, and numbers."""
-        try:
-            if not self._targets.accepts(predicted.shape[1:]):
-                raise self._targets.refuse(predicted.shape[1:])
-            if not self._is_checked:
-                columns = predicted.shape[1] if predicted.ndim == 2 else 0
-                self._targets.check(columns, self._trained.label_flow(columns))
-                self._is_checked = True
-        except UnsuitableOutput as error:
-            raise UserFault(error.message, error.hint or HINT) from error
+        if self._checked_shape != predicted.shape[1:]:
+            self._trained.check_predictions(predicted.shape[1:], HINT)
+            self._checked_shape = predicted.shape[1:]
         if not np.all(np.isfinite(predicted)):
             raise UserFault("The model predicts NaN or infinity.", "Choose another snapshot or model.")
 

@@ -11,7 +11,7 @@ from digits.core import recipe as recipes
 from digits.core.recipe import Augment
 from digits.data.manifest import Manifest
 from digits.kinds import kind_named
-from digits.kinds.network.targets import Targets
+from digits.kinds.network.targets import Targets, UnsuitableOutput
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
@@ -65,6 +65,19 @@ class Trained:
             kind_named(self.manifest.kind).load("network.targets").Targets(self.manifest.target)
         )
         return targets
+
+    def check_predictions(self, shape: tuple[int, ...], hint: str = "") -> None:
+        """Raise UserFault unless predictions of ``shape`` [N, …], without N, are for the targets.
+
+        ``hint`` is used if the targets have none. Raises the network's own errors.
+        """
+        try:
+            if not self.targets.accepts(shape):
+                raise self.targets.refuse(shape)
+            columns = shape[0] if len(shape) == 1 else 0
+            self.targets.check(columns, self.label_flow(columns))
+        except UnsuitableOutput as error:
+            raise UserFault(error.message, error.hint or hint) from error
 
     def label_flow(self, classes: int) -> LabelFlow:
         """Analyze the loss's use of labels for outputs over ``classes`` scores. Raises the network's own errors."""
