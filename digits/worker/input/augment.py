@@ -33,8 +33,7 @@ _QUARTERS = {"rot90": (0, 1, 3), "rot180": (0, 2), "rotall": (0, 1, 2, 3)}
 
 SMALLEST_ZOOM = 0.1
 
-# RandAugment: the number of operations per image, and the range of each operation at magnitude 1.
-OPERATIONS_PER_IMAGE = 2
+# RandAugment: the range of each operation at magnitude 1.
 _LARGEST_TURN = math.radians(30)
 _LARGEST_SHEAR = 0.3
 _LARGEST_SHIFT = 0.3
