@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -59,15 +60,7 @@ def _random(model: Trained, count: int) -> NDArray[np.float32]:
 
 
 def _records(model: Trained, dataset: Path, split: Split, count: int) -> NDArray[np.float32]:
-    records = feeds.Records(dataset, model.manifest, split, budget_bytes=0)
-    try:
+    with contextlib.closing(feeds.Records(dataset, model.manifest, split, budget_bytes=0)) as records:
         places = np.linspace(0, len(records) - 1, min(count, len(records))).astype(np.int64)
-        feed = records.stream(iter([np.resize(places, count)]))
-        try:
-            pixels, _, _ = feed.take(1)
-        finally:
-            feed.close()
-        values: NDArray[np.float32] = pixels.numpy().astype(np.float32)
+        values: NDArray[np.float32] = records.read(np.resize(places, count)).images.numpy().astype(np.float32)
         return values
-    finally:
-        records.close()

@@ -290,6 +290,11 @@ class Records:
         """Return a feed that reads records from disk when they are needed, even if all fit into memory."""
         return _StreamedFeed(self._reader, self._decoder, order, self._explain)
 
+    def read(self, places: NDArray[np.int64]) -> Chunk:
+        """Read the records at ``places`` from disk, as a chunk of one batch."""
+        with contextlib.closing(self.stream(iter([places]))) as feed:
+            return feed.take(1)
+
     def end_claim(self) -> None:
         """Leave the memory that the images would need to other trainings, unless it has been allocated."""
         if self._claim:

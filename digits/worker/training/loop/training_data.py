@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +63,7 @@ class TrainingData:
 
     def read_first(self, records: feeds.Records) -> Chunk:
         """Decode the first batch of ``records``, which may be smaller than `batch_size`."""
-        batches: Iterator[NDArray[np.int64]] = iter([np.arange(min(self.batch_size, len(records)))])
-        feed = records.stream(batches)
-        try:
-            return feed.take(1)
-        finally:
-            feed.close()
+        return records.read(np.arange(min(self.batch_size, len(records))))
 
 
 def load(recipe: Train, config: DeviceConfig, events: EventLog) -> TrainingData:
