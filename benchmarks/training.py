@@ -379,7 +379,7 @@ def bare(work: Work, job: Path) -> float:
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        resources = setup.open_resources(asked, job, log, device_config.configure(asked, log)[0], 1)
+        resources = setup.Resources(asked, job, log, device_config.configure(asked, log)[0], 1)
         with TensorBoardLog(job / "tb") as board:
             functions = setup.build(resources, board)
     images, labels = _arrays(work.dataset, "train", work.batch)
@@ -418,7 +418,7 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        resources = setup.open_resources(asked, job, log, device_config.configure(asked, log)[0], 1)
+        resources = setup.Resources(asked, job, log, device_config.configure(asked, log)[0], 1)
         with TensorBoardLog(job / "tb") as board:
             functions = setup.build(resources, board)
     images, labels = _arrays(work.dataset, "train", work.batch)

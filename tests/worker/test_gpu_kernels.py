@@ -108,7 +108,7 @@ def _lacking(task: Path) -> list[str]:
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
         config, _ = device_config.configure(asked, log)
-        resources = setup.open_resources(asked, task.parent, log, config, 1)
+        resources = setup.Resources(asked, task.parent, log, config, 1)
         gpu = SimpleNamespace(name="/device:GPU:0")
         with (
             TensorBoardLog(task.parent / "tb") as board,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.util import deprecation
 
 from digits.core.events import Layer as LayerRow
 from digits.kinds.network.targets import channels_last
 from digits.worker.network import layer_table, tower
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,25 @@ class Inference:
     def layers(self) -> list[LayerRow]:
         """The layer table of the network."""
         return layer_table.layers(self.function.graph, self.built)
+
+    def count_flops(self) -> int | None:
+        """Return the floating-point operations for one image, with a multiplication and an addition as two.
+
+        TensorFlow's profiler counts them in the graph. None if it knows none of the operations, or if the network
+        cannot be built for a single image.
+        """
+        signature = [tf.TensorSpec((1, *self.function.inputs[0].shape[1:]), tf.float32)]
+        builder = tf.compat.v1.profiler.ProfileOptionBuilder
+        try:
+            function = tf.function(lambda x: self.build(x).output, autograph=False, input_signature=signature)
+            graph = function.get_concrete_function().graph
+            options = builder(builder.float_operation()).with_empty_output().build()
+            with deprecation.silence():
+                profile = tf.compat.v1.profiler.profile(graph, options=options)
+        except Exception as fault:  # whatever the network raises
+            log.debug("The operations cannot be counted: %s", fault)
+            return None
+        return int(profile.total_float_ops) or None if profile else None
 
 
 def trace(network: Network, store: VariableStore, shape: tuple[int | None, ...] | None = None) -> Inference:

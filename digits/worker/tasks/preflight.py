@@ -70,7 +70,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     config, gpus = device_config.configure(recipe, events)
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
-    resources = setup.open_resources(recipe, task_folder.parent, events, config, seed)
+    resources = Resources(recipe, task_folder.parent, events, config, seed)
     resources.data.end_claims()  # only the required batches are decoded
     preflight = _Preflight(resources, bool(gpus))
     if recipe.eager:

@@ -22,7 +22,6 @@ from digits.worker import network_loader, user_text
 from digits.worker.compat import guaranteed
 from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
-from digits.worker.network.flops import count_flops
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.python_generators import PythonGenerators
@@ -32,7 +31,6 @@ from digits.worker.training.loop.activations import Activations
 from digits.worker.training.loop.side_effects import SideEffects
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.training.loop.timeline import Timeline, max_steps
-from digits.worker.training.loop.training_data import TrainingData
 from digits.worker.training.loop.validation import Evaluation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.device_config import DeviceConfig
@@ -43,27 +41,26 @@ from digits.worker.training.weights import checkpoints, restore
 from digits.worker.training.weights.initial_weights import InitialWeights
 
 
-@dataclass(frozen=True)
 class Resources:
     """What a training uses: the dataset of ``recipe``, variables, random numbers, and the weights that it starts from.
 
     The network is in ``job_folder``. ``head_optimizer`` is used in the first phase of fine-tuning. ``config`` describes
-    devices, precision and batches.
+    devices, precision and batches. The constructor raises UserFault for an unusable dataset or recipe.
     """
 
-    recipe: recipes.Train
-    job_folder: Path
-    events: EventLog
-    config: DeviceConfig
-    seed: int
-    data: TrainingData
-    weights: InitialWeights
-    frozen: restore.Frozen
-    store: VariableStore
-    optimizer: Optimizer
-    head_optimizer: Optimizer
-    randomness: Randomness
-    generators: PythonGenerators
+    def __init__(
+        self, recipe: recipes.Train, job_folder: Path, events: EventLog, config: DeviceConfig, seed: int
+    ) -> None:
+        self.recipe, self.job_folder, self.events = recipe, job_folder, events
+        self.config, self.seed = config, seed
+        self.data, self.weights = training_data.load(recipe, config, events), InitialWeights(recipe, events)
+        self.frozen = restore.Frozen(self.weights.path, recipe.freeze)
+        self.store = VariableStore(
+            frozen=self.frozen, device=config.weights_device, compute_type=config.compute_type
+        )
+        self.optimizer = Optimizer(recipe.solver)
+        self.head_optimizer = Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head")
+        self.randomness, self.generators = Randomness(seed), PythonGenerators()
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -106,7 +103,7 @@ class Resources:
         return network_loader.load_for(self.data.manifest, dataset, file, self.data.preparation.shape)
 
     def step(
-        self, net: Network, phase: Phase, config: DeviceConfig, *, measures_labels: bool = False
+        self, net: Network, phase: Phase, config: DeviceConfig, *, measures_labels: bool
     ) -> TrainingStep:
         """Return the training step of a ``phase``; with ``measures_labels``, see `StepOptions`."""
         options = StepOptions(phase, self.seed, config, measures_labels, self.measures_updates)
@@ -137,30 +134,6 @@ class Steps:
         return (
             self.evaluation is not None and bool(self.training.traced.pictures) and not self.checks_numerics
         )
-
-
-def open_resources(
-    recipe: recipes.Train, job_folder: Path, events: EventLog, config: DeviceConfig, seed: int
-) -> Resources:
-    """Open the dataset of ``recipe``. Raises UserFault for an unusable dataset or recipe."""
-    data, weights = training_data.load(recipe, config, events), InitialWeights(recipe, events)
-    frozen = restore.Frozen(weights.path, recipe.freeze)
-    store = VariableStore(frozen=frozen, device=config.weights_device, compute_type=config.compute_type)
-    return Resources(
-        recipe,
-        job_folder,
-        events,
-        config,
-        seed,
-        data,
-        weights,
-        frozen,
-        store,
-        optimizer=Optimizer(recipe.solver),
-        head_optimizer=Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head"),
-        randomness=Randomness(seed),
-        generators=PythonGenerators(),
-    )
 
 
 def build(
@@ -236,7 +209,7 @@ def lazy_step(resources: Resources) -> TrainingStep:
 def flops_of(resources: Resources, steps: Steps) -> int | None:
     """Return the floating-point operations for one image, None if unknown. Builds the network again."""
     with resources.side_effects.undone():
-        return count_flops(steps.shown)
+        return steps.shown.count_flops()
 
 
 def _config_for(resources: Resources, shown: inference.Inference) -> DeviceConfig:

@@ -48,7 +48,7 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     with usage.reported(events, "GPU" if gpus else "CPU", gpus):
-        return _train(setup.open_resources(recipe, job_folder, events, config, seed), point)
+        return _train(Resources(recipe, job_folder, events, config, seed), point)
 
 
 def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Trainer:
     ``step`` is the number of completed steps.
     """
 
-    def __init__(self, resources: Resources, steps: Steps, reports: Reports, first_step: int = 0) -> None:
+    def __init__(self, resources: Resources, steps: Steps, reports: Reports, first_step: int) -> None:
         self.step = self._first_step = first_step
         self._resources, self._steps, self._reports = resources, steps, reports
         self._recipe, self._data, self._timeline = resources.recipe, resources.data, resources.timeline
