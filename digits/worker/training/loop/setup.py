@@ -28,7 +28,7 @@ from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.loop import training_data
 from digits.worker.training.loop.activations import Activations
-from digits.worker.training.loop.side_effects import SideEffects
+from digits.worker.training.loop.side_effects import SavedState
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.training.loop.timeline import Timeline, max_steps
 from digits.worker.training.loop.validation import Evaluation
@@ -77,9 +77,9 @@ class Resources:
     def timeline(self) -> Timeline:
         return Timeline(self.recipe.epochs, self.data.steps_per_epoch)
 
-    @property
-    def side_effects(self) -> SideEffects:
-        return SideEffects(self.store, self.randomness, self.generators)
+    def save_state(self) -> SavedState:
+        """Save what running the network may modify apart from its weights."""
+        return SavedState(self.store, self.randomness, self.generators)
 
     @property
     def measures_updates(self) -> bool:
@@ -208,7 +208,7 @@ def lazy_step(resources: Resources) -> TrainingStep:
 
 def flops_of(resources: Resources, steps: Steps) -> int | None:
     """Return the floating-point operations for one image, None if unknown. Builds the network again."""
-    with resources.side_effects.undone():
+    with resources.save_state():
         return steps.shown.count_flops()
 
 

@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
-import tensorflow as tf
-
 from digits.worker.network.variables import VariableStore, plain_name
 from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
 
 
-class SideEffects:
-    """Everything that running a network may modify apart from its weights.
+class SavedState:
+    """The present values of everything that running a network may modify apart from its weights.
 
     That is variables that are not trained, such as moving averages and the counters of metrics, and the states
-    of random generators.
+    of random generators. As a context manager, it restores them when the block ends.
     """
 
     def __init__(self, store: VariableStore, randomness: Randomness, generators: PythonGenerators) -> None:
-        self._store, self._randomness, self._generators = store, randomness, generators
+        variables = {**store.variables, **store.local, **randomness.variables}
+        self._values = [(item, item.numpy()) for item in variables.values() if not item.trainable]
+        self._store, self._generators = store, generators
+        self._generators_state = generators.state()
 
-    def save(self) -> Saved:
-        """Save the present values."""
-        variables = {**self._store.variables, **self._store.local, **self._randomness.variables}
-        values = [(item, item.numpy()) for item in variables.values() if not item.trainable]
-        return Saved(values, self._generators.state(), self._store, self._generators)
+    def __enter__(self) -> None:
+        pass
 
-    @contextlib.contextmanager
-    def undone(self) -> Iterator[None]:
-        """Undo all side effects of the block when it ends."""
-        saved = self.save()
-        try:
-            yield
-        finally:
-            saved.restore()
-
-
-@dataclass(frozen=True)
-class Saved:
-    """Saved values of what `SideEffects` describes."""
-
-    _values: list[tuple[tf.Variable, Any]]
-    _generators_state: dict[str, Any]
-    _store: VariableStore
-    _generators: PythonGenerators
+    def __exit__(self, *error: object) -> None:
+        self.restore()
 
     def restore(self) -> None:
         """Restore all values."""

@@ -292,7 +292,7 @@ class Trainer:
         variables = self._resources.store.variables
         weights = {name: item.numpy() for name, item in variables.items() if item.dtype.is_floating}
         self._reports.train_board.histograms(self.step, weights)
-        with self._resources.side_effects.undone():
+        with self._resources.save_state():
             self._reports.val_board.spreads(self.step, self._steps.activations.spreads())
 
     def _progress(self, doing: str, now: bool = False) -> None:
@@ -335,5 +335,5 @@ def _validation(resources: Resources, steps: Steps) -> Validation | None:
     if data.val is None or evaluation is None:
         return None
     return Validation(
-        evaluation, data.val, data.batch_size, resources.side_effects, resources.max_steps_per_call
+        evaluation, data.val, data.batch_size, resources.save_state, resources.max_steps_per_call
     )

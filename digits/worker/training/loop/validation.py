@@ -15,7 +15,7 @@ from digits.worker.network import tower
 from digits.worker.network.network import Network
 from digits.worker.network.variables import VariableStore, make_state
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.loop.side_effects import SideEffects
+from digits.worker.training.loop.side_effects import SavedState
 from digits.worker.training.loop.timeline import Pace
 from digits.worker.training.step import numerics
 from digits.worker.training.step.tracing import stack_rows, trace
@@ -111,18 +111,21 @@ class Evaluation:
 
 
 class Validation:
-    """Runs ``evaluation`` over ``records`` in batches of ``batch_size``, up to ``limit`` batches per call."""
+    """Runs ``evaluation`` over ``records`` in batches of ``batch_size``, up to ``limit`` batches per call.
+
+    ``save_state`` saves what the evaluation may modify.
+    """
 
     def __init__(
         self,
         evaluation: Evaluation,
         records: feeds.Records,
         batch_size: int,
-        side_effects: SideEffects,
+        save_state: Callable[[], SavedState],
         limit: int,
     ) -> None:
         self._evaluation, self._records, self._batch_size = evaluation, records, batch_size
-        self._side_effects, self._pace = side_effects, Pace(limit)
+        self._save_state, self._pace = save_state, Pace(limit)
 
     def run(self, step: int, rate: float, interrupted: Callable[[], bool]) -> dict[str, float] | None:
         """The mean of each metric over all records, each counted once, after ``step`` steps.
@@ -131,7 +134,7 @@ class Validation:
         undone and the result is None. ``rate`` is the learning rate, for messages. Raises UserFault if an
         operation yields NaN or infinity while numerics are checked.
         """
-        saved = self._side_effects.save()
+        saved = self._save_state()
         sizes = feeds.evaluation_sizes(len(self._records), self._batch_size)
         rows: list[Rows] = []
         values: list[Rows] = []

@@ -7,11 +7,8 @@ from typing import Any
 import pytest
 
 
-class _Anything:
-    """Stands for side effects: every call does nothing."""
-
-    def save(self) -> _Anything:
-        return self
+class _NoState:
+    """Stands for a saved state: there is nothing to restore."""
 
     def restore_network(self) -> None: ...
 
@@ -64,9 +61,9 @@ def _validated(count: int, batch: int, limits: tuple[int, int] | None = None) ->
     if limits:
         validation.MAX_RECORD_VALUES, validation.MAX_RECORD_VALUES_PER_CALL = limits
     evaluation: Any = _Evaluation()
-    anything: Any = _Anything()
+    save_state: Any = _NoState
     records: Any = _Records(count)
-    runs = validation.Validation(evaluation, records, batch, anything, limit=100)
+    runs = validation.Validation(evaluation, records, batch, save_state, limit=100)
     return runs.run(1, 0.1, lambda: False), evaluation.calls
 
 
