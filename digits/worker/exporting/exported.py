@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from digits.data.model_export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
-from digits.worker.network import layer_table
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.models.batches import Batches
 from digits.worker.training.models.outputs import named, restore_structure
@@ -113,9 +112,7 @@ class LayerOutputs(Exported):
         self.names: dict[str, str] = {}
 
         def outputs(values: tf.Tensor) -> dict[str, tf.Tensor]:
-            built = model.traced.build(model.prepare(values))
-            graph = tf.compat.v1.get_default_graph()
-            layers = layer_table.activations(graph, built, model.store.variables.values())
+            _, layers = model.build_layers(values)
             self.names.update({f"layer_{place:04}": name for place, name in enumerate(layers)})
             return dict(zip(self.names, layers.values(), strict=True))
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from digits.data import images, tiles
 from digits.worker.failure import UserFault
 from digits.worker.inspection.inspector import Inspector
-from digits.worker.network import layer_table
 
 METHODS = ("grad_cam", "integrated_gradients")
 STEPS = 32
@@ -53,7 +52,7 @@ class Attribution:
         if self._output_rank() == 4:
             smallest = min(sizes[name] for name in maps)
             maps = [name for name in maps if sizes[name] == smallest]
-        with_weights = [name for name in maps if self._inspector.find(name).row["parameters"]]
+        with_weights = [name for name in maps if self._trained.layer(name).row["parameters"]]
         return (with_weights or maps)[-1]
 
     @property
@@ -81,7 +80,7 @@ class Attribution:
         ``pixels`` are [H, W, C]. Raises UserFault for an unknown output or layer, or one that has no maps.
         """
         layer = layer or self.default_layer()
-        self._inspector.find(layer)
+        self._trained.layer(layer)
         if layer not in self.layers:
             raise UserFault(f"The layer “{layer}” has no maps.", f"Choose one of {', '.join(self.layers)}.")
         batch = tf.constant(self._repeat(pixels[None]))
@@ -171,10 +170,9 @@ class Attribution:
         """A function from images and an output to the activation of ``layer`` and the gradient of the score."""
 
         def compute(pixels: tf.Tensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            built = self._trained.traced.build(self._trained.prepare(pixels))
-            graph = tf.compat.v1.get_default_graph()
-            activation = layer_table.activations(graph, built, self._trained.store.variables.values())[layer]
-            score = tf.reduce_sum(tf.gather(_scores(built.output), chosen, axis=1))
+            output, activations = self._trained.build_layers(pixels)
+            activation = activations[layer]
+            score = tf.reduce_sum(tf.gather(_scores(output), chosen, axis=1))
             # The activation is in the middle of the user's network, so a tape cannot watch it.
             (gradient,) = tf.gradients(score, [activation], unconnected_gradients="zero")
             return activation, gradient

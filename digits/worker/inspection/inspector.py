@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from digits.data import images, tiles
 from digits.data.tiles import Picture
 from digits.worker.failure import UserFault
-from digits.worker.network import layer_table
-from digits.worker.network.layer_table import LayerOutput
 from digits.worker.network.variables import count
 from digits.worker.training.models.trained import Trained
 
@@ -32,23 +30,19 @@ class Inspector:
     """
 
     def __init__(self, trained: Trained, repeats: int = 1) -> None:
-        traced = trained.traced
-        if traced.latent:
+        if trained.traced.latent:
             raise UserFault(
                 "The network generates images from latent vectors, so it has no activations for an image.",
                 "Choose a model that predicts from images.",
             )
         self.trained, self.repeats = trained, repeats
-        self._layers = layer_table.outputs(
-            traced.function.graph, traced.built, trained.store.variables.values()
-        )
         self._weights: dict[int, dict[str, Any]] = {}
         self._kept: tuple[bytes, dict[str, NDArray[Any]]] = (b"", {})
 
     @property
     def table(self) -> list[dict[str, Any]]:
         """The ``name``, ``type``, output ``shape`` and number of ``parameters`` of each layer, in order."""
-        return [{**layer.row, "name": name} for name, layer in self._layers.items()]
+        return [{**layer.row, "name": name} for name, layer in self.trained.layers.items()]
 
     def describe(self, pixels: NDArray[Any], names: list[str] | None = None) -> list[dict[str, Any]]:
         """Describe the layers ``names``, by default all, for ``pixels`` [H, W, C] of the dataset's shape and type.
@@ -56,7 +50,9 @@ class Inspector:
         Each has the keys of `table`, and those of `tiles.statistics` and the ``picture`` of its ``activation`` and of
         each of its ``weights``. Raises UserFault for an unknown layer.
         """
-        chosen = {name: self.find(name) for name in (list(self._layers) if names is None else names)}
+        chosen = {
+            name: self.trained.layer(name) for name in (self.trained.layers if names is None else names)
+        }
         activations = self._activations(pixels)
         return [
             {
@@ -74,15 +70,6 @@ class Inspector:
         if key not in self._weights:
             self._weights[key] = describe_weights(variable)
         return self._weights[key]
-
-    def find(self, name: str) -> LayerOutput:
-        """Return the layer called ``name``; raises UserFault."""
-        if name not in self._layers:
-            raise UserFault(
-                f"The network has no layer called “{name[:80]}”.",
-                f"Its layers are {', '.join(list(self._layers)[:20])}.",
-            )
-        return self._layers[name]
 
     def filters(self, folder: Path, snapshots: list[str]) -> dict[str, Any]:
         """Draw the filters of the first convolution in each of the ``snapshots`` in a ``folder``, on one scale.
@@ -116,7 +103,7 @@ class Inspector:
         }
 
     def _first_kernel(self) -> tuple[str, tf.Variable]:
-        for name, layer in self._layers.items():
+        for name, layer in self.trained.layers.items():
             for variable in layer.weights:
                 if variable.shape.rank == 4:
                     return name, variable
@@ -138,13 +125,7 @@ class Inspector:
     @functools.cached_property
     def _function(self) -> Any:
         """A function from images, uint8 or float32 [N, H, W, C], to the outputs of all layers by name."""
-
-        def compute(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-            built = self.trained.traced.build(self.trained.prepare(pixels))
-            graph = tf.compat.v1.get_default_graph()
-            return layer_table.activations(graph, built, self.trained.store.variables.values())
-
-        return tf.function(compute, autograph=False)
+        return tf.function(lambda pixels: self.trained.build_layers(pixels)[1], autograph=False)
 
 
 def _first(batch: NDArray[Any]) -> NDArray[Any]:

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
-from digits.worker.network import layer_table
 from digits.worker.network.layer_table import LayerOutput
 from digits.worker.network.network import operations_behind
 from digits.worker.training.models.batch_prediction import check_fit, in_batches
 from digits.worker.training.models.batches import Batches, large_batch
 from digits.worker.training.models.trained import Trained
-
-MAX_NAMES = 20
 
 
 class Features(NamedTuple):
@@ -43,16 +40,8 @@ class LayerFeatures:
     def __init__(self, trained: Trained, manifest: Manifest, layer: str = "") -> None:
         check_fit(trained, manifest)
         self._trained = trained
-        graph, built = trained.traced.function.graph, trained.traced.built
-        layers = layer_table.outputs(graph, built, trained.store.variables.values())
-        self.layer = layer or last_before_output(layers, built.output)
-        if self.layer not in layers:
-            more = ", …" if len(layers) > MAX_NAMES else "."
-            raise UserFault(
-                f"The network has no layer called “{layer[:80]}”.",
-                f"Its layers are {', '.join(list(layers)[:MAX_NAMES])}{more}",
-            )
-        output = layers[self.layer].output
+        self.layer = layer or last_before_output(trained.layers, trained.traced.built.output)
+        output = trained.layer(self.layer).output
         if not output.shape.rank:
             raise UserFault(
                 f"The layer “{self.layer}” has no output for each record.", "Choose another layer."
@@ -72,13 +61,11 @@ class LayerFeatures:
 
     def _compute(self, pixels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         trained = self._trained
-        built = trained.traced.build(trained.prepare(pixels))
-        graph = tf.compat.v1.get_default_graph()
-        layers = layer_table.outputs(graph, built, trained.store.variables.values())
+        output, layers = trained.build_layers(pixels)
         predicted = tf.zeros([tf.shape(pixels)[0], 0], tf.int32)
         if trained.manifest.target.labels:
-            predicted = tf.argmax(trained.targets.predict(built.output), axis=-1, output_type=tf.int32)
-        return _vectors(layers[self.layer].output), predicted
+            predicted = tf.argmax(trained.targets.predict(output), axis=-1, output_type=tf.int32)
+        return _vectors(layers[self.layer]), predicted
 
     def _check(self, values: NDArray[np.float32], size: int) -> None:
         if len(values) != size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import tensorflow as tf
@@ -16,13 +17,17 @@ from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.preparation import Preparation
-from digits.worker.network import inference, network, tower
+from digits.worker.network import inference, layer_table, tower
+from digits.worker.network.layer_table import LayerOutput
+from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
 from digits.worker.training.step import device_config, label_flow
 from digits.worker.training.step.label_flow import LabelFlow
 from digits.worker.training.weights import restore, snapshots
 
 TRAIN_FOLDER = "train"
+# The layers that the error about an unknown one lists.
+MAX_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Trained:
     ``batch_size`` is that of the training; a network may require it.
     """
 
-    network: network.Network
+    network: Network
     batch_size: int
     manifest: Manifest
     prepare: Preparation
@@ -57,6 +62,33 @@ class Trained:
     def outputs_of_size(self, images: tf.Tensor) -> object:
         """Like `outputs`, built in the current graph for images of a different size; raises the network's errors."""
         return self.traced.build(self.prepare(images)).output
+
+    @cached_property
+    def layers(self) -> dict[str, LayerOutput]:
+        """The layers of the network by unique name, in order."""
+        return self._layers_in(self.traced.function.graph, self.traced.built)
+
+    def layer(self, name: str) -> LayerOutput:
+        """Return the layer called ``name``; raises UserFault."""
+        if name not in self.layers:
+            more = ", …" if len(self.layers) > MAX_NAMES else "."
+            raise UserFault(
+                f"The network has no layer called “{name[:80]}”.",
+                f"Its layers are {', '.join(list(self.layers)[:MAX_NAMES])}{more}",
+            )
+        return self.layers[name]
+
+    def build_layers(self, pixels: tf.Tensor) -> tuple[object, dict[str, tf.Tensor]]:
+        """Build the network in the current graph; return its output, and that of each layer by its name in `layers`.
+
+        ``pixels`` are of 0 to 255, uint8 or float32 [N, H, W, C]. Raises the network's errors.
+        """
+        built = self.traced.build(self.prepare(pixels))
+        layers = self._layers_in(tf.compat.v1.get_default_graph(), built)
+        return built.output, {name: layer.output for name, layer in layers.items()}
+
+    def _layers_in(self, graph: tf.Graph, built: Built) -> dict[str, LayerOutput]:
+        return layer_table.outputs(graph, built, self.store.variables.values())
 
     @property
     def targets(self) -> Targets:
