@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,14 +33,8 @@ def describe() -> dict[str, str]:
 
 def machine() -> str:
     """Return the name of this machine's processor and the number of its cores."""
-    name = ""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = re.search(r"^model name\s*:(.*\S)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        lines = []
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            name = value.strip()
-            break
-    return f"{name or 'unknown processor'}, {os.cpu_count()} cores"
+        name = None
+    return f"{name[1].strip() if name else 'unknown processor'}, {os.cpu_count()} cores"

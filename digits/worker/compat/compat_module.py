@@ -256,20 +256,14 @@ def _is_module(name: str) -> bool:
         return False
 
 
+# Modules that networks use without importing them.
+_STANDARD_MODULES = ("datetime", "inspect", "json", "logging", "math", "os", "time")
+
+
 def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
     """Return the global names of a network's module. ``missing`` records imports of packages that are not
     installed.
     """
-    import datetime
-    import inspect
-    import json
-    import logging
-    import math
-    import os
-    import time
-
-    import numpy
-
     tensor_expressions.make_tensors_hashable()
     compat_tf = tensorflow()
     own_builtins = {
@@ -288,14 +282,8 @@ def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
         "slim": compat_tf.contrib.slim,
         "digits": api,
         "keras": compat_tf.keras,
-        "np": numpy,
-        "math": math,
-        "os": os,
-        "json": json,
-        "time": time,
-        "logging": logging,
-        "inspect": inspect,
-        "datetime": datetime,
+        "np": importlib.import_module("numpy"),
+        **{name: importlib.import_module(name) for name in _STANDARD_MODULES},
     }
 
 
