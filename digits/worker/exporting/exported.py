@@ -80,16 +80,14 @@ def check_is_exportable(model: Trained) -> None:
         )
 
 
-def refuse_operations(
-    model: Trained, title: str, op_types: Collection[str], advice: str = ""
-) -> NotExportable:
+def refuse_operations(model: Trained, title: str, op_types: Collection[str]) -> NotExportable:
     """Return the error for unsupported operations, with the layer and line of the first one."""
     listed = ", ".join(sorted(op_types))
     place = place_of(model, op_types)
     where = f": {place[0]}" if place else ""
     return NotExportable(
         f"{title} does not support the operation {listed}{where}.",
-        advice or "Replace it in the network, or export it as a SavedModel, which supports all operations.",
+        "Replace it in the network, or export it as a SavedModel, which supports all operations.",
         (place and place[1]) or None,
     )
 
