@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.worker.failure import UserFault
 from digits.worker.network import summaries, tower
 
 v1 = tf.compat.v1
@@ -211,6 +212,28 @@ def _initial_value(var: Any) -> Any:
     return value
 
 
+_Session: Any = v1.Session
+
+
+class Session(_Session):
+    """A session that evaluates only tensors that do not depend on the network's input."""
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        if isinstance(fetches, tf.Operation) and fetches.type == "NoOp":
+            return None
+        try:
+            return super().run(fetches, feed_dict, options, run_metadata)
+        except (ValueError, TypeError, RuntimeError, tf.errors.OpError) as error:
+            raise UserFault(
+                "tf.Session cannot run this while the network is being built.",
+                "DIGITS runs the network: compute the output in inference and the loss in loss, without a session.",
+            ) from error
+
+
+class InteractiveSession(Session):
+    """A session that does not install itself as the default."""
+
+
 class _VariableType(type):
     """Creates variables with the arguments of TensorFlow 1; every variable is an instance."""
 
@@ -289,6 +312,8 @@ def top() -> dict[str, Any]:
         "device": device,
         "zeros_like": _prefer_v1("", "zeros_like"),
         "ones_like": _prefer_v1("", "ones_like"),
+        "Session": Session,
+        "InteractiveSession": InteractiveSession,
         "Variable": Variable,
         **old_summaries(),
         "function": tf.function,

@@ -81,6 +81,7 @@ _INSTEAD = {
     "keras.preprocessing.image": _DATA,
     "keras.utils.multi_gpu_model": "Remove it: choose the GPUs in the form.",
     "models": "Copy the model's code into the network.",
+    "Session": _LOOP,
     "slim": "Import it as tensorflow.contrib.slim.",
     "summary": "Append tf.summary.scalar, histogram, image or text to self.summaries.",
     "train": _LOOP,
@@ -137,8 +138,6 @@ _UNUSABLE = {
     "image.sample_distorted_bounding_box": (
         f"Use tf.image.stateless_sample_distorted_bounding_box: {_UNREPEATABLE}"
     ),
-    "Session": _LOOP,
-    "InteractiveSession": _LOOP,
     "train.replica_device_setter": "Remove it: choose the GPUs in the form.",
     **{f"contrib.{module}.{name}": _SUMMARIES for name in _SLIM_SUMMARIES for module in ("slim", "layers")},
     **{f"contrib.slim.{name}": _LOOP for name in ("evaluation", "learning", "optimize_loss")},

@@ -156,6 +156,7 @@ BODIES = {
         "x = x * tf.train.exponential_decay(0.1, s, 10, 0.9)",
         "tf.logging.set_verbosity(tf.logging.INFO); tf.logging.info('a %s', x.name); tf.set_random_seed(3)",
         "keep = tf.placeholder(tf.float32, name='never_used')",
+        "with tf.Session() as s: v = s.run(tf.constant(3.0))\nassert v == 3",
         "folder = os.path.dirname(os.path.abspath(__file__)); assert __name__ != '__main__'",
     ],
 }
@@ -248,7 +249,6 @@ UNSUPPORTED = {
     "from layers_of_mine import conv\nconv(3)\n": ("layers_of_mine", "put its code into the network", 2),
     "tf.train.shuffle_batch([1], 2, 3, 4)\n": ("tf.train.shuffle_batch", "self.x", 1),
     "with tf.train.MonitoredTrainingSession(): pass\n": ("MonitoredTrainingSession", "DIGITS runs", 1),
-    "x = 1\nwith tf.Session() as session: pass\n": ("tf.Session", "DIGITS runs", 2),
     "o = tf.train.AdamOptimizer(0.1)\n": ("tf.train.AdamOptimizer", "in the form", 1),
     "tf.nn.reluu(1)\n": ("tf.nn.reluu", "tf.nn.relu?", 1),
     "x = 1\nfor name in {'a': x}.iteritems(): pass\n": ("iteritems", "items", 2),
@@ -275,6 +275,19 @@ def test_unsupported_calls_name_their_replacement(visualize: Any, text: str) -> 
     assert words in failure.message
     assert hint in failure.hint
     assert failure.line == line
+
+
+def test_a_session_that_needs_the_input_is_refused(visualize: Any) -> None:
+    # The failing operation may be from another line or none; the hint suggests removing the session.
+    fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
+    for body, line in (
+        ("        tf.Session().run(tf.reduce_mean(x))", 5),
+        (fed + "        tf.Session().run(q, {p: [1.0]})", 7),
+        (fed + "        with tf.Session() as session:\n            session.run(q)", 8),
+    ):
+        failure = visualize(TEMPLATE.format(body=body)).failure
+        assert "tf.Session" in failure.message
+        assert failure.line == line
 
 
 @pytest.mark.parametrize(

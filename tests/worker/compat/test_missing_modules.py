@@ -91,7 +91,7 @@ def test_a_network_for_another_framework_is_refused(visualize: Any) -> None:
 
 MENTIONED = """
 import tensorflow as tf
-from tensorflow import Session as Runner
+from tensorflow.train import Supervisor as Runner
 from tensorflow.contrib.slim import learning
 optimizers = {'adam': tf.train.AdamOptimizer, 'sgd': tf.train.GradientDescentOptimizer}
 flags, sampled = tf.app.flags, tf.nn.sampled_softmax_loss
@@ -115,7 +115,7 @@ def test_names_that_networks_cannot_use_may_be_mentioned(in_child: Any) -> None:
     [
         ("optimizer = optimizers['adam'](0.1)", "tf.train.AdamOptimizer"),
         ("class Mine(tf.train.Optimizer): pass", "tf.train.Optimizer"),
-        ("with Runner() as session: pass", "tf.Session"),
+        ("with Runner() as session: pass", "tf.train.Supervisor"),
         ("learning.create_train_op(3, optimizers)", "tf.contrib.slim.learning"),
         ("sampled([[1.0]], [1.0], [[1]], [[1.0]], 1, 2)", "tf.nn.sampled_softmax_loss"),
         ("tf.app.run()", "tf.app.run"),

@@ -266,7 +266,7 @@ def _placed(folder: Path, budget: float, number: int) -> tuple[np.ndarray, str]:
 
     (processor,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    with mock.patch.object(input.Decoder, "place", f"/device:CPU:{number}"):
+    with mock.patch.object(input.Decoder, "device", f"/device:CPU:{number}"):
         records = input.Records(folder, manifest.load(folder), "train", budget)
         feed = records.feed(iter([np.array([3, 1]), np.array([0, 8])]))
         chunk = feed.take(2)
