@@ -162,9 +162,14 @@ def _content(view: Any, path: str, method: str) -> Schema:
 
 
 def form_schema(form_class: type[Form]) -> Schema:
-    """Return the fields of a form: their type, limits, choices, default, title and description."""
+    """Return the fields of a form by name: their type, limits, choices, default, title and description."""
     form = form_class(formdata=None)
-    fields = {field.name: field for field in form if field.name != "csrf_token"}
+    # Sorted, because the order of fields of several classes depends on which module was imported first.
+    fields = {
+        field.name: field
+        for field in sorted(form, key=lambda field: field.name)
+        if field.name != "csrf_token"
+    }
     required = [name for name, field in fields.items() if _has(field, DataRequired, InputRequired)]
     return {
         "type": "object",
