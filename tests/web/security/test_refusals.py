@@ -23,8 +23,11 @@ def test_a_flood_is_logged_as_some_lines_and_a_number(caplog: pytest.LogCaptureF
     gevent.sleep(0.6)
     lines = [f"{number}: 403" for number in range(MAX_LINES)]
     messages = [record.getMessage() for record in caplog.records if record.name == "refusals"]
-    assert [*messages[:-2], messages[-1]] == [*lines, "later: 403"]
-    assert re.fullmatch(r"1,234 more refused in \d+ s", messages[-2])
+    # A slow machine may need several periods; each has some lines and then the number of the others.
+    numbers = [re.fullmatch(r"([\d,]+) more refused in \d+ s", message) for message in messages]
+    counted = sum(int(match[1].replace(",", "")) for match in numbers if match)
+    assert messages[:MAX_LINES] == lines and any(numbers)
+    assert counted + numbers.count(None) == MAX_LINES + 1234 + 1
 
 
 def test_the_gate_does_not_log_every_refusal(caplog: pytest.LogCaptureFixture) -> None:
