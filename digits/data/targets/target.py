@@ -90,7 +90,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
     # Whether the target has positions in the image: it is resized, augmented and drawn with it.
     in_image: ClassVar[bool] = False
-    # The lists of `digits.kinds.versions.Edits` with changes of such targets, and what the index in one of them is of.
+    # The lists of `digits.kinds.versions.Edits` that can change the target, and the meaning of the index in an edit.
     edited_by: ClassVar[tuple[str, ...]] = ()
     noun: ClassVar[str] = "target"
 

@@ -1,4 +1,4 @@
-"""The form of models: its page, the creation of models, and what it shows while it is filled in."""
+"""The model form: its page, the creation of models, and the lists that the page loads."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from digits.data.targets.boxes import Outline
 
 
 class GalleryItem(Struct, frozen=True, omit_defaults=True):
-    """A record in the gallery. What is drawn with it is described at the macro ``drawn``.
+    """A record in the gallery. The macro ``drawn`` documents the shapes drawn on its image.
 
     Those with the same ``set`` belong together, such as duplicates. A search for wrong labels has ``suggested`` another
     class, with a ``confidence`` from 0 to 1.

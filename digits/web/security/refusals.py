@@ -64,6 +64,7 @@ def login_needed(environ: Environ, why: str) -> RefusalError:
 
 
 def refuse(refusal: RefusalError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Respond to a refused request: with JSON for programs, and with text for others."""
     status = refusal.status
     if wants_json(environ):
         body = json.dumps(error_body(environ.get("PATH_INFO", ""), refusal.reason, status.phrase))

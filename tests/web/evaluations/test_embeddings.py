@@ -14,6 +14,7 @@ from digits.data import embedding_map as maps
 from digits.kinds.jobs import DatasetJob
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
+from tests.web.evaluations.test_views import train
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
 
@@ -46,13 +47,7 @@ def dataset(site: Site) -> str:
 
 @pytest.fixture(scope="module")
 def model(site: Site, dataset: str) -> str:
-    fields = {"model_name": "mapped", "method": "custom", "custom_network": NETWORK, "use_mean": "none"}
-    more = {"train_epochs": 1, "batch_size": 6, "learning_rate": 0.02, "random_seed": 1, "select_gpu": "cpu"}
-    answer = site.post("/models/images/classification.json", dataset=dataset, **fields, **more)
-    assert answer.status_code == 200, answer.get_json()
-    job_id = str(answer.get_json()["id"])
-    assert site.wait_for_end(job_id) == "Done", site.json(f"/models/{job_id}.json")
-    return job_id
+    return train(site, dataset, NETWORK, model_name="mapped")
 
 
 def compute(site: Site, model: str, **fields: Any) -> dict[str, Any]:

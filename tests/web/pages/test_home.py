@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from digits.core.job import Job, Summary
+from digits.core.job import DeviceRequest, Job, Summary
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.core.status import Status
@@ -18,6 +18,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.regression.views import Views as RegressionViews
 from digits.kinds.views import Metric
+from digits.runtime.executors.executor import Placement
 from tests.site import Site
 
 pytestmark = pytest.mark.integration
@@ -242,11 +243,15 @@ def test_only_the_first_of_many_running_jobs_are_shown_separately(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("digits.web.pages.home.RUNNING_ROWS", 2)
-    # They run one after the other, so that some have ended before the page shows the others.
-    jobs = [site.dataset(dataset_name=f"birds {number}") for number in range(8)]
+    # All of them wait while another dataset uses the only slot; then they run.
+    ledger, other = site.services.executor.ledger, Placement(DeviceRequest("dataset"), ("cpu",))
+    ledger.reserve(other)
+    jobs = [site.dataset(dataset_name=f"birds {number}") for number in range(3)]
     page = site.get("/").text
     assert len(re.findall(r'<li class="panel running-card"', page)) == 2
-    assert re.search(r"Showing 2 of [3-8] jobs", page)
+    assert "Showing 2 of 3 jobs" in page
+    ledger.release(other)
+    site.services.runner.wake()
     for job_id in jobs:
         site.wait_for_end(job_id)
     assert "running-card" not in site.get("/").text

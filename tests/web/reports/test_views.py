@@ -17,6 +17,7 @@ from tests import leftovers
 from tests.real_server import RealServer
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
+from tests.web.evaluations.test_views import train
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
 
@@ -50,23 +51,7 @@ def dataset(site: Site) -> str:
 @pytest.fixture(scope="module")
 def model(site: Site, dataset: str) -> str:
     """A trained and evaluated model."""
-    answer = site.post(
-        "/models/images/classification.json",
-        model_name=NAME,
-        dataset=dataset,
-        method="custom",
-        custom_network=LINEAR,
-        train_epochs=2,
-        batch_size=6,
-        learning_rate=0.02,
-        random_seed=7,
-        use_mean="none",
-        select_gpu="cpu",
-        aug_flip="fliplr",
-    )
-    assert answer.status_code == 200, answer.get_json()
-    job_id = str(answer.get_json()["id"])
-    assert site.wait_for_end(job_id) == "Done", site.json(f"/models/{job_id}.json")
+    job_id = train(site, dataset, LINEAR, model_name=NAME, train_epochs=2, random_seed=7, aug_flip="fliplr")
     site.evaluate(job_id)
     return job_id
 
