@@ -1,8 +1,8 @@
 """The compute devices of this machine, from the GPU driver and never from TensorFlow.
 
 A driver can hang, and a process that waits for it cannot be killed. A short-lived
-helper process therefore queries the driver, and is abandoned if it takes too long.
-This file is also the helper's program: it prints the GPUs as JSON.
+helper process (`digits.core.gpu_driver`) therefore queries the driver, and is abandoned
+if it takes too long.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
+
+from digits.core import gpu_driver
+from digits.core.environment import SYSTEM_VARIABLES, inherited
 
 HELPER_SECONDS = 5.0
 FRESH_SECONDS = 3.0
@@ -113,8 +116,8 @@ class Driver:
     """Queries the driver through a helper process, one at a time."""
 
     def __init__(self, command: list[str] | None = None, seconds: float = HELPER_SECONDS) -> None:
-        # -P: the helper must not import modules from this file's folder.
-        self._command = command or [sys.executable, "-P", os.path.abspath(__file__)]
+        # -P: the helper must not import modules from its file's folder.
+        self._command = command or [sys.executable, "-P", os.path.abspath(gpu_driver.__file__)]
         self._seconds = seconds
         self._stuck: subprocess.Popen[str] | None = None
 
@@ -123,9 +126,6 @@ class Driver:
         if self._stuck is not None and self._stuck.poll() is None:
             raise DriverError("The GPU driver does not answer; an earlier query still hangs.")
         self._stuck = None
-        # Not at the top: the helper runs this file alone, without the package.
-        from digits.core.environment import SYSTEM_VARIABLES, inherited
-
         helper = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
@@ -201,50 +201,3 @@ def _processor_name() -> str:
             if key.strip() == "model name" and value.strip():
                 return " ".join(value.split())
     return os.uname().machine + " processor"
-
-
-def _answer() -> dict[str, Any]:
-    """Return the helper's output: the GPUs, or the driver's error."""
-    try:
-        import pynvml
-    except ImportError:
-        return {"gpus": [], "problem": ""}
-    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
-    try:
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError as error:
-        return {"gpus": [], "problem": "" if error.value in absent else str(error)}
-    gpus = (_gpu(pynvml, index) for index in range(count))
-    return {"gpus": [gpu for gpu in gpus if gpu is not None], "problem": ""}
-
-
-def _gpu(pynvml: Any, index: int) -> dict[str, Any] | None:
-    """Return the driver's data about one GPU; None if it has failed."""
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    except pynvml.NVMLError:
-        return None
-
-    def known(question: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the value, or None if this GPU does not report it."""
-        try:
-            return question(handle, *arguments)
-        except pynvml.NVMLError:
-            return None
-
-    memory = known(pynvml.nvmlDeviceGetMemoryInfo)
-    rates = known(pynvml.nvmlDeviceGetUtilizationRates)
-    return {
-        "id": str(index),
-        "name": known(pynvml.nvmlDeviceGetName) or f"GPU {index}",
-        "uuid": known(pynvml.nvmlDeviceGetUUID) or "",
-        "memory_total": memory.total if memory else None,
-        "memory_used": memory.used if memory else None,
-        "utilization": rates.gpu if rates else None,
-        "temperature": known(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-    }
-
-
-if __name__ == "__main__":
-    json.dump(_answer(), sys.stdout)

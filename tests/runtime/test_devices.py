@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from digits.core import gpu_driver
 from digits.runtime import devices
 from digits.runtime.devices import Device, Devices, Driver, DriverError, visible
 
@@ -197,6 +198,7 @@ def fake_pynvml(**answers: Any) -> types.ModuleType:
     module = types.ModuleType("pynvml")
     defaults: dict[str, Any] = {
         "nvmlInit": None,
+        "nvmlShutdown": None,
         "nvmlDeviceGetCount": 1,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetName": "H200",
@@ -241,7 +243,7 @@ def test_driver_errors_become_messages(
 
 def helper_output(capsys: pytest.CaptureFixture[str]) -> Any:
     """Run the helper in this process, and return its output."""
-    runpy.run_path(devices.__file__, run_name="__main__")
+    runpy.run_path(gpu_driver.__file__, run_name="__main__")
     return json.loads(capsys.readouterr().out)
 
 
@@ -255,7 +257,7 @@ def test_gpu_with_unknown_values_is_listed(
 
 
 def test_helper_finds_its_modules_from_anywhere(tmp_path: Path) -> None:
-    # Modules beside devices.py must not shadow library modules.
-    path = Path(devices.__file__)
+    # Modules beside gpu_driver.py must not shadow library modules.
+    path = Path(gpu_driver.__file__)
     answer = subprocess.run([sys.executable, "-P", path], cwd=path.parent, capture_output=True, check=True)
     assert json.loads(answer.stdout)["gpus"] == Driver().ask()

@@ -24,6 +24,7 @@ import psutil
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.core import gpu_driver
 from digits.core.events import InputPrepared
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
@@ -355,14 +356,9 @@ def free_bytes_by_driver() -> int | None:
     import pynvml
 
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        try:
-            by_index = pynvml.nvmlDeviceGetHandleByIndex
-            handle = by_index(int(first)) if first.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(first)
-            return int(pynvml.nvmlDeviceGetMemoryInfo(handle).free)
-        finally:
-            pynvml.nvmlShutdown()
+    with contextlib.suppress(pynvml.NVMLError), gpu_driver.opened() as nvml:
+        gpu = gpu_driver.describe(nvml, first)
+        return int(gpu["memory_total"] - gpu["memory_used"]) if gpu and gpu["memory_total"] else None
     return None
 
 

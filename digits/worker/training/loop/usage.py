@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import psutil
 
-from digits.core.events import EventLog, ReportInterval, UsageSampled
+from digits.core import gpu_driver
+from digits.core.events import EventLog, Gpu, ReportInterval, UsageSampled
 
 INTERVAL_SECONDS = 2.0
 # Time to wait for the driver, which never answers after some faults of a GPU, when the block ends.
 DRIVER_SECONDS = 5.0
+REPORTED = ("name", "memory_used", "memory_total", "utilization", "temperature")
 
 
 @contextlib.contextmanager
@@ -39,56 +41,32 @@ def _report(events: EventLog, device: str, gpus: list[int], interval: float, sto
     process = psutil.Process()
     process.cpu_percent()  # the first call starts the measurement
     until_next = ReportInterval(interval)
-    with _driver(gpus) as read_gpus:
+    with contextlib.ExitStack() as stack:
+        nvml = None
+        if gpus:
+            import pynvml
+
+            with contextlib.suppress(pynvml.NVMLError):
+                nvml = stack.enter_context(gpu_driver.opened())
         while not stop.wait(until_next.current):
             sample = UsageSampled(
                 cpu_percent=process.cpu_percent(),
                 memory_bytes=process.memory_info().rss,
                 device=device,
-                gpus=read_gpus(),
+                gpus=_states(nvml, gpus) if nvml else [],
             )
             if stop.is_set():
                 return  # the driver hung, and the log may be closed
             events.append(sample)
 
 
-@contextlib.contextmanager
-def _driver(gpus: list[int]) -> Iterator[Any]:
-    """Yield a function that returns the state of each GPU; without a driver, an empty list."""
-    if not gpus:
-        yield list
-        return
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        yield list
-        return
-
-    def read() -> list[dict[str, Any]]:
-        # GPUs that share the main memory do not report theirs, and a GPU may fall off the bus.
-        with contextlib.suppress(pynvml.NVMLError):
-            return [_gpu(pynvml, index) for index in gpus]
-        return []
-
-    try:
-        yield read
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    state: dict[str, Any] = {
-        "index": index,
-        "name": pynvml.nvmlDeviceGetName(handle),
-        "memory_used": int(memory.used),
-        "memory_total": int(memory.total),
-    }
-    with contextlib.suppress(pynvml.NVMLError):
-        state["utilization"] = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
-    with contextlib.suppress(pynvml.NVMLError):
-        state["temperature"] = pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
-    return state
+def _states(nvml: Any, gpus: list[int]) -> list[Gpu]:
+    """Return the known values of each GPU; none if one has failed or does not report its memory."""
+    found: list[Gpu] = []
+    for index in gpus:
+        state = gpu_driver.describe(nvml, str(index))
+        if state is None or state["memory_used"] is None:
+            return []
+        known = {name: state[name] for name in REPORTED if state[name] is not None}
+        found.append(cast(Gpu, {"index": index, **known}))
+    return found
