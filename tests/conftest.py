@@ -34,8 +34,13 @@ from tests.stalls import HANG_SECONDS, STALLS
 # Hide GPUs so that tests behave the same on every machine; GPU tests request one.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-# A busy machine is slow, which is no failure.
-settings.register_profile("digits", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is slow, which is no failure. DIGITS_EXAMPLES sets the number of examples of a property.
+settings.register_profile(
+    "digits",
+    deadline=None,
+    max_examples=int(os.environ.get("DIGITS_EXAMPLES", "30")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("digits")
 
 ROOT = Path(__file__).resolve().parent.parent

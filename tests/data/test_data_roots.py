@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from digits.core.errors import BadRequest, DigitsError, NotAllowed
-from digits.data.data_roots import MAX_SUGGESTIONS, Roots
+from digits.data.data_roots import MAX_SUGGESTIONS, FileType, Roots
 
 CANARY = "only-outside-the-roots"
 
@@ -35,18 +35,20 @@ def roots(tree: Path) -> Roots:
     return Roots([tree / "data"])
 
 
-def test_folder_below_a_root_is_resolved(roots: Roots, tree: Path) -> None:
-    assert roots.resolve(f"{tree}/data/cats") == tree / "data/cats"
-    assert roots.resolve(f"  {tree}/data//cats/../dogs/ ") == tree / "data/dogs"
-    assert roots.resolve(str(tree / "data")) == tree / "data"
-
-
-def test_file_below_a_root_is_resolved(roots: Roots, tree: Path) -> None:
-    assert roots.resolve(f"{tree}/data/list.txt", "file") == tree / "data/list.txt"
-
-
-def test_link_within_a_root_is_followed(roots: Roots, tree: Path) -> None:
-    assert roots.resolve(f"{tree}/data/inside") == tree / "data/cats"
+@pytest.mark.parametrize(
+    ("path", "kind", "resolved"),
+    [
+        ("/cats", "folder", "/cats"),
+        ("//cats/../dogs/ ", "folder", "/dogs"),
+        ("", "folder", ""),
+        ("/list.txt", "file", "/list.txt"),
+        ("/inside", "folder", "/cats"),  # a link within the root
+    ],
+)
+def test_paths_below_a_root_are_resolved(
+    roots: Roots, tree: Path, path: str, kind: FileType, resolved: str
+) -> None:
+    assert roots.resolve(f"  {tree}/data{path}", kind) == Path(f"{tree}/data{resolved}")
 
 
 def test_root_that_is_a_link_works(tree: Path) -> None:
@@ -60,29 +62,38 @@ def test_home_is_expanded_and_still_checked(tree: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(tree))
     roots = Roots(["~/data"])
     assert roots.resolve("~/data/cats") == tree / "data/cats"
-    with pytest.raises(NotAllowed):
-        roots.resolve("~/data-secret")
-    with pytest.raises(NotAllowed):
-        roots.resolve("~")
+    for outside in ("~/data-secret", "~"):
+        with pytest.raises(NotAllowed):
+            roots.resolve(outside)
+
+
+MISSING, RELATIVE = "does not exist", "not an absolute path"
 
 
 @pytest.mark.parametrize(
-    "relative", ["data", "./data", "../data", "~root/data", "~~", "file:///etc", "C:\\data"]
+    ("text", "kind", "error", "message"),
+    [
+        *(
+            (text, "folder", BadRequest, RELATIVE)
+            for text in ("data", "./data", "../data", "~root/data", "~~")
+        ),
+        *((text, "folder", BadRequest, RELATIVE) for text in ("file:///etc", "C:\\data")),
+        *((text, "folder", BadRequest, ".") for text in ("", "   ", "/a\0b", "/\ud800", "/" + "a" * 5000)),
+        *((f"DATA/{name}", "folder", BadRequest, MISSING) for name in ("missing", "loop", "loop/more")),
+        *((f"DATA/{name}", "folder", BadRequest, MISSING) for name in ("list.txt/more", "n" * 300)),
+        *((f"DATA/{name}", "folder", BadRequest, "not a folder") for name in ("list.txt", "fifo")),
+        *((f"DATA/{name}", "file", BadRequest, "not a file") for name in ("cats", "fifo")),
+        *((f"DATA/{name}", "folder", NotAllowed, ".") for name in ("escape", "escape/inner", "escape-file")),
+        *((f"DATA/{name}", "file", NotAllowed, ".") for name in ("escape", "escape/inner", "escape-file")),
+        *((f"DATA/{path}data-secret", "folder", NotAllowed, ".") for path in ("inside/../../", "../")),
+        *((f"DATA/{path}data-secret", "file", NotAllowed, ".") for path in ("inside/../../", "../")),
+    ],
 )
-def test_relative_path_is_refused(roots: Roots, relative: str) -> None:
-    with pytest.raises(BadRequest, match="not an absolute path"):
-        roots.resolve(relative)
-
-
-@pytest.mark.parametrize("text", ["", "   ", "/a\0b", "/\ud800", "/" + "a" * 5000])
-def test_an_invalid_path_is_refused(roots: Roots, text: str) -> None:
-    with pytest.raises(BadRequest):
-        roots.resolve(text)
-
-
-def test_name_that_is_too_long_for_the_file_system_is_refused(roots: Roots, tree: Path) -> None:
-    with pytest.raises(BadRequest, match="does not exist"):
-        roots.resolve(f"{tree}/data/{'n' * 300}")
+def test_other_paths_are_refused(
+    roots: Roots, tree: Path, text: str, kind: FileType, error: type[DigitsError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        roots.resolve(text.replace("DATA", f"{tree}/data"), kind)
 
 
 def test_refusal_names_the_roots_and_the_option(roots: Roots, tree: Path) -> None:
@@ -126,20 +137,6 @@ def test_a_refusal_does_not_reveal_what_exists(roots: Roots, tree: Path) -> None
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("name", ["missing", "loop", "loop/more", "list.txt/more"])
-def test_missing_path_is_refused(roots: Roots, tree: Path, name: str) -> None:
-    with pytest.raises(BadRequest, match="does not exist"):
-        roots.resolve(f"{tree}/data/{name}")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("list.txt", "folder"), ("fifo", "folder"), ("cats", "file"), ("fifo", "file")]
-)
-def test_wrong_kind_is_refused(roots: Roots, tree: Path, name: str, kind: str) -> None:
-    with pytest.raises(BadRequest, match=f"not a {kind}"):
-        roots.resolve(f"{tree}/data/{name}", kind)  # type: ignore[arg-type]
-
-
 def test_unreadable_folder_is_refused(roots: Roots, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Root may read everything, so the access check is replaced.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -147,31 +144,9 @@ def test_unreadable_folder_is_refused(roots: Roots, tree: Path, monkeypatch: pyt
         roots.resolve(f"{tree}/data/cats")
 
 
-@pytest.mark.parametrize(
-    "name", ["escape", "escape/inner", "escape-file", "inside/../../data-secret", "../data-secret"]
-)
-def test_leaving_a_root_is_refused(roots: Roots, tree: Path, name: str) -> None:
-    for kind in ("folder", "file"):
-        with pytest.raises(NotAllowed):
-            roots.resolve(f"{tree}/data/{name}", kind)  # type: ignore[arg-type]
-
-
 def payloads(tree: Path) -> list[str]:
     """Path traversal payloads that point at the canary or at system files."""
-    ups = [
-        "..",
-        "%2e%2e",
-        "%252e%252e",
-        "..;",
-        "..\\",
-        "....//",
-        "․․",
-        "．．",
-        ".%00.",
-        "..\0",
-        "..%c0%af",
-        "./..",
-    ]
+    ups = "..|%2e%2e|%252e%252e|..;|..\\|....//|․․|．．|.%00.|..\0|..%c0%af|./..".split("|")
     separators = ["/", "//", "\\", "%2f", "%5c", "%252f", ";/", "∕"]
     targets = [f"data-secret/{CANARY}", "data-secret", "../../../../../etc/passwd"]
     starts = [f"{tree}/data", f"{tree}/data/cats", ""]
@@ -198,24 +173,22 @@ def test_no_payload_escapes(roots: Roots, tree: Path) -> None:
     assert all(Path(os.path.realpath(path)).is_relative_to(tree / "data") for path in offered)
 
 
-def test_completion_lists_a_folder(roots: Roots, tree: Path) -> None:
-    data = tree / "data"
-    assert roots.complete(f"{data}/") == [
-        f"{data}/cats/", f"{data}/dogs/", f"{data}/fifo", f"{data}/inside/", f"{data}/list.txt", f"{data}/loop"
-    ]  # fmt: skip
-    assert roots.complete(f"{data}/d") == [f"{data}/dogs/"]
-    assert roots.complete(f"{data}/.h") == [f"{data}/.hidden/"]
-    assert roots.complete(f"{data}/nothing") == []
-
-
-def test_completion_suggests_the_roots(roots: Roots, tree: Path) -> None:
-    data = f"{tree}/data/"
-    assert roots.complete("") == [data]
-    assert roots.complete("/") == [data]
-    assert roots.complete(f"{tree}/da") == [data]
-    assert roots.complete(f"{tree}/data") == [data]
-    assert roots.complete("/etc/") == []
-    assert roots.complete("relative") == []
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("DATA/", ["cats/", "dogs/", "fifo", "inside/", "list.txt", "loop"]),
+        ("DATA/d", ["dogs/"]),
+        ("DATA/.h", [".hidden/"]),
+        ("DATA/nothing", []),
+        # Above the roots, they are suggested.
+        *((text, [""]) for text in ("", "/", "TREE/da", "TREE/data")),
+        *((text, []) for text in ("/etc/", "relative")),
+    ],
+)
+def test_completions(roots: Roots, tree: Path, text: str, names: list[str]) -> None:
+    data = f"{tree}/data"
+    completed = roots.complete(text.replace("DATA", data).replace("TREE", str(tree)))
+    assert completed == [f"{data}/{name}" for name in names]
 
 
 def test_completion_is_capped_and_sorted(roots: Roots, tree: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cykooz_resizer import CpuExtensions, FilterType, ImageData, PixelType, ResizeAlg, ResizeOptions, Resizer
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -230,7 +230,6 @@ def test_oversized_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_altered_files_load_or_are_refused(format: str, data: st.DataObject) -> None:
     content = bytearray(saved(images.as_image(gradient(12, 9, 3)), format))
@@ -297,7 +296,6 @@ def photo(width: int, height: int, channels: int, seed: int) -> images.Pixels:
     return pixels.clip(0, 255).astype(np.uint8)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.integers(1, 90),
     st.integers(1, 90),
@@ -321,7 +319,6 @@ def test_a_jpeg_with_another_size_in_its_metadata_is_decoded_by_its_header() -> 
     assert np.array_equal(images.load(data[:2] + comment + data[2:], 3), images.load(data, 3))
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     *[st.integers(1, 120)] * 4,
     st.sampled_from([1, 3]),
@@ -353,7 +350,6 @@ def test_scaling_does_not_depend_on_the_processor(channels: int) -> None:
     assert scaled.get_buffer() == jpeg.scale(pixels, (0, 0, 75, 50), (31, 33)).tobytes()
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.integers(10, 40),
     st.floats(4, 40),
@@ -383,7 +379,6 @@ def test_large_jpegs_are_decoded_at_reduced_size_and_look_the_same(
     assert difference.max() <= 40
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3]), st.integers(0, 99), st.integers(0, 9))
 def test_simple_pngs_have_the_pixels_that_pillow_decodes(
     width: int, height: int, channels: int, seed: int, level: int
@@ -398,7 +393,6 @@ def test_simple_pngs_have_the_pixels_that_pillow_decodes(
     assert np.array_equal(images.load(data, 4 - channels), images.as_pixels(other))
 
 
-@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_altered_pngs_are_read_like_pillow_does(data: st.DataObject) -> None:
     content = bytearray(saved(images.as_image(photo(12, 9, 3, 0)), "PNG"))
@@ -443,7 +437,6 @@ def test_a_png_rotated_by_text_metadata_is_upright() -> None:
 sides = st.integers(1, 60)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     sides,
     sides,
@@ -470,7 +463,6 @@ def test_an_image_of_the_target_size_is_unchanged(width: int, height: int, chann
     assert np.array_equal(images.resize(pixels, width, height, mode), pixels)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(1, 20), st.integers(2, 5), st.sampled_from(images.RESIZE_MODES))
 def test_an_image_of_the_target_ratio_is_squashed(width: int, height: int, factor: int, mode: str) -> None:
     pixels = gradient(width * factor, height * factor, 3)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,65 +15,24 @@ from digits.data import downloads, pretrained
 from digits.data.downloads import SourceError, download_large
 from digits.data.pretrained import WeightsMissing, WeightsPlaces, obtain
 from digits.data.pretrained_catalog import CATALOG, Pretrained, WeightsFile
+from tests.data.web import Web, running
 
 DATA = bytes(range(256)) * 400
 MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
 SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
-class Web:
-    """A local web server that sends `DATA` for every path, and behaves as the attributes say.
-
-    ``cuts`` are the numbers of bytes after which the next responses end early; ``stalls``: they do not end at all.
-    """
-
-    def __init__(self) -> None:
-        self.data = DATA
-        self.status = 200
-        self.cuts: list[int] = []
-        self.stalls = False
-        self.ranges = True
-        self.requested: list[tuple[str, str | None]] = []
-        self.released = threading.Event()
-        web = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                asked = self.headers.get("Range")
-                web.requested.append((self.path, asked))
-                if web.status != 200:
-                    self.send_error(web.status)
-                    return
-                begin = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and web.ranges else 0
-                body = web.data[begin:]
-                self.send_response(206 if begin else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body[: web.cuts.pop(0)] if web.cuts else body)
-                if web.stalls:
-                    self.wfile.flush()
-                    web.released.wait()
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 @pytest.fixture
 def web() -> Iterator[Web]:
-    server = Web()
-    yield server
-    server.close()
+    with running(Web()) as server:
+        server.default = DATA
+        yield server
+
+
+def download(web: Web, folder: Path, checksum: str = MD5, **options: Any) -> None:
+    """Download `DATA` into ``folder``, and compare it."""
+    download_large(f"{web.address}/net.h5", folder / "net.h5", checksum, lambda fraction: None, **options)
+    assert (folder / "net.h5").read_bytes() == DATA
 
 
 @pytest.fixture
@@ -99,44 +57,40 @@ def test_a_download_reports_its_progress(web: Web, tmp_path: Path, checksum: str
 
 def test_an_interrupted_download_continues_where_it_ended(web: Web, tmp_path: Path) -> None:
     web.cuts = [1000, 2000]
-    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
-    assert (tmp_path / "net.h5").read_bytes() == DATA
+    download(web, tmp_path)
     assert [asked for _, asked in web.requested] == [None, "bytes=1000-", "bytes=3000-"]
 
 
 def test_a_later_call_continues_a_download(web: Web, tmp_path: Path) -> None:
     web.cuts = [1000] + [0] * (downloads.ATTEMPTS - 1)
     with pytest.raises(SourceError, match="closed early"):
-        download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+        download(web, tmp_path)
     assert not (tmp_path / "net.h5").exists()
-    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+    download(web, tmp_path)
     assert web.requested[-1][1] == "bytes=1000-"
 
 
-def test_a_server_without_ranges_starts_again(web: Web, tmp_path: Path) -> None:
+def test_a_download_starts_again_without_ranges_or_with_a_part_of_another_version(
+    web: Web, tmp_path: Path
+) -> None:
     web.cuts, web.ranges = [1000], False
-    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
-    assert (tmp_path / "net.h5").read_bytes() == DATA
-
-
-def test_a_partial_file_of_another_version_is_replaced(web: Web, tmp_path: Path) -> None:
+    download(web, tmp_path)
+    (tmp_path / "net.h5").unlink()
+    web.ranges = True
     (tmp_path / "net.h5.partial").write_bytes(b"other")
-    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
-    assert (tmp_path / "net.h5").read_bytes() == DATA
+    download(web, tmp_path)
 
 
 def test_a_stalled_download_ends(web: Web, tmp_path: Path) -> None:
     web.stalls, web.cuts = True, [1000] + [0] * downloads.ATTEMPTS
     with pytest.raises(SourceError, match=r"no data within 0\.2 seconds"):
-        download_large(
-            f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None, stall_seconds=0.2
-        )
+        download(web, tmp_path, stall_seconds=0.2)
 
 
 def test_a_wrong_checksum_leaves_no_file(web: Web, tmp_path: Path) -> None:
-    web.data = DATA[:-1] + b"?"
+    web.default = DATA[:-1] + b"?"
     with pytest.raises(SourceError, match="checksum of the file is wrong"):
-        download_large(f"{web.address}/net.h5", tmp_path / "net.h5", MD5, lambda fraction: None)
+        download(web, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

