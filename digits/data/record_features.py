@@ -16,7 +16,7 @@ from digits.data.images import UnusableImage
 from digits.data.sources import listed, show
 
 # The features of an Example by name, as the messages of `digits.data.example_pb2`.
-Features = Mapping[str, Any]
+ExampleFeatures = Mapping[str, Any]
 
 BYTES, INTEGERS, FLOATS = "bytes", "int64", "float32"
 MAX_EXAMPLE_CHARACTERS = 60
@@ -62,7 +62,7 @@ _SIDES = {
 _OTHERS = {*(word for words in _SIDES.values() for word in words), "id", "index", "key", "format", "filename"}
 
 
-def values_of(features: Features, name: str) -> tuple[str, Sequence[Any]]:
+def values_of(features: ExampleFeatures, name: str) -> tuple[str, Sequence[Any]]:
     """Return the type and the values of a feature; both are empty if it has no values."""
     if name not in features:
         return "", ()
@@ -81,7 +81,7 @@ class FeatureInfo:
     image: bytes = b""
 
 
-def describe_features(features: Features) -> list[FeatureInfo]:
+def describe_features(features: ExampleFeatures) -> list[FeatureInfo]:
     """Describe the features of a record, sorted by name."""
     return [_describe(name, *values_of(features, name)) for name in sorted(features)]
 
@@ -142,12 +142,12 @@ class ImageFeature:
     high: float = 255.0
 
     @classmethod
-    def of(cls, name: str, features: Features, shape: tuple[int, ...] = ()) -> ImageFeature:
+    def of(cls, name: str, features: ExampleFeatures, shape: tuple[int, ...] = ()) -> ImageFeature:
         """Return how the image is stored in a first record with ``features``."""
         kind, values = values_of(features, name)
         return cls(name, kind == BYTES and len(values) == 1 and is_image_file(values[0]), shape)
 
-    def encoded(self, features: Features) -> bytes:
+    def encoded(self, features: ExampleFeatures) -> bytes:
         """Return the image of a record as an image file; raises UnusableImage."""
         kind, values = values_of(features, self.name)
         if not len(values):
@@ -168,7 +168,7 @@ class ImageFeature:
         scaled = (values - self.low) * (255 / ((self.high - self.low) or 1))
         return np.rint(scaled).astype(np.uint8).tobytes()
 
-    def _as_file(self, pixels: bytes, features: Features) -> bytes:
+    def _as_file(self, pixels: bytes, features: ExampleFeatures) -> bytes:
         height, width, channels = self.shape_of(features, len(pixels))
         if channels not in (1, 3):
             raise UnusableImage(f"“{show(self.name)}” has {channels} channels, not 1 or 3")
@@ -178,7 +178,7 @@ class ImageFeature:
             )
         return f"P{5 if channels == 1 else 6} {width} {height} 255\n".encode() + pixels
 
-    def shape_of(self, features: Features, count: int) -> tuple[int, int, int]:
+    def shape_of(self, features: ExampleFeatures, count: int) -> tuple[int, int, int]:
         """Return the height, width and channels of an image of ``count`` values; raises UnusableImage."""
         shape = self.shape or stored_shape(features) or square(count)
         if not shape:
@@ -190,7 +190,7 @@ class ImageFeature:
         return height, width, channels
 
 
-def stored_shape(features: Features) -> tuple[int, int, int] | None:
+def stored_shape(features: ExampleFeatures) -> tuple[int, int, int] | None:
     """Return the height, width and channels in features such as ``image/height``, if there are any."""
     found: dict[str, int] = {}
     for side, words in _SIDES.items():
@@ -221,7 +221,7 @@ class NumberFeature:
     shape: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, name: str, features: Features, shape: Sequence[int] = ()) -> NumberFeature:
+    def of(cls, name: str, features: ExampleFeatures, shape: Sequence[int] = ()) -> NumberFeature:
         """Return how the numbers are stored in a first record with ``features``; raises ValueError with a message."""
         kind, values = values_of(features, name)
         if kind not in (INTEGERS, FLOATS):
@@ -230,7 +230,7 @@ class NumberFeature:
             raise ValueError(f"“{show(name)}” has {len(values):,} numbers, not {'×'.join(map(str, shape))}")
         return cls(name, kind, tuple(shape) or ((len(values),) if len(values) > 1 else ()))
 
-    def read(self, features: Features) -> NDArray[Any]:
+    def read(self, features: ExampleFeatures) -> NDArray[Any]:
         """Return the numbers of a record, int64 or float32; raises ValueError with a message."""
         name = show(self.name)
         kind, values = values_of(features, self.name)
@@ -256,7 +256,7 @@ class ValueRange:
     high: float = -math.inf
     is_float: bool = False
 
-    def add(self, features: Features, name: str) -> None:
+    def add(self, features: ExampleFeatures, name: str) -> None:
         """Add a record; raises ValueError with a message for numbers that are not finite."""
         kind, values = values_of(features, name)
         if kind == BYTES or not len(values):
@@ -278,7 +278,7 @@ class ValueRange:
         return replace(image, low=self.low, high=self.high)
 
 
-def guess_image(features: Features) -> str:
+def guess_image(features: ExampleFeatures) -> str:
     """Return the name of the feature that is most likely an image, or an empty string."""
     encoded = _image_files(features)
     if encoded:
@@ -293,12 +293,12 @@ def guess_image(features: Features) -> str:
     return best_named(raw, IMAGE_NAMES)
 
 
-def guess_target_image(features: Features, image: str) -> str:
+def guess_target_image(features: ExampleFeatures, image: str) -> str:
     """Return the name of the feature that is most probably the mask or the target of ``image``, or an empty string."""
     return best_named([name for name in _image_files(features) if name != image], TARGET_IMAGE_NAMES)
 
 
-def _image_files(features: Features) -> list[str]:
+def _image_files(features: ExampleFeatures) -> list[str]:
     return _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
 
 
@@ -307,7 +307,7 @@ def is_target(name: str) -> bool:
     return name.lower() in TARGET_IMAGE_NAMES or last_word(name) in TARGET_IMAGE_NAMES
 
 
-def guess_input(features: Features) -> str:
+def guess_input(features: ExampleFeatures) -> str:
     """Return the name of the feature that is most likely an image or an array, or an empty string."""
     image = guess_image(features)
     arrays = [
@@ -318,7 +318,7 @@ def guess_input(features: Features) -> str:
     return image or best_named([name for name in arrays if last_word(name) not in TARGET_NAMES], INPUT_NAMES)
 
 
-def guess_target(features: Features, input_name: str = "") -> str:
+def guess_target(features: ExampleFeatures, input_name: str = "") -> str:
     """Return the name of the feature that is most likely the target: numbers, or an empty string."""
     numbers = [
         name
@@ -329,7 +329,7 @@ def guess_target(features: Features, input_name: str = "") -> str:
     return best_named(usual, TARGET_NAMES) or (numbers[0] if len(numbers) == 1 else "")
 
 
-def guess_label(features: Features, image: str = "") -> str:
+def guess_label(features: ExampleFeatures, image: str = "") -> str:
     """Return the name of the feature that is most likely the class, or an empty string."""
     possible = [
         name
@@ -358,7 +358,7 @@ class ClassFeature:
     def __init__(self, name: str, labels: Sequence[str] = ()) -> None:
         self.name, self._labels, self._kind = name, labels, ""
 
-    def read(self, features: Features) -> str:
+    def read(self, features: ExampleFeatures) -> str:
         """Return the name of the class of a record; raises ValueError with a message."""
         name = show(self.name)
         kind, values = values_of(features, self.name)
@@ -391,7 +391,7 @@ def is_no_label(name: str) -> bool:
     return last_word(name) in _OTHERS
 
 
-def _named(features: Features, test: Callable[[str, Sequence[Any]], bool], length: int) -> list[str]:
+def _named(features: ExampleFeatures, test: Callable[[str, Sequence[Any]], bool], length: int) -> list[str]:
     found = ((name, *values_of(features, name)) for name in sorted(features))
     return [name for name, kind, values in found if len(values) == length and test(kind, values)]
 
@@ -407,7 +407,7 @@ def _is_text(data: bytes) -> bool:
         return False
 
 
-def _count(features: Features, name: str) -> int:
+def _count(features: ExampleFeatures, name: str) -> int:
     kind, values = values_of(features, name)
     if kind == BYTES:
         return len(values[0]) if len(values) == 1 and not _is_text(values[0]) else 0

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from digits.data.example_pb2 import Example
 from digits.data.images import UnusableImage
-from digits.data.record_features import Features, ImageFeature
+from digits.data.record_features import ExampleFeatures, ImageFeature
 from digits.data.record_index import CHECKSUM_BYTES, HEADER_BYTES, MAX_PAYLOAD_BYTES
 from digits.data.records import masked_checksum
 from digits.data.sources import UnusableSource, show
@@ -127,7 +127,7 @@ _TRUNCATED = "truncated: the file ends too early"
 _CREATE_AGAIN = "Copy or create the file again."
 
 
-def examples(path: Path) -> Iterator[tuple[Frame, Features]]:
+def examples(path: Path) -> Iterator[tuple[Frame, ExampleFeatures]]:
     """Yield the records of the file ``path`` with their features; raises DamagedFile that names the record."""
     for frame in frames(path):
         try:
@@ -136,7 +136,7 @@ def examples(path: Path) -> Iterator[tuple[Frame, Features]]:
             raise DamagedFile(f"{show(path.name)}, record {frame.number:,}: {error}.") from error
 
 
-def first_example(path: Path) -> Features | None:
+def first_example(path: Path) -> ExampleFeatures | None:
     """Return the features of the first record, or None if the file is empty; raises DamagedFile."""
     records = examples(path)
     found = next(records, None)
@@ -144,7 +144,7 @@ def first_example(path: Path) -> Features | None:
     return found[1] if found else None
 
 
-def parse_features(payload: bytes) -> Features:
+def parse_features(payload: bytes) -> ExampleFeatures:
     """Return the features of a serialized Example by name; raises ValueError."""
     try:
         found: Mapping[str, Any] = Example.FromString(payload).features.feature
@@ -184,7 +184,7 @@ def _open(path: Path) -> tuple[_Stream, int, bool]:
 
 
 @dataclass
-class RecordImages:
+class TFRecordImages:
     """Images in TFRecord files below ``root``; their names are ``path:number``.
 
     ``offsets`` are the positions of the records of each file; those of compressed files are not used: such files are
@@ -207,7 +207,7 @@ class RecordImages:
     def read(self, name: str) -> bytes:
         return self.image.encoded(self.features(name))
 
-    def features(self, name: str) -> Features:
+    def features(self, name: str) -> ExampleFeatures:
         """Return the features of the record ``name``; raises UnusableImage and OSError."""
         path, _, number = name.rpartition(":")
         try:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from wtforms import BooleanField, Field, FloatField, Form, IntegerField, SelectField, StringField
 from wtforms.fields.choices import SelectChoice
 from wtforms.fields.core import UnboundField
+from wtforms.form import FormMeta
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
 
 from digits.core import schema
@@ -76,7 +77,25 @@ class Bound(Field):
         return value
 
 
-class JobForm(FlaskForm):
+def fields_of(form_class: type) -> dict[str, UnboundField[Any]]:
+    """Return the fields of a form by name: those of its base classes, as they are listed, and then its own."""
+    names = {name: None for base in form_class.__bases__ for name in fields_of(base)}
+    for name in (name for name in vars(form_class) if not name.startswith("_")):
+        names.pop(name, None)
+        names[name] = None
+    fields = {name: getattr(form_class, name) for name in names}
+    return {name: field for name, field in fields.items() if isinstance(field, UnboundField)}
+
+
+class _FormMeta(FormMeta):
+    """Orders the fields of forms as in `fields_of`, whatever module is imported first."""
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        self._unbound_fields = list(fields_of(self).items())
+        return super().__call__(*arguments, **keywords)
+
+
+class JobForm(FlaskForm, metaclass=_FormMeta):
     """Base of the forms that create a job. The forgery token is checked for the whole app.
 
     Pass ``meta={"data_roots": ...}`` to forms with paths: the folders that `AllowedPath` accepts.
@@ -152,10 +171,8 @@ class JobForm(FlaskForm):
 
 def bindings_of(form_class: type[JobForm]) -> dict[str, Binding]:
     """Return the bindings of the fields of a form, by the names of the fields, in the order of the form."""
-    known = {name: getattr(form_class, name) for name in dir(form_class)}
-    fields = {name: field for name, field in known.items() if isinstance(field, UnboundField)}
-    in_order = sorted(fields.items(), key=lambda item: item[1].creation_counter)
-    return {name: field.kwargs["binding"] for name, field in in_order if "binding" in field.kwargs}
+    fields = fields_of(form_class).items()
+    return {name: field.kwargs["binding"] for name, field in fields if "binding" in field.kwargs}
 
 
 def setting_in(field: Field) -> Any:

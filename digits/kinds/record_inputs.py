@@ -25,7 +25,7 @@ from digits.core.programs import Program, limit_resources
 from digits.data import images, predictions
 from digits.data.databases import open_arrays
 from digits.data.predictions import ListedImage
-from digits.data.record_features import Features
+from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import paths_at
 from digits.data.tfrecords import examples
 from digits.kinds import kind_named
@@ -124,7 +124,7 @@ def save_inputs(
 
 
 def _in_records(
-    paths: Iterable[Path], read_record: Callable[[Features], bytes | NDArray[Any]]
+    paths: Iterable[Path], read_record: Callable[[ExampleFeatures], bytes | NDArray[Any]]
 ) -> Iterator[NamedInput]:
     for path in paths:
         for frame, features in examples(path):

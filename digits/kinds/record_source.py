@@ -10,7 +10,13 @@ from msgspec import Struct, field
 
 from digits.core.schema import Positive
 from digits.data import tfrecords
-from digits.data.record_features import Features, ImageFeature, ValueRange, describe_features, guess_image
+from digits.data.record_features import (
+    ExampleFeatures,
+    ImageFeature,
+    ValueRange,
+    describe_features,
+    guess_image,
+)
 from digits.data.record_files import RecordFiles, find_files
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
@@ -24,7 +30,7 @@ from digits.data.sources import (
     show,
 )
 from digits.data.tables import Faults
-from digits.data.tfrecords import RecordImages
+from digits.data.tfrecords import TFRecordImages
 
 PROGRESS_RECORDS = 2000
 # The value of fields for records without a target.
@@ -52,7 +58,7 @@ class RecordSource(Struct, kw_only=True, frozen=True):
         """Return the files of all splits; raises UnusableSource."""
         return find_files(self.train, {"val": self.val, "test": self.test})
 
-    def map_image(self, files: RecordFiles, first: Features) -> ImageFeature:
+    def map_image(self, files: RecordFiles, first: ExampleFeatures) -> ImageFeature:
         """Find out how the ``first`` record stores its image; raises UnusableSource."""
         name = need_feature(first, self.image_feature, files.image or guess_image(first), "an image")
         metadata = files.shape if name == files.image else ()
@@ -69,21 +75,21 @@ class RecordMapping:
     image: ImageFeature
     chosen: dict[str, str]
 
-    def __init__(self, recipe: Any, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: Any, files: RecordFiles, first: ExampleFeatures) -> None:
         self.image = recipe.records.map_image(files, first)
         self.chosen = {"image_feature": self.image.name}
 
-    def read(self, features: Features) -> Any:
+    def read(self, features: ExampleFeatures) -> Any:
         """Return the target of a record; raises ValueError with a message."""
         raise NotImplementedError
 
     @staticmethod
-    def guess(recipe: Any, files: RecordFiles, first: Features) -> dict[str, str]:
+    def guess(recipe: Any, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         """Return the feature that each field of the form has by default, or an empty string."""
         return {"image_feature": files.image or guess_image(first)}
 
 
-def first_record(paths: list[Path]) -> Features:
+def first_record(paths: list[Path]) -> ExampleFeatures:
     """Return the features of the first record of some files; raises UnusableSource."""
     for path in paths:
         found = tfrecords.first_example(path)
@@ -95,7 +101,7 @@ def first_record(paths: list[Path]) -> Features:
     )
 
 
-def need_feature(features: Features, name: str, guess: str, what: str) -> str:
+def need_feature(features: ExampleFeatures, name: str, guess: str, what: str) -> str:
     """Return the feature ``name``, or by default the ``guess``; raises UnusableSource if there is none."""
     if name and name not in features:
         raise UnusableSource(
@@ -119,7 +125,7 @@ class RecordReader(Generic[Value]):
         self,
         files: RecordFiles,
         image: ImageFeature,
-        read: Callable[[Features], Value],
+        read: Callable[[ExampleFeatures], Value],
         max_unusable_percent: float,
     ) -> None:
         self._files, self._image, self._read = files, image, read
@@ -137,14 +143,14 @@ class RecordReader(Generic[Value]):
         plans = {split: self._collect(split, progress) for split in self._files.splits}
         for plan in plans.values():
             # The range of numbers is known after all records are read.
-            cast(RecordImages, plan.images).image = self._range.scale(self._image)
+            cast(TFRecordImages, plan.images).image = self._range.scale(self._image)
         return plans
 
     def _collect(self, split: str, progress: Progress) -> SplitPlan:
         self.split = split
         root = self._files.root
         paths = self._files.splits[split]
-        images = RecordImages(root, self._image)
+        images = TFRecordImages(root, self._image)
         plan = SplitPlan(images, source=_describe(paths))
         faults = Faults(
             Path(),

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from digits.data import images, tfrecords
 from digits.data.images import UnusableImage
-from digits.data.record_features import FeatureInfo, Features, ImageFeature, describe_features
+from digits.data.record_features import ExampleFeatures, FeatureInfo, ImageFeature, describe_features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.kinds.record_source import NO_TARGET, first_record
@@ -31,7 +31,7 @@ class RecordMapping(Protocol):
     def image(self) -> ImageFeature | None:
         """The feature of the image; None if the records contain arrays."""
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Read the target of a record; raises ValueError with a message if it cannot be used."""
 
     def describe(self, summary: SourceSummary) -> None:
@@ -40,8 +40,8 @@ class RecordMapping(Protocol):
 
 def summarize_source(
     find: Callable[[], RecordFiles],
-    guess: Callable[[RecordFiles, Features], Mapping[str, str]],
-    map_records: Callable[[RecordFiles, Features], RecordMapping],
+    guess: Callable[[RecordFiles, ExampleFeatures], Mapping[str, str]],
+    map_records: Callable[[RecordFiles, ExampleFeatures], RecordMapping],
     none: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SourceSummary]:
     """Yield increasingly complete summaries of the files that ``find`` returns; the last one is finished.
@@ -57,8 +57,8 @@ class _RecordOverview(Overview):
     def __init__(
         self,
         find: Callable[[], RecordFiles],
-        guess: Callable[[RecordFiles, Features], Mapping[str, str]],
-        map_records: Callable[[RecordFiles, Features], RecordMapping],
+        guess: Callable[[RecordFiles, ExampleFeatures], Mapping[str, str]],
+        map_records: Callable[[RecordFiles, ExampleFeatures], RecordMapping],
         none: Mapping[str, str],
     ) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class _RecordOverview(Overview):
         except UnusableSource as error:
             self._faults.append(error.message.rstrip("."))
 
-    def _open(self, files: RecordFiles, first: Features) -> RecordMapping:
+    def _open(self, files: RecordFiles, first: ExampleFeatures) -> RecordMapping:
         guessed = self._guess(files, first)
         try:
             mapping = self._map(files, first)
@@ -109,7 +109,7 @@ class _RecordOverview(Overview):
 
 def _show_features(
     summary: SourceSummary,
-    features: Features,
+    features: ExampleFeatures,
     guessed: Mapping[str, str],
     chosen: Mapping[str, str],
     none: Mapping[str, str],
@@ -143,7 +143,7 @@ def _show_features(
         summary.facts.append(f"{len(found) - MAX_FEATURES} more features.")
 
 
-def _picture(item: FeatureInfo, features: Features, image: ImageFeature | None) -> str:
+def _picture(item: FeatureInfo, features: ExampleFeatures, image: ImageFeature | None) -> str:
     """Return a small picture of a feature as a URI; empty if it is no image."""
     try:
         is_chosen = image is not None and item.name == image.name

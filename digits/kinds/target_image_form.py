@@ -192,7 +192,7 @@ class Table(FormSource):
 
 
 class TargetImageForm(
-    RecordFields[AnyTargetRecipe], DialectFields[AnyTargetRecipe], Generic[AnyTargetRecipe]
+    DialectFields[AnyTargetRecipe], RecordFields[AnyTargetRecipe], Generic[AnyTargetRecipe]
 ):
     """Base class of the forms of datasets of images with target images, in folders, tables or TFRecord files.
 

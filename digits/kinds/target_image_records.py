@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 from digits.data.images import UnusableImage
-from digits.data.record_features import Features, ImageFeature, guess_image, guess_target_image
+from digits.data.record_features import ExampleFeatures, ImageFeature, guess_image, guess_target_image
 from digits.data.record_files import RecordFiles
 from digits.data.sources import Progress, Unusable
 from digits.data.target_images import TargetImageSplit
-from digits.data.tfrecords import RecordImages
+from digits.data.tfrecords import TFRecordImages
 from digits.kinds.record_source import NO_TARGET, RecordMapping, divide_records, need_feature, read_records
 from digits.kinds.target_image_recipe import CreateWithTargetImages
 
@@ -17,7 +17,7 @@ from digits.kinds.target_image_recipe import CreateWithTargetImages
 class TargetImageMapping(RecordMapping):
     """How the records of ``files`` become images with the ``target``, None if they are their own targets."""
 
-    def __init__(self, recipe: CreateWithTargetImages, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateWithTargetImages, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         assert recipe.records is not None
         named = recipe.records.target_feature
@@ -30,12 +30,12 @@ class TargetImageMapping(RecordMapping):
             self.chosen["target_feature"] = name
 
     @staticmethod
-    def guess(recipe: CreateWithTargetImages, files: RecordFiles, first: Features) -> dict[str, str]:
+    def guess(recipe: CreateWithTargetImages, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         image = files.image or guess_image(first)
         named = recipe.records.image_feature if recipe.records else ""
         return {"image_feature": image, "target_feature": guess_target_image(first, named or image)}
 
-    def read(self, features: Features) -> None:
+    def read(self, features: ExampleFeatures) -> None:
         """Raise ValueError with a message if a record has no target."""
         if self.target is not None and self.target.name not in features:
             raise UnusableImage(f"it has no feature “{self.target.name}”")
@@ -51,8 +51,8 @@ def plan_records(
     mapping, found = read_records(recipe, TargetImageMapping, progress, unusable)
     splits = {}
     for name, split in found.items():
-        images = cast(RecordImages, split.images)
-        target_images = RecordImages(
+        images = cast(TFRecordImages, split.images)
+        target_images = TFRecordImages(
             images.root, mapping.target or images.image, images.offsets, images.compressed
         )
         splits[name] = TargetImageSplit(

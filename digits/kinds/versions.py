@@ -104,7 +104,7 @@ class CreateVersion(CreateDataset, kw_only=True):
     pct_test: Percent | None = None
 
 
-class RecordImages:
+class ParentImages:
     """The images of the records in the dataset in ``folder``; a name is that of the split and a number: ``train/7``."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -163,17 +163,17 @@ class VersionPlan(Plan):
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
             return super().read(split, place)
-        pixels = cast(RecordImages, split.images).record(split.files[place]).as_array()
+        pixels = cast(ParentImages, split.images).record(split.files[place]).as_array()
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
     def pad(self, picture: Picture) -> Picture:
         return picture  # the images of the other dataset are already padded
 
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
-        return cast(RecordImages, split.images).record(split.files[place]).as_array()
+        return cast(ParentImages, split.images).record(split.files[place]).as_array()
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        record = cast(RecordImages, split.images).record(split.files[place])
+        record = cast(ParentImages, split.images).record(split.files[place])
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
         if split.targets[place] is not None:
             features |= super().features(split, place, geometry)
@@ -183,7 +183,7 @@ class VersionPlan(Plan):
         return features
 
     def source(self, split: SplitPlan, place: int, picture: Picture) -> tuple[tuple[int, int], str]:
-        record = cast(RecordImages, split.images).record(split.files[place])
+        record = cast(ParentImages, split.images).record(split.files[place])
         return record.source_size, record.source_mode
 
     def counts(self, split: SplitPlan, places: Any) -> Any:
@@ -194,7 +194,7 @@ class VersionPlan(Plan):
         if not self.target.contained_names:
             return super().counts(split, places)
         total = np.zeros(len(self.counted), np.int64)
-        source = cast(RecordImages, split.images)
+        source = cast(ParentImages, split.images)
         for place in places:
             try:
                 value = source.target(split.files[place], self.target, self.geometry, split.targets[place])
@@ -220,7 +220,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         )
         # Classes in the image can be cropped, or too small for the new size.
         is_regrouped = bool(edits.new_targets or (target.in_image and is_changed(geometry)))
-        with closing(RecordImages(folder, manifest)) as source:
+        with closing(ParentImages(folder, manifest)) as source:
             values = functools.partial(_value, source, target, geometry)
             groups = _regroup(manifest, records, values) if is_regrouped else manifest.groups
             if recipe.pct_val is not None or recipe.pct_test is not None:
@@ -266,7 +266,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     )
 
 
-def _value(source: RecordImages, target: Target, geometry: Geometry, record: _Planned) -> Any:
+def _value(source: ParentImages, target: Target, geometry: Geometry, record: _Planned) -> Any:
     """Return the target of a record of the version; raises UnusableImage."""
     return source.target(record.name, target, geometry, record.target)
 

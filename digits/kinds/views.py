@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from digits.core import best_metric
 from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
 from digits.data.manifest import Manifest
-from digits.data.record_features import Features, ImageFeature, guess_image
+from digits.data.record_features import ExampleFeatures, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record, record_of
 from digits.data.sources import count_of
@@ -289,7 +289,7 @@ class Views(Generic[AnyRecipe]):
         """
         return None
 
-    def read_record(self, recipe: AnyRecipe, features: Features) -> bytes | NDArray[Any]:
+    def read_record(self, recipe: AnyRecipe, features: ExampleFeatures) -> bytes | NDArray[Any]:
         """Return the input of a model in a record of a TFRecord file: an image file, or an array.
 
         By default, this is the input of a record of a dataset, or else the feature that looks like an image. Raises

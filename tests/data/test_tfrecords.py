@@ -12,7 +12,7 @@ import pytest
 from digits.data import tfrecords
 from digits.data.images import UnusableImage
 from digits.data.record_features import ImageFeature
-from digits.data.tfrecords import DamagedFile, RecordImages
+from digits.data.tfrecords import DamagedFile, TFRecordImages
 from tests.tfrecord_files import colored, example, frame, picture, write_records
 
 
@@ -151,7 +151,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, compression: str) ->
 @pytest.mark.parametrize("compression", ["", "zlib"])
 def test_images_are_read_by_record_in_any_order(tmp_path: Path, compression: str) -> None:
     files = ["a.tfrecord", "b/c.tfrecord"]
-    source = RecordImages(tmp_path, ImageFeature("image"))
+    source = TFRecordImages(tmp_path, ImageFeature("image"))
     names, expected = [], []
     for number, name in enumerate(files):
         payloads = [example(image=picture(size=(8 + place, 4 + number))) for place in range(5)]
@@ -169,7 +169,7 @@ def test_images_are_read_by_record_in_any_order(tmp_path: Path, compression: str
 
 def test_a_file_that_changes_while_it_is_read_is_reported(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.tfrecord", colored(4))
-    source = RecordImages(tmp_path, ImageFeature("image/encoded"))
+    source = TFRecordImages(tmp_path, ImageFeature("image/encoded"))
     names = [source.add("a.tfrecord", item) for item in tfrecords.frames(path)]
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
@@ -178,4 +178,4 @@ def test_a_file_that_changes_while_it_is_read_is_reported(tmp_path: Path) -> Non
         source.read(names[3])
     path.unlink()
     with pytest.raises(FileNotFoundError):
-        RecordImages(tmp_path, ImageFeature("x"), dict(source.offsets)).read(names[0])
+        TFRecordImages(tmp_path, ImageFeature("x"), dict(source.offsets)).read(names[0])

@@ -38,6 +38,21 @@ def test_omitted_fields_have_their_defaults():
     assert (form.width.data, form.share.data, form.rates.data, form.kind.data) == (256, 0.0, [0.01], "b")
 
 
+def test_the_fields_of_base_classes_come_first_as_they_are_listed():
+    class Last(JobForm):
+        last = FloatField()
+
+    class First(JobForm):
+        first = FloatField()
+        overridden = FloatField()
+
+    class Form(First, Last):
+        own = FloatField()
+        overridden = FloatField()
+
+    assert [field.name for field in Form()] == ["group_name", "first", "last", "own", "overridden"]
+
+
 def test_an_omitted_checkbox_is_unchecked():
     """Browsers do not submit unchecked boxes."""
     assert Example(MultiDict({"folder": "1"})).wanted.data is False

@@ -160,9 +160,9 @@ def _of_splits(*makers: Callable[[str, str], Mapping[str, Any]]) -> type:
 
 
 class DatasetForm(
-    _of_splits(_folder_fields, _text_file_fields, _table_fields),  # type: ignore[misc]
-    RecordFields[CreateClassification],
     UploadFields,
+    RecordFields[CreateClassification],
+    _of_splits(_folder_fields, _text_file_fields, _table_fields),  # type: ignore[misc]
 ):
     """A dataset for image classification: from folders of classes, files that list images, or files with records."""
 

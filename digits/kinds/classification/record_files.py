@@ -10,7 +10,7 @@ from digits.data.class_names import read_names, sort_labels
 from digits.data.record_features import (
     INTEGERS,
     ClassFeature,
-    Features,
+    ExampleFeatures,
     guess_image,
     guess_label,
     values_of,
@@ -23,14 +23,14 @@ from digits.kinds.record_source import RecordMapping, need_feature, read_records
 from digits.kinds.source_summary import SourceSummary
 
 
-class LabelMapping(RecordMapping):
+class ClassMapping(RecordMapping):
     """How the records of ``files`` become images with a label each.
 
     Features without a name in the recipe are those of the metadata, or else guessed from the ``first`` record.
     ``names`` are those of the classes, if they are known. Raises UnusableSource.
     """
 
-    def __init__(self, recipe: CreateClassification, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateClassification, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         source = recipe.records
         assert source is not None
@@ -45,11 +45,11 @@ class LabelMapping(RecordMapping):
         self.chosen["label_feature"] = name
         self.counts: Counter[str] = Counter()
 
-    def read(self, features: Features) -> str:
+    def read(self, features: ExampleFeatures) -> str:
         """Return the class of a record; raises ValueError with a message."""
         return intern(self.label.read(features))
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Count the class of a record; raises ValueError with a message."""
         self.counts.update([self.read(features)])
 
@@ -61,7 +61,7 @@ class LabelMapping(RecordMapping):
             summary.problems.append("Classification requires at least two classes.")
 
     @staticmethod
-    def guess(recipe: CreateClassification, files: RecordFiles, first: Features) -> dict[str, str]:
+    def guess(recipe: CreateClassification, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         image = files.image or guess_image(first)
         named = recipe.records.image_feature if recipe.records else ""
         label = files.label or guess_label(first, named or image)
@@ -71,7 +71,7 @@ class LabelMapping(RecordMapping):
 def read(recipe: CreateClassification, progress: Progress) -> tuple[dict[str, Listing], list[str]]:
     """Return the images of each split, and the names of the classes; raises UnusableSource."""
     unusable: list[Unusable] = []
-    mapping, splits = read_records(recipe, LabelMapping, progress, unusable)
+    mapping, splits = read_records(recipe, ClassMapping, progress, unusable)
     names = mapping.names or sort_labels(set(splits["train"].targets))
     found: dict[str, Listing] = {}
     for name, split in splits.items():

@@ -35,7 +35,7 @@ from digits.kinds.classification.recipe import (
     Tables,
     TextFiles,
 )
-from digits.kinds.classification.record_files import LabelMapping
+from digits.kinds.classification.record_files import ClassMapping
 from digits.kinds.classification.uploads import UploadFields
 from digits.kinds.form_source import FormSource
 from digits.kinds.record_form import Records
@@ -446,7 +446,7 @@ SOURCES: tuple[FormSource, ...] = (
     HuggingFace(),
     Records(
         LabeledRecords,
-        LabelMapping,
+        ClassMapping,
         {"label_feature": "label_feature", "labels": "record_labels"},
         attribute="files",
     ),

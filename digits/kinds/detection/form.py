@@ -158,7 +158,7 @@ RECORDS = BoxRecordFiles(
 )
 
 
-class DatasetForm(RecordFields[CreateDetection], DialectFields[CreateDetection]):
+class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection]):
     """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
     annotations_help = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from digits.data.images import Size
-from digits.data.record_features import Features
+from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, first_lines, show
 from digits.kinds.detection import box_table
@@ -136,12 +136,12 @@ class AnnotationOverview(Overview):
 class RecordOverview(BoxMapping):
     """The objects in TFRecord files, and their description; only the chosen classes are counted, if there are any."""
 
-    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         self._objects = _Objects(recipe.classes)
         self._records = 0
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Count the objects of a record; raises ValueError with a message."""
         size, boxes = self.read(features)
         name = f"record {self._records}"

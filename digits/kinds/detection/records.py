@@ -15,7 +15,7 @@ from digits.data.record_features import (
     BYTES,
     FLOATS,
     INTEGERS,
-    Features,
+    ExampleFeatures,
     best_named,
     guess_image,
     last_word,
@@ -82,7 +82,7 @@ class BoxLayout:
     units: BoxUnits
 
     @classmethod
-    def of(cls, source: BoxRecords, names: list[str], first: Features, size: Size | None) -> BoxLayout:
+    def of(cls, source: BoxRecords, names: list[str], first: ExampleFeatures, size: Size | None) -> BoxLayout:
         """Return the layout that ``source`` specifies, or the one that fits the ``first`` record, of this ``size``."""
         units, order = source.box_units, source.box_order
         stored = [values_of(first, name) for name in names]
@@ -93,7 +93,7 @@ class BoxLayout:
             order = _guess_order(stored[0][1], units, size)
         return cls(names, order, units)
 
-    def read(self, features: Features) -> Edges:
+    def read(self, features: ExampleFeatures) -> Edges:
         """Return the left, top, right and bottom edges of all objects; raises ValueError with a message."""
         if len(self.names) > 1:
             left, top, right, bottom = (self._numbers(features, name) for name in self.names)
@@ -112,7 +112,7 @@ class BoxLayout:
         order = f"{ORDER_WORDS[self.order]}, " if len(self.names) == 1 else ""
         return f"{order}in pixels" if self.units == "pixels" else f"{order}as fractions of the image"
 
-    def _numbers(self, features: Features, name: str) -> Sequence[float]:
+    def _numbers(self, features: ExampleFeatures, name: str) -> Sequence[float]:
         kind, values = values_of(features, name)
         if not len(values):
             return values
@@ -165,7 +165,7 @@ def _fits(low: float, high: float, side: float) -> bool:
 class BoxMapping(RecordMapping):
     """How the records of ``files`` become images with objects; raises UnusableSource."""
 
-    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         source = recipe.records
         assert source is not None
@@ -180,7 +180,7 @@ class BoxMapping(RecordMapping):
         fields = EDGES if len(self.boxes.names) > 1 else (BOX_FIELD,)
         self.chosen |= dict(zip(fields, self.boxes.names, strict=True))
 
-    def read(self, features: Features) -> tuple[Size | None, list[Box]]:
+    def read(self, features: ExampleFeatures) -> tuple[Size | None, list[Box]]:
         """Return the width and height of the image of a record, None if it is unusable, and its objects.
 
         Raises ValueError with a message.
@@ -202,13 +202,13 @@ class BoxMapping(RecordMapping):
             boxes.append(Box(left, top, right, bottom, name, f"object {place}", is_relative, is_ignored))
         return self._size(features), boxes
 
-    def _size(self, features: Features) -> Size | None:
+    def _size(self, features: ExampleFeatures) -> Size | None:
         try:
             return images.upright_size_of(self.image.encoded(features))
         except UnusableImage:
             return None
 
-    def _class_names(self, features: Features) -> list[str]:
+    def _class_names(self, features: ExampleFeatures) -> list[str]:
         kind, values = values_of(features, self._class)
         if len(values) and kind not in (BYTES, INTEGERS):
             raise ValueError(f"“{show(self._class)}” is {kind}, not integers or texts")
@@ -223,7 +223,7 @@ class BoxMapping(RecordMapping):
         return [self._names.get(value, str(value)) for value in values]
 
     @staticmethod
-    def guess(recipe: CreateDetection, files: RecordFiles, first: Features) -> dict[str, str]:
+    def guess(recipe: CreateDetection, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         """Return the feature that each field of the form has by default, or an empty string."""
         names = sorted(first)
         found = {"image_feature": files.image or guess_image(first)}
@@ -244,12 +244,12 @@ class BoxMapping(RecordMapping):
         return found
 
 
-def _flags(features: Features, name: str, count: int) -> Sequence[Any]:
+def _flags(features: ExampleFeatures, name: str, count: int) -> Sequence[Any]:
     kind, values = values_of(features, name)
     return values if kind == INTEGERS and len(values) == count else [0] * count
 
 
-def _box_names(source: BoxRecords, guessed: dict[str, str], first: Features) -> list[str]:
+def _box_names(source: BoxRecords, guessed: dict[str, str], first: ExampleFeatures) -> list[str]:
     """Return the features of the four edges, or the one of the boxes; raises UnusableSource."""
     if source.box_features:
         return [need_feature(first, name, "", "the boxes of objects") for name in source.box_features]

@@ -9,7 +9,7 @@ from typing import Any
 from wtforms import StringField
 
 from digits.core.recipe import CreateDataset
-from digits.data.record_features import Features, guess_input, guess_target
+from digits.data.record_features import ExampleFeatures, guess_input, guess_target
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
@@ -165,7 +165,7 @@ class DatasetForm(SharesForm[Any]):
             self.set(force_same_shape="0" if recipe.resize else "1", dsopts_force_same_shape="1")
 
 
-def _guess(source: CreateGeneric, files: RecordFiles, first: Features) -> dict[str, str]:
+def _guess(source: CreateGeneric, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
     """Return the feature that each field of the form has by default, or an empty string."""
     input_guess = files.image or guess_input(first)
     return {
@@ -177,14 +177,14 @@ def _guess(source: CreateGeneric, files: RecordFiles, first: Features) -> dict[s
 class _RecordOverview:
     """The inputs and targets in TFRecord files, and their description; raises UnusableSource."""
 
-    def __init__(self, source: CreateGeneric, files: RecordFiles, first: Features) -> None:
+    def __init__(self, source: CreateGeneric, files: RecordFiles, first: ExampleFeatures) -> None:
         self._mapping = mapping = map_features(source)
         self.image = None if mapping.array else mapping.image
         self.chosen = {"input_feature": mapping.image.name}
         if mapping.target:
             self.chosen["target_feature"] = mapping.target.name
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Read the numbers of a record; raises ValueError with a message."""
         for feature in (self._mapping.array, self._mapping.target):
             if feature is not None:

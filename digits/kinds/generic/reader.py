@@ -17,7 +17,7 @@ from digits.data.images import Geometry, UnusableImage
 from digits.data.record_features import (
     BYTES,
     INTEGERS,
-    Features,
+    ExampleFeatures,
     ImageFeature,
     NumberFeature,
     guess_input,
@@ -26,7 +26,7 @@ from digits.data.record_features import (
     values_of,
 )
 from digits.data.record_files import RecordFiles
-from digits.data.records import Features as RecordFeatures
+from digits.data.records import Features
 from digits.data.sources import (
     Plan,
     Progress,
@@ -35,7 +35,7 @@ from digits.data.sources import (
     show,
 )
 from digits.data.targets.target import Target
-from digits.data.tfrecords import RecordImages
+from digits.data.tfrecords import TFRecordImages
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.record_source import NO_TARGET, RecordReader, divide_records, first_record, need_feature
 
@@ -57,7 +57,7 @@ class Mapping:
     """
 
     files: RecordFiles
-    first: Features
+    first: ExampleFeatures
     image: ImageFeature
     array: NumberFeature | None
     shape: tuple[int, int, int]
@@ -108,7 +108,7 @@ def map_features(recipe: CreateGeneric) -> Mapping:
     return Mapping(files, first, ImageFeature(name), array, shape, target)
 
 
-def _target_name(recipe: CreateGeneric, first: Features, input_name: str) -> str:
+def _target_name(recipe: CreateGeneric, first: ExampleFeatures, input_name: str) -> str:
     if recipe.target_feature == NO_TARGET:
         return ""
     if recipe.target_feature:
@@ -116,13 +116,13 @@ def _target_name(recipe: CreateGeneric, first: Features, input_name: str) -> str
     return guess_target(first, input_name)
 
 
-def _stored_shape(name: str, first: Features) -> tuple[int, ...]:
+def _stored_shape(name: str, first: ExampleFeatures) -> tuple[int, ...]:
     """Return the shape in features such as ``height``, if that is the number of values."""
     shape = stored_shape(first)
     return shape if shape and math.prod(shape) == len(values_of(first, name)[1]) else ()
 
 
-def _image_shape(image: ImageFeature, first: Features) -> tuple[int, int, int]:
+def _image_shape(image: ImageFeature, first: ExampleFeatures) -> tuple[int, int, int]:
     picture = images.open_picture(image.encoded(first), 3)
     width, height = picture.size
     if max(width, height) > MAX_SIDE_PIXELS:
@@ -153,7 +153,7 @@ class GenericPlan(Plan):
         found = self._read(self.array_feature, split, place)
         return found.astype(np.float32).reshape(self.shape)
 
-    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> RecordFeatures:
+    def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         width, height = geometry.size
         if not self.resize and (width, height) != (geometry.width, geometry.height):
             raise UnusableImage(
@@ -164,7 +164,7 @@ class GenericPlan(Plan):
         return {TARGET: cast(Any, self._read(self.target_feature, split, place).ravel().tolist())}
 
     def _read(self, feature: NumberFeature, split: SplitPlan, place: int) -> NDArray[Any]:
-        features = cast(RecordImages, split.images).features(split.files[place])
+        features = cast(TFRecordImages, split.images).features(split.files[place])
         try:
             return feature.read(features)
         except ValueError as error:
@@ -209,7 +209,7 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
         )
     statistics = _Statistics()
 
-    def check(features: Features) -> None:
+    def check(features: ExampleFeatures) -> None:
         if mapping.array is not None:
             mapping.array.read(features)
         if mapping.target is not None:

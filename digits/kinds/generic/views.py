@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
-from digits.data.record_features import BYTES, Features, ImageFeature, NumberFeature, guess_input, values_of
+from digits.data.record_features import (
+    BYTES,
+    ExampleFeatures,
+    ImageFeature,
+    NumberFeature,
+    guess_input,
+    values_of,
+)
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
 from digits.data.targets.target import Target
@@ -82,7 +89,7 @@ class Views(views.Views[CreateGeneric]):
             return np.rint(found).astype(np.uint8).reshape(shape)
         return found.reshape(shape)
 
-    def read_record(self, recipe: CreateGeneric, features: Features) -> bytes | NDArray[Any]:
+    def read_record(self, recipe: CreateGeneric, features: ExampleFeatures) -> bytes | NDArray[Any]:
         name = recipe.input_feature or guess_input(features)
         if name not in features or (recipe.dtype == "float32" and values_of(features, name)[0] == BYTES):
             return super().read_record(recipe, features)

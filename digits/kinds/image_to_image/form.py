@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from digits.data.record_features import Features
+from digits.data.record_features import ExampleFeatures
 from digits.data.tables import Row
 from digits.kinds.form_source import method_field
 from digits.kinds.image_to_image.recipe import CreateImageToImage
@@ -20,7 +20,7 @@ OWN_TARGETS = "Without target images, each image is its own target."
 class _RecordOverview(TargetImageMapping):
     """The images and target images in TFRecord files, and their description."""
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Raise ValueError with a message if a record has no target."""
         self.read(features)
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from digits.data.class_names import sort_labels
-from digits.data.record_features import Features
+from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
 from digits.data.sources import count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds.multilabel.reader import LabeledImages, Labels, open_labels
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator
-from digits.kinds.multilabel.records import LabelMapping
+from digits.kinds.multilabel.records import LabelSetMapping
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_source import SplitTable
 from digits.kinds.table_summary import MAX_BYTES, RowSource
@@ -53,15 +53,15 @@ class Overview:
         _describe(counts, names, len(images.labels_of), images.remarks(), summary)
 
 
-class RecordOverview(LabelMapping):
+class RecordOverview(LabelSetMapping):
     """The labels in TFRecord files, and their description."""
 
-    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         self._counts: Counter[str] = Counter()
         self._images = self._unlabeled = 0
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Count the labels of a record; raises ValueError with a message."""
         labels = self.read(features)
         self._counts.update(labels)

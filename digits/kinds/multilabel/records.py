@@ -13,7 +13,7 @@ from digits.data.record_features import (
     BYTES,
     FLOATS,
     LABEL_NAMES,
-    Features,
+    ExampleFeatures,
     best_named,
     is_no_label,
     last_word,
@@ -37,7 +37,7 @@ Labels = tuple[str, ...]
 _FLAGS = {0: False, 1: True, -1: False}
 
 
-class LabelMapping(RecordMapping):
+class LabelSetMapping(RecordMapping):
     """How the records of ``files`` become images with labels.
 
     ``layout`` is ``list`` or ``columns``; see `LabelRecords`. ``names`` are those of the labels, if they are known
@@ -45,7 +45,7 @@ class LabelMapping(RecordMapping):
     usual name, or else of all features that are 0 or 1 in the ``first`` record. Raises UnusableSource.
     """
 
-    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         source = recipe.records
         assert source is not None
@@ -68,7 +68,7 @@ class LabelMapping(RecordMapping):
             raise UnusableSource(f"{len(self.names):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
         self.chosen["label_columns"] = ", ".join(self._features)
 
-    def read(self, features: Features) -> Labels:
+    def read(self, features: ExampleFeatures) -> Labels:
         """Return the labels of a record; raises ValueError with a message."""
         if self.layout == "columns":
             return tuple(label for name in self._features for label in self._read_flags(name, features))
@@ -92,7 +92,7 @@ class LabelMapping(RecordMapping):
             )
         return self._classes[number]
 
-    def _flag_names(self, name: str, first: Features) -> list[str]:
+    def _flag_names(self, name: str, first: ExampleFeatures) -> list[str]:
         """Return the labels of a feature with 0 or 1, or with one such number for each class."""
         count = len(values_of(first, name)[1])
         if len(self._features) == 1 and self._classes:
@@ -104,7 +104,7 @@ class LabelMapping(RecordMapping):
             return self._classes
         return [name] if count == 1 else [f"{name} {number}" for number in range(count)]
 
-    def _read_flags(self, name: str, features: Features) -> Labels:
+    def _read_flags(self, name: str, features: ExampleFeatures) -> Labels:
         labels = self._flags[name]
         kind, values = values_of(features, name)
         if not len(values):
@@ -121,7 +121,7 @@ class LabelMapping(RecordMapping):
             raise ValueError(f"“{show(name)}” has the value {error.args[0]:g}, which is not 0 or 1") from None
 
 
-def _guess(first: Features, image: str) -> list[str]:
+def _guess(first: ExampleFeatures, image: str) -> list[str]:
     others = [name for name in sorted(first) if name != image and not is_no_label(name)]
     usual = [name for name in others if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
     if usual:
@@ -135,7 +135,7 @@ def _are_flags(kind: str, values: Sequence[Any]) -> bool:
     return kind not in ("", BYTES) and all(value in _FLAGS for value in values)
 
 
-def _layout(first: Features, names: list[str]) -> Layout:
+def _layout(first: ExampleFeatures, names: list[str]) -> Layout:
     """Return the layout of the features ``names``: that of lists unless all numbers are 0 or 1, some repeatedly."""
     stored = [values_of(first, name) for name in names]
     if len(names) > 1:
@@ -158,7 +158,7 @@ def read(
 
     Skipped records are added to ``unusable``. The targets are zeros and ones for the labels, float32 [labels].
     """
-    mapping, splits = read_records(recipe, LabelMapping, progress, unusable)
+    mapping, splits = read_records(recipe, LabelSetMapping, progress, unusable)
     labels = mapping.names or sort_labels(
         {label for split in splits.values() for own in split.targets for label in own}
     )

@@ -14,10 +14,10 @@ from digits.core.errors import BadRequest
 from digits.data import images
 from digits.data.manifest import Manifest
 from digits.data.sources import UnusableSource
+from digits.data.text_rows import MAX_UPLOADED_LINES, TextRow, open_upload, parse_rows
 from digits.kinds import views
 from digits.kinds.pairs.reader import is_header
 from digits.kinds.pairs.recipe import CreatePairs
-from digits.kinds.text.lines import MAX_UPLOADED_LINES, TextRow, open_upload, parse_rows
 from digits.kinds.views import InputRecord, InputRequest
 
 # The metric of the snapshot that decides; without a validation, half the margin of the contrastive loss.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.record_features import Features
+from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
@@ -49,11 +49,11 @@ class Overview:
 class RecordOverview(NumberMapping):
     """The numbers in TFRecord files, and their description."""
 
-    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         self._values: list[list[float]] = []
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Read the numbers of a record; raises ValueError with a message."""
         self._values.append(self.read(features))
 

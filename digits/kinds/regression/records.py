@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from digits.data.record_features import FLOATS, Features, NumberFeature, guess_target, values_of
+from digits.data.record_features import FLOATS, ExampleFeatures, NumberFeature, guess_target, values_of
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, listed
 from digits.kinds.record_source import RecordMapping, need_feature
@@ -16,7 +16,7 @@ class NumberMapping(RecordMapping):
     are most probably one. Raises UnusableSource.
     """
 
-    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         source = recipe.records
         assert source is not None
@@ -39,7 +39,7 @@ class NumberMapping(RecordMapping):
             )
         self.chosen["target_columns"] = ", ".join(targets)
 
-    def read(self, features: Features) -> list[float]:
+    def read(self, features: ExampleFeatures) -> list[float]:
         """Return the numbers of a record; raises ValueError with a message."""
         found = [float(value) for feature in self._features for value in feature.read(features).ravel()]
         for name, value in zip(self.names, found, strict=True):
@@ -48,7 +48,7 @@ class NumberMapping(RecordMapping):
         return found
 
 
-def _guess_targets(first: Features, image: str) -> list[str]:
+def _guess_targets(first: ExampleFeatures, image: str) -> list[str]:
     floats = [name for name in sorted(first) if name != image and values_of(first, name)[0] == FLOATS]
     target = guess_target(first, image)
     return floats or ([target] if target else [])

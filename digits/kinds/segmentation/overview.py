@@ -9,7 +9,7 @@ from pathlib import Path
 from digits.data import images
 from digits.data.images import UnusableImage
 from digits.data.masks import Code, MaskSurvey, open_mask
-from digits.data.record_features import Features
+from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
 from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
 from digits.data.tables import Row
@@ -117,12 +117,12 @@ class CocoOverview(source_summary.Overview):
 class RecordOverview(TargetImageMapping):
     """The masks in TFRecord files, and their description."""
 
-    def __init__(self, recipe: CreateSegmentation, files: RecordFiles, first: Features) -> None:
+    def __init__(self, recipe: CreateSegmentation, files: RecordFiles, first: ExampleFeatures) -> None:
         super().__init__(recipe, files, first)
         self._names, self._code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
         self._surveys: list[MaskSurvey] = []
 
-    def check(self, features: Features) -> None:
+    def check(self, features: ExampleFeatures) -> None:
         """Survey the mask of a record; raises ValueError with a message."""
         self.read(features)
         assert self.target is not None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from digits.data.images import Pixels
@@ -48,8 +46,3 @@ class Encoding:
             self._alphabet[number - 1] if 0 < number <= len(self._alphabet) else " "
             for number in pixels.ravel()
         ).rstrip()
-
-
-def join_cells(cells: Sequence[str]) -> str:
-    """Join the text of several columns, such as a title and a body, on one line."""
-    return " ".join(" ".join(cells).split())

@@ -14,6 +14,7 @@ from wtforms.validators import DataRequired, Length, Optional, ValidationError
 from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import MAX_HEADER_BYTES
+from digits.data.text_rows import read_rows
 from digits.kinds.dataset_form import ImageDatasetForm, required_integer
 from digits.kinds.form_fields import AllowedPath, choices
 from digits.kinds.form_source import FormSource
@@ -21,7 +22,6 @@ from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_form import DIALECT, DialectFields
 from digits.kinds.table_summary import suggest_tables
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
-from digits.kinds.text.lines import read_rows
 from digits.kinds.text.overview import TextOverview
 from digits.kinds.text.reader import read_labels, usable_rows
 from digits.kinds.text.recipe import CreateText

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from digits.data.sources import count_of
 from digits.data.tables import Dialect
+from digits.data.text_rows import find_delimiter, read_rows
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
 from digits.kinds.table_summary import MAX_BYTES, PREVIEW_ROWS, Preview
-from digits.kinds.text.lines import find_delimiter, read_rows
 from digits.kinds.text.reader import Classes, is_header, parse_row, read_labels, usable_rows
 
 

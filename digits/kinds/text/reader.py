@@ -25,8 +25,9 @@ from digits.data.sources import (
 )
 from digits.data.tables import Dialect, Faults, open_lines
 from digits.data.targets.class_index import ClassIndex
+from digits.data.text_rows import TextRow, find_delimiter, read_rows
 from digits.kinds.text.characters import Encoding, check_alphabet
-from digits.kinds.text.lines import LineNames, Rows, TextFile, TextRow, find_delimiter, read_rows
+from digits.kinds.text.lines import LineNames, Rows, TextFile
 from digits.kinds.text.recipe import CreateText
 
 MAX_CLASSES = 10_000

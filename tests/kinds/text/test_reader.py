@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from digits.data.sources import Plan, UnusableSource
+from digits.data.text_rows import read_rows
 from digits.kinds.text import reader
 from digits.kinds.text.characters import DEFAULT_ALPHABET, Encoding
-from digits.kinds.text.lines import TextFile, read_rows
+from digits.kinds.text.lines import TextFile
 from digits.kinds.text.recipe import CreateText
 from tests.kinds.tables import Silent, write
 

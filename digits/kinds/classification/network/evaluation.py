@@ -9,13 +9,11 @@ from numpy.typing import NDArray
 from sklearn import metrics
 
 from digits.kinds.network import evaluation
+from digits.kinds.network.curves import class_scores, curves
 from digits.kinds.network.evaluation import Found
 
 TOP = 5
 BINS = 10
-# Thresholds of the curves: 0, 0.01, …, 1.
-THRESHOLDS = 101
-MAX_CURVES = 100
 _TINY = 1e-7
 
 
@@ -53,23 +51,13 @@ class Evaluation(evaluation.Evaluation):
 
     def details(self, found: Found) -> dict[str, Any]:
         """The scores of each class, the bins of the calibration, and the curves of the classes that occur."""
-        count = len(self.target.names)
         likely = found.predicted.argmax(axis=1)
-        columns = metrics.precision_recall_fscore_support(
-            found.targets, likely, labels=np.arange(count), zero_division=0
-        )
-        names = ("precision", "recall", "f1", "support")
-        classes = [
-            dict(zip(names, (float(p), float(r), float(f), int(s)), strict=True))
-            for p, r, f, s in zip(*columns, strict=True)
-        ]
         return {
-            "classes": classes,
+            "classes": class_scores(found.targets, likely, labels=np.arange(len(self.target.names))),
             "calibration": calibration(found.predicted.max(axis=1), likely == found.targets),
-            "curves": [
-                {"class": number, **curve(found.predicted[:, number], found.targets == number)}
-                for number in np.unique(found.targets).tolist()[:MAX_CURVES]
-            ],
+            "curves": curves(
+                found.predicted, np.unique(found.targets), lambda number: found.targets == number
+            ),
         }
 
 
@@ -87,25 +75,3 @@ def calibration(confidence: NDArray[np.float32], right: NDArray[np.bool_]) -> li
         }
         for place in range(BINS)
     ]
-
-
-def curve(scores: NDArray[np.float32], true: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return what the curves of one class need: counts of records whose score reaches each of the `THRESHOLDS`.
-
-    ``hits`` are those of the class, of ``positives``, and ``false_alarms`` others, of ``negatives``. The average
-    precision and the area under the ROC curve are exact; the latter is None if all records or none are of the class.
-    """
-    places = np.minimum((scores * (THRESHOLDS - 1)).astype(int), THRESHOLDS - 1)
-    hits, alarms = (
-        np.cumsum(np.bincount(places[chosen], minlength=THRESHOLDS)[::-1])[::-1].tolist()
-        for chosen in (true, ~true)
-    )
-    positives, negatives = int(true.sum()), int((~true).sum())
-    return {
-        "positives": positives,
-        "negatives": negatives,
-        "hits": hits,
-        "false_alarms": alarms,
-        "average_precision": float(metrics.average_precision_score(true, scores)) if positives else 0.0,
-        "auc": float(metrics.roc_auc_score(true, scores)) if positives and negatives else None,
-    }

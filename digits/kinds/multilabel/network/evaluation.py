@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import metrics
 
-from digits.kinds.classification.network.evaluation import MAX_CURVES, curve
 from digits.kinds.network import evaluation
+from digits.kinds.network.curves import class_scores, curves
 from digits.kinds.network.evaluation import Found
 
 
@@ -30,16 +29,9 @@ class Evaluation(evaluation.Evaluation):
 
     def details(self, found: Found) -> dict[str, Any]:
         true = found.targets > 0.5
-        columns = metrics.precision_recall_fscore_support(true, found.predicted >= 0.5, zero_division=0)
-        names = ("precision", "recall", "f1", "support")
-        classes = [
-            dict(zip(names, (float(p), float(r), float(f), int(s)), strict=True))
-            for p, r, f, s in zip(*columns, strict=True)
-        ]
-        present = np.flatnonzero(true.any(axis=0)).tolist()[:MAX_CURVES]
         return {
-            "classes": classes,
-            "curves": [
-                {"class": number, **curve(found.predicted[:, number], true[:, number])} for number in present
-            ],
+            "classes": class_scores(true, found.predicted >= 0.5),
+            "curves": curves(
+                found.predicted, np.flatnonzero(true.any(axis=0)), lambda number: true[:, number]
+            ),
         }
