@@ -25,8 +25,7 @@ from digits.web.jobs.query import JobQuery, Page, page_of
 from digits.web.models.submit import first_model
 from digits.web.resources.lists import ServerHealth
 from digits.web.responses.negotiation import wants_json
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import render, returns
 from digits.web.services import services
 
 blueprint = Blueprint("home", __name__)
@@ -41,7 +40,6 @@ DESCRIPTORS_OF_A_PAGE = 16
 @blueprint.get("/")
 def index() -> Response:
     """Show the home page, or only its tables for a page that refreshes itself."""
-    fragment = request.headers.get("X-Fragment") == "jobs"
     query = JobQuery.parse(request.args)
     jobs = services().store.index
     pages = {
@@ -51,8 +49,9 @@ def index() -> Response:
     }
     running: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
     running.sort(key=_is_waiting)  # stable
-    page = render_in_turns(
-        "_jobs.html" if fragment else "home.html",
+    return render(
+        "home.html",
+        part="_jobs.html",
         **{name: serializers.rows(page.items) for name, page in pages.items()},
         pages=pages,
         addresses={name: partial(_address, query, pages, name) for name in pages},
@@ -65,9 +64,6 @@ def index() -> Response:
         refused_plugins=refused_plugins(),
         has_production=services().production.exists,
     )
-    response = make_response(page)
-    response.vary.add("X-Fragment")
-    return response
 
 
 @blueprint.get("/health")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, make_response, request, url_for
+from flask import Blueprint, Response, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
@@ -22,8 +23,7 @@ from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.resources.predictions import EpochPredictions, FollowedRecords
 from digits.web.resources.records import GalleryItem
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import render, respond, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
@@ -43,12 +43,17 @@ class Followed:
     predicted: FollowedRecords
 
 
-@blueprint.get("/models/<job_id>/epoch-predictions")
+@twin(blueprint, "/models/<job_id>/epoch-predictions", FollowedRecords, "GET")
 @not_from_other_sites
-def show(job_id: str) -> Response:
-    """Return the part of the model's page with the predictions of each snapshot."""
+def show(job_id: str) -> AnyResponse:
+    """Return the predictions of each snapshot for the same records."""
     job = services().store.get(job_id, ModelJob)
     followed = _follow(job)
+    return respond(followed.predicted, page=lambda: _part(job, followed))
+
+
+def _part(job: ModelJob, followed: Followed) -> Response:
+    """Return the part of the model's page that shows the predictions."""
     predicted = followed.predicted
     images = RecordImages(followed.dataset, followed.manifest)
     places = [Place(predicted.split, place) for place in predicted.records]
@@ -57,38 +62,26 @@ def show(job_id: str) -> Response:
     except UnreadableFile as error:
         raise NotFound(f"The records cannot be read: {error}.", "Create the dataset again.") from error
     count = followed.manifest.splits[predicted.split].count
-    response = make_response(
-        render_in_turns(
-            "_epoch_predictions.html",
-            job_id=job.id,
-            has_evaluation=bool(in_thread(evaluations.load_all, job.folder)),
-            views=views_of(followed.dataset.data_kind),
-            size=shown_size(followed.dataset, followed.manifest),
-            epochs=[
-                {
-                    "epoch": epoch.epoch,
-                    "cells": [
-                        _cell(prediction, item, followed.manifest)
-                        for prediction, item in zip(epoch.predictions, items, strict=True)
-                    ],
-                }
-                for epoch in predicted.epochs
-            ],
-            next_url=url_for("epochs.show", job_id=job.id, first=(predicted.records[-1] + 1) % count)
-            if count > len(predicted.records)
-            else "",
-        )
+    return render(
+        "_epoch_predictions.html",
+        job_id=job.id,
+        has_evaluation=bool(in_thread(evaluations.load_all, job.folder)),
+        views=views_of(followed.dataset.data_kind),
+        size=shown_size(followed.dataset, followed.manifest),
+        epochs=[
+            {
+                "epoch": epoch.epoch,
+                "cells": [
+                    _cell(prediction, item, followed.manifest)
+                    for prediction, item in zip(epoch.predictions, items, strict=True)
+                ],
+            }
+            for epoch in predicted.epochs
+        ],
+        next_url=url_for("epochs.show", job_id=job.id, first=(predicted.records[-1] + 1) % count)
+        if count > len(predicted.records)
+        else "",
     )
-    response.vary.add("X-Fragment")
-    return response
-
-
-@blueprint.get("/models/<job_id>/epoch-predictions.json")
-@returns(FollowedRecords)
-@not_from_other_sites
-def show_json(job_id: str) -> Response:
-    """Return the predictions of each snapshot for the same records."""
-    return jsonify(_follow(services().store.get(job_id, ModelJob)).predicted)
 
 
 def _follow(job: ModelJob) -> Followed:

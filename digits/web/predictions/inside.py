@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from flask import Blueprint, Response, jsonify, make_response, request, url_for
-from msgspec import convert
+from flask import Blueprint, Response, jsonify, request, url_for
+from msgspec import Struct, convert
 from msgspec.structs import asdict
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import NotFound
 from digits.core.model_job import ModelJob, epoch_label
@@ -26,8 +27,7 @@ from digits.web.resources.inside import (
     OfImage,
     SnapshotFilters,
 )
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import render, respond, returns, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
@@ -47,11 +47,10 @@ def show(job_id: str) -> Response:
     """Return the page of a model's layers; a POST request adds those of its image, or returns only these."""
     job = _model(job_id)
     body = asdict(_inspect(job)) if request.method == "POST" else {}
-    if request.headers.get("X-Fragment") == "layers":
-        return _part("_layers.html", **body)
     kind = serializers.data_kind(job) or default_kind()
-    return _part(
+    return render(
         "inside.html",
+        part="_layers.html",
         job=serializers.row(job),
         kind=kind,
         views=views_of(kind),
@@ -69,88 +68,53 @@ def inspect_json(job_id: str) -> Response:
     return jsonify(_inspect(_model(job_id)))
 
 
-@blueprint.get("/models/<job_id>/layers")
+@twin(blueprint, "/models/<job_id>/layers", LayerChoices, "GET")
 @not_from_other_sites
-def layers(job_id: str) -> Response:
-    """Return the part of the page that selects layers, outputs and a method."""
-    choices = _layers(_model(job_id))
-    selected = [layer["name"] for layer in choices.layers if layer["parameters"]][:SELECTED_LAYERS]
-    return _part("_layer_choice.html", methods=METHODS, selected=selected, **asdict(choices))
-
-
-@blueprint.get("/models/<job_id>/layers.json")
-@returns(LayerChoices)
-@not_from_other_sites
-def layers_json(job_id: str) -> Response:
+def layers(job_id: str) -> AnyResponse:
     """Return the layers that can be inspected, and the outputs that can be explained."""
-    return jsonify(_layers(_model(job_id)))
+    job = _model(job_id)
+    snapshot = requested_snapshot(job)
+    answer = services().inference.ask(job.folder, {"call": "layers", "snapshot": snapshot.name})
+    choices = convert(answer, LayerChoices)
+    selected = [layer["name"] for layer in choices.layers if layer["parameters"]][:SELECTED_LAYERS]
+    return _respond(choices, "_layer_choice.html", selected=selected)
 
 
-@blueprint.post("/models/<job_id>/heat-map")
-def heat_map(job_id: str) -> Response:
-    """Return the part of the page with a heat map of the pixels that an output depends on."""
-    return _part("_heat_map.html", methods=METHODS, **asdict(_explain(_model(job_id))))
-
-
-@blueprint.post("/models/<job_id>/heat-map.json")
-@returns(Explanation)
-def heat_map_json(job_id: str) -> Response:
+@twin(blueprint, "/models/<job_id>/heat-map", Explanation)
+def heat_map(job_id: str) -> AnyResponse:
     """Return a heat map of the pixels that an output depends on."""
-    return jsonify(_explain(_model(job_id)))
+    method = choice(request.values, "method", "grad_cam", METHODS)
+    output = whole(request.values, "output", None, 0, 10**9)
+    layer = request.values.get("layer", "")
+    explanation = _ask(_model(job_id), Explanation, "explain", method=method, output=output, layer=layer)
+    return _respond(explanation, "_heat_map.html")
 
 
-@blueprint.get("/models/<job_id>/filters")
+@twin(blueprint, "/models/<job_id>/filters", Filters, "GET")
 @not_from_other_sites
-def filters(job_id: str) -> Response:
-    """Return the part of the page with the filters of the first convolution in each snapshot."""
-    return _part("_filters.html", **asdict(_filters(_model(job_id))))
+def filters(job_id: str) -> AnyResponse:
+    """Return the filters of the first convolution in at most `MAX_SNAPSHOTS` snapshots, evenly spread."""
+    job = _model(job_id)
+    default = requested_snapshot(job)
+    epochs = spread_snapshots(job, MAX_SNAPSHOTS)
+    message = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
+    answer = services().inference.ask(job.folder, message)
+    found = [SnapshotFilters(epochs[item["snapshot"]], **item) for item in answer["filters"]]
+    return _respond(Filters(answer["layer"], answer["shape"], found), "_filters.html")
 
 
-@blueprint.get("/models/<job_id>/filters.json")
-@returns(Filters)
-@not_from_other_sites
-def filters_json(job_id: str) -> Response:
-    """Return the filters of the first convolution in each snapshot."""
-    return jsonify(_filters(_model(job_id)))
+def _respond(resource: Struct, part: str, **context: Any) -> AnyResponse:
+    """Return ``resource`` as JSON, or the ``part`` of the page that shows it."""
+    return respond(resource, page=lambda: render(part, methods=METHODS, **context, **asdict(resource)))
 
 
 def _model(job_id: str) -> ModelJob:
     return services().store.get(job_id, ModelJob)
 
 
-def _part(template: str, **values: Any) -> Response:
-    response = make_response(render_in_turns(template, **values))
-    response.vary.add("X-Fragment")
-    return response
-
-
-def _layers(job: ModelJob) -> LayerChoices:
-    snapshot = requested_snapshot(job)
-    answer = services().inference.ask(job.folder, {"call": "layers", "snapshot": snapshot.name})
-    return convert(answer, LayerChoices)
-
-
-def _filters(job: ModelJob) -> Filters:
-    """Return the filters of at most `MAX_SNAPSHOTS` snapshots, evenly spread, from the first to the last one."""
-    default = requested_snapshot(job)
-    epochs = spread_snapshots(job, MAX_SNAPSHOTS)
-    message = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
-    answer = services().inference.ask(job.folder, message)
-    filters = [SnapshotFilters(epochs[item["snapshot"]], **item) for item in answer["filters"]]
-    return Filters(answer["layer"], answer["shape"], filters)
-
-
 def _inspect(job: ModelJob) -> InspectedLayers:
     """Return the activations and weights of the ``layers`` of this request, by default all; raises BadRequest."""
     return _ask(job, InspectedLayers, "inspect", layers=request.values.getlist("layers") or None)
-
-
-def _explain(job: ModelJob) -> Explanation:
-    """Return the heat map that this request asks for; raises BadRequest."""
-    method = choice(request.values, "method", "grad_cam", METHODS)
-    output = whole(request.values, "output", None, 0, 10**9)
-    layer = request.values.get("layer", "")
-    return _ask(job, Explanation, "explain", method=method, output=output, layer=layer)
 
 
 def _ask(job: ModelJob, form: type[AnyAnswer], call: str, **options: Any) -> AnyAnswer:

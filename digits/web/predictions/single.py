@@ -9,15 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from flask import (
-    Blueprint,
-    Response,
-    jsonify,
-    make_response,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from msgspec import UNSET
 from numpy.typing import NDArray
 
@@ -49,8 +41,7 @@ from digits.web.predictions.view_choice import (
     views_for,
 )
 from digits.web.resources import predictions as resources
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import render, returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 from digits.web.services.recent_predictions import Recent
@@ -161,28 +152,23 @@ def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Res
     """Render a prediction as a page, or the part of a page that shows it, with more ``context``."""
     prediction = recent.prediction
     own_views = views_of(choice.kind)
-    is_part = request.headers.get("X-Fragment") == "prediction"
-    is_kept = name in services().recent_predictions
-    response = make_response(
-        render_in_turns(
-            "_prediction.html" if is_part else "prediction.html",
-            job=serializers.row(services().store.get(recent.job_id, ModelJob)),
-            partial=choice.template,
-            title=own_views.infer_title,
-            choice=choice,
-            options=choice.options,
-            recent=name if is_kept else "",
-            fitting=fitting(choice.kind, prediction),
-            snapshot=recent.snapshot,
-            milliseconds=recent.milliseconds,
-            predictions=prediction.predictions,
-            picture=prediction.picture if own_views.draws_on_image or choice.view else None,
-            shown=choice.context(prediction),
-            **context,
-        )
+    return render(
+        "prediction.html",
+        part="_prediction.html",
+        job=serializers.row(services().store.get(recent.job_id, ModelJob)),
+        partial=choice.template,
+        title=own_views.infer_title,
+        choice=choice,
+        options=choice.options,
+        recent=name if name in services().recent_predictions else "",
+        fitting=fitting(choice.kind, prediction),
+        snapshot=recent.snapshot,
+        milliseconds=recent.milliseconds,
+        predictions=prediction.predictions,
+        picture=prediction.picture if own_views.draws_on_image or choice.view else None,
+        shown=choice.context(prediction),
+        **context,
     )
-    response.vary.add("X-Fragment")
-    return response
 
 
 def _kind_of(job: ModelJob) -> Kind:
@@ -203,21 +189,17 @@ def generate_json(kind: Kind) -> Response:
 def generate(kind: Kind) -> Response:
     """Generate images from latent vectors; return a page or the part of a page that shows them."""
     job, animated = _model(), _is_animated()
-    is_part = request.headers.get("X-Fragment") == "prediction"
     generated = _generate(job, **(CHAIN | {"with_images": True} if animated else {}))
-    response = make_response(
-        render_in_turns(
-            "_prediction.html" if is_part else "prediction.html",
-            job=serializers.row(job),
-            image_url=None,
-            partial="_generated.html",
-            title="Generate images",
-            animation=_animation(generated) if animated else None,
-            **generated,
-        )
+    return render(
+        "prediction.html",
+        part="_prediction.html",
+        job=serializers.row(job),
+        image_url=None,
+        partial="_generated.html",
+        title="Generate images",
+        animation=_animation(generated) if animated else None,
+        **generated,
     )
-    response.vary.add("X-Fragment")
-    return response
 
 
 @blueprint.get("/models/image")

@@ -28,17 +28,24 @@ def prefers_json(accept: str) -> bool:
     return types.best_match(["text/html", "application/json"]) == "application/json"
 
 
-def wants_json() -> bool:
-    """Return whether the client of this request is a program.
+def is_from_program(environ: Environ) -> bool:
+    """Return whether the client of a request is a program.
 
     It prefers JSON to HTML, sends ``X-Requested-With``, or uses a path or a method that only programs use.
     """
-    if request.method in _METHODS_OF_PROGRAMS or is_always_json(request.path):
-        return True
-    if "Tus-Resumable" in request.headers or request.headers.get("X-Requested-With"):
-        return True
+    return (
+        environ["REQUEST_METHOD"] in _METHODS_OF_PROGRAMS
+        or is_always_json(environ.get("PATH_INFO", ""))
+        or "HTTP_TUS_RESUMABLE" in environ
+        or bool(environ.get("HTTP_X_REQUESTED_WITH"))
+        or prefers_json(environ.get("HTTP_ACCEPT", ""))
+    )
+
+
+def wants_json() -> bool:
+    """Return whether the response to this request is JSON: for programs, and of views that have no page."""
     view = current_app.view_functions.get(request.endpoint or "")
-    return hasattr(view, "is_json_only") or prefers_json(request.headers.get("Accept", ""))
+    return hasattr(view, "is_json_only") or is_from_program(request.environ)
 
 
 def json_only(view: View) -> View:

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from flask import Blueprint, jsonify, make_response, redirect
+from flask import Blueprint, Response, jsonify, make_response, redirect, request
 from msgspec import Struct
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.web.resources.errors import ErrorFacts, InvalidForm
 from digits.web.responses.negotiation import wants_json
+from digits.web.responses.pages import render_in_turns
 
 View = TypeVar("View", bound=Callable[..., Any])
+
+
+def render(page: str, *, part: str = "", **context: Any) -> Response:
+    """Return the template ``page``, or for a page that refreshes itself with ``X-Fragment``, its ``part``."""
+    is_part = part and "X-Fragment" in request.headers
+    response = make_response(render_in_turns(part if is_part else page, **context))
+    response.vary.add("X-Fragment")
+    return response
 
 
 def respond(
     resource: Struct | Callable[[], Struct],
     *,
     created: str = "",
-    page: Callable[[], str] | None = None,
+    page: Callable[[], str | Response] | None = None,
     status: int = 200,
 ) -> AnyResponse:
     """Return ``resource`` as JSON with the ``status`` if the client is a program.

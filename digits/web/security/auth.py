@@ -10,14 +10,17 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import argon2
 from werkzeug.http import parse_cookie
 
 from digits.core.settings import LoginPolicy, Settings
 from digits.web.offload import in_thread
-from digits.web.security.environ import FORWARDED
+from digits.web.security.environ import FORWARDED, Environ, query_of, wants_page
 from digits.web.security.peers import CONNECTION, Peer
+from digits.web.security.redirects import site_path
+from digits.web.security.refusals import RefusalError
 from digits.web.security.secrets import ExposureError, made_token, read_or_make_secret
 from digits.web.security.sessions import Session, Sessions, Visitor, cookie_header, cookie_path, is_https
 
@@ -60,6 +63,17 @@ class Auth:
     def why_required(self, environ: Mapping[str, Any]) -> str:
         """Why this request requires a login although the server's own user needs none, as a sentence; or empty."""
         return self._why_not_own(environ) if self._admit_own_user else ""
+
+    def refusal(self, environ: Environ) -> RefusalError:
+        """Return a redirect to the login page, or 401 for programs, for a request that requires a login."""
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD") and wants_page(environ):
+            query = urlencode([item for item in query_of(environ) if item[0] != "token"])
+            target = quote(site_path(environ, query), safe="/")
+            login = quote(environ.get("SCRIPT_NAME", "").encode("latin-1", "replace")) + "/login"
+            return RefusalError(302, "Log in first.", [("Location", f"{login}?next={target}")])
+        how = "Log in at /login, or send the token as Authorization: Bearer TOKEN."
+        reason = f"{self.why_required(environ)} {how}".lstrip()
+        return RefusalError(401, reason, [("WWW-Authenticate", 'Bearer realm="DIGITS"')])
 
     def visitor(self, environ: Mapping[str, Any]) -> Visitor | None:
         """The sender of this request; None if a login is required first."""

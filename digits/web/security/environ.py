@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
-from digits.web.responses.errors import is_always_json
-
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
@@ -45,12 +43,6 @@ def is_upgrade(environ: Environ) -> bool:
 def wants_page(environ: Environ) -> bool:
     is_script = environ.get("HTTP_SEC_FETCH_DEST", "document") not in ("document", "iframe")
     return "text/html" in environ.get("HTTP_ACCEPT", "") and not is_script and not is_upgrade(environ)
-
-
-def wants_json(environ: Environ) -> bool:
-    return not wants_page(environ) and (
-        "json" in environ.get("HTTP_ACCEPT", "") or is_always_json(environ.get("PATH_INFO", ""))
-    )
 
 
 def shortened(text: str) -> str:

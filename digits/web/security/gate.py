@@ -44,7 +44,8 @@ from digits.web.security.hosts import Hosts, without_port
 from digits.web.security.origin import check_origin
 from digits.web.security.rate_limit import LOGINS_PER_MINUTE, RateLimiter
 from digits.web.security.redirects import site_path
-from digits.web.security.refusals import RefusalError, RefusalLog, login_needed, refuse, too_large
+from digits.web.security.refusal_log import RefusalLog
+from digits.web.security.refusals import RefusalError, refuse, too_large
 from digits.web.security.sessions import Visitor
 
 PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
@@ -232,7 +233,7 @@ class Gate:
             self._count_try(environ)
         if _is_public(environ["PATH_INFO"]):
             return Visitor()
-        raise login_needed(environ, self._auth.why_required(environ))
+        raise self._auth.refusal(environ)
 
     def _exchange_token(self, auth: Auth, environ: Environ, visitor: Visitor | None) -> None:
         """Exchange the token in the URL for a cookie, and redirect to the URL without it."""
@@ -246,7 +247,7 @@ class Gate:
         if visitor is None:
             if not auth.is_token(tokens[0]):
                 self._count_try(environ)
-                raise login_needed(environ, auth.why_required(environ))
+                raise auth.refusal(environ)
             headers.append(("Set-Cookie", auth.cookie_header(environ, auth.sessions.start(""))))
         raise RefusalError(302, "The token is stored in a cookie; reload the page without it.", headers)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, make_response, redirect, render_template, request
+from flask import Blueprint, jsonify, redirect, render_template, request
 from flask_wtf import FlaskForm
+from werkzeug.wrappers import Response as AnyResponse
 from wtforms import PasswordField, StringField
 
 from digits.core.errors import BadRequest
+from digits.web.responses.negotiation import wants_json
 from digits.web.security.auth import LONGEST_PASSWORD, Auth
 from digits.web.security.environ import VISITOR
 from digits.web.security.redirects import safe_next
@@ -52,15 +54,11 @@ def _log_in(auth: Auth) -> Any:
     problem = _login_problem(auth, username, secret)
     if problem is not None:
         status = 401 if problem[0] == "password" else 400
-        if _wants_json():
+        if request.is_json or wants_json():
             return jsonify(error={"message": problem[1], "type": "LoginError"}), status
         return _login_page(auth, problem, status)
     name = username.strip()
-    response: Response
-    if _wants_json():
-        response = make_response(jsonify(username=name or None))
-    else:
-        response = make_response(redirect(_next()))
+    response = _answer(name)
     if auth.is_required(request.environ):
         _end_session(auth)
         cookie = auth.cookie_header(request.environ, auth.sessions.start(name))
@@ -72,8 +70,7 @@ def _log_in(auth: Auth) -> Any:
 
 def _log_out(auth: Auth) -> Any:
     _end_session(auth)
-    answer = jsonify(username=None) if _wants_json() else redirect(_next())
-    response: Response = make_response(answer)
+    response = _answer("")
     response.headers.add("Set-Cookie", auth.cookie_header(request.environ, ""))
     response.headers.add("Set-Cookie", cookie_header(request.environ, USERNAME_COOKIE, ""))
     return response
@@ -111,11 +108,8 @@ def _login_page(auth: Auth, problem: tuple[str, str] | None = None, status: int 
     return render_template("login.html", form=form, next=target, why=why), status
 
 
-def _next() -> str:
-    return safe_next(request.values.get("next")) or f"{request.script_root}/"
-
-
-def _wants_json() -> bool:
-    """Return whether JSON is preferred to a page; programs that accept anything get redirects, as from DIGITS."""
-    accepted = request.accept_mimetypes
-    return request.is_json or accepted["application/json"] > accepted["text/html"]
+def _answer(name: str) -> AnyResponse:
+    """Return the new user name as JSON, or a redirect; programs that accept anything get redirects, as from DIGITS."""
+    if request.is_json or wants_json():
+        return jsonify(username=name or None)
+    return redirect(safe_next(request.values.get("next")) or f"{request.script_root}/")

@@ -34,7 +34,7 @@ from digits.web.offload import in_thread
 from digits.web.security.environ import WEBSOCKET
 from digits.web.security.peers import CONNECTION, Peer
 from digits.web.security.rate_limit import network_of
-from digits.web.security.refusals import RefusalLog
+from digits.web.security.refusal_log import RefusalLog
 from digits.web.server.connections import Connection, Connections, State
 
 IDLE_SECONDS = 15.0

@@ -8,7 +8,7 @@ import gevent
 import pytest
 
 from digits.web.security.gate import Gate
-from digits.web.security.refusals import MAX_LINES, RefusalLog
+from digits.web.security.refusal_log import MAX_LINES, RefusalLog
 from tests.web.security.test_gate import App, through
 
 
