@@ -1,4 +1,4 @@
-"""Track a validation metric: its direction, its best value and the epoch of that value."""
+"""The direction of a validation metric, and early stopping when it no longer improves."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ def lower_is_better(metric: str) -> bool:
     return bool(_LOWER_IS_BETTER.search(metric))
 
 
+# Epochs below this are rounding errors.
+_EPSILON = 1e-9
+
+
 @dataclass
-class BestValue:
-    """The best ``value`` of ``metric`` so far, and its ``epoch``."""
+class EarlyStopping:
+    """Ends a training when ``metric`` has not been better than ``value``, its best one, for ``patience`` epochs.
+
+    ``epoch`` is that of the best value.
+    """
 
     metric: str
+    patience: float
     lower_is_better: bool
     value: float | None = None
     epoch: float = 0.0
@@ -35,6 +43,15 @@ class BestValue:
             return False
         self.value, self.epoch = value, epoch
         return True
+
+    def reason(self, epoch: float) -> str:
+        """Why the training ends after ``epoch`` epochs; empty if it continues."""
+        if self.value is None or epoch - self.epoch < self.patience - _EPSILON:
+            return ""
+        return (
+            f"Stopped early after {epoch:g} epochs: the validation's {self.metric} has not been better than "
+            f"{self.value:.6g} since epoch {self.epoch:g}."
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "metric": self.metric, "value": self.value}

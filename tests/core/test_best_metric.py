@@ -1,12 +1,14 @@
-"""The best epoch and the resume point, as plain values and as files."""
+"""Early stopping and the resume point, as plain values and as files."""
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
 import pytest
 
-from digits.core.best_metric import BestValue, lower_is_better
+from digits.core.best_metric import EarlyStopping, lower_is_better
 from digits.core.resume_point import ResumePoint, resume_point, resume_points
 
 
@@ -28,7 +30,7 @@ def test_the_direction_depends_on_the_metric_name(metric: str, lower: bool) -> N
 
 
 def test_the_first_of_equal_values_is_the_best() -> None:
-    watch = BestValue("accuracy", lower_is_better=False)
+    watch = EarlyStopping("accuracy", 1, lower_is_better=False)
     seen = [
         watch.observe(epoch, {"accuracy": value})
         for epoch, value in enumerate([0.5, float("nan"), 0.7, 0.7, 0.6, float("inf")], 1)
@@ -38,11 +40,11 @@ def test_the_first_of_equal_values_is_the_best() -> None:
 
 
 def test_a_restored_watch_continues() -> None:
-    watch = BestValue("loss", lower_is_better=True)
+    watch = EarlyStopping("loss", 1, lower_is_better=True)
     watch.restore({"metric": "loss", "value": 0.5, "epoch": 2})
     assert not watch.observe(3, {"loss": 0.6})
     assert watch.observe(4, {"loss": 0.4})
-    other = BestValue("accuracy", lower_is_better=False)
+    other = EarlyStopping("accuracy", 1, lower_is_better=False)
     other.restore({"metric": "loss", "value": 0.5, "epoch": 2})
     assert other.value is None
 
@@ -86,7 +88,35 @@ def test_every_altered_byte_of_a_resume_point_is_detected(tmp_path: Path) -> Non
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_value_that_is_not_finite_is_never_the_best(value: float) -> None:
     for metric in ("score", "loss"):
-        watch = BestValue(metric, lower_is_better(metric))
+        watch = EarlyStopping(metric, 1, lower_is_better(metric))
         assert not watch.observe(1, {metric: value})
         assert watch.observe(2, {metric: 0.5}) and not watch.observe(3, {metric: value})
         assert watch.as_json() == {"epoch": 2, "metric": metric, "value": 0.5}
+
+
+def test_training_stops_when_patience_runs_out() -> None:
+    stopping = EarlyStopping("accuracy", 2, lower_is_better=False)
+    for epoch, value in enumerate([0.5, 0.8, 0.7]):
+        stopping.observe(epoch, {"accuracy": value, "loss": 0})
+        assert stopping.reason(epoch) == ""
+    stopping.observe(3, {"accuracy": 0.8})
+    assert "not been better than 0.8 since epoch 1" in stopping.reason(3)
+
+
+def test_a_smaller_loss_is_an_improvement_and_nan_is_not() -> None:
+    stopping = EarlyStopping("loss", 1, lower_is_better=True)
+    stopping.observe(1, {"loss": 2.0})
+    stopping.observe(2, {"loss": 1.0})
+    assert stopping.reason(2) == ""
+    stopping.observe(3, {"loss": math.nan})
+    assert stopping.reason(3)
+
+
+def test_early_stopping_continues_from_a_saved_state() -> None:
+    first, second = (EarlyStopping("loss", 2, lower_is_better=True) for _ in range(2))
+    first.observe(1, {"loss": 1.0})
+    second.restore(json.loads(json.dumps(first.as_json())))
+    assert second.reason(2) == "" and second.reason(3) == first.reason(3) != ""
+    other = EarlyStopping("accuracy", 2, lower_is_better=False)
+    other.restore(first.as_json())
+    assert other.reason(9) == ""

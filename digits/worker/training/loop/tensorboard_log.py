@@ -71,18 +71,12 @@ class TensorBoardLog:
         values: list[Any] = []
         for item, value in pictures:
             if item.type == HISTOGRAM:
-                values.append(v1.Summary.Value(tag=item.name, histo=_histogram(value)))
+                values.append(v1.Summary.Value(tag=item.name, histo=_counted(spread(value).numpy())))
             elif item.type == TEXT:
                 values += _texts(item, value)
             else:
                 values += _images(item, value)
         self._summary(step, values)
-
-    def histograms(self, step: int, values: Mapping[str, Any]) -> None:
-        """Write a histogram of each array in ``values``, such as weights, by tag."""
-        self._summary(
-            step, [v1.Summary.Value(tag=tag, histo=_histogram(value)) for tag, value in values.items()]
-        )
 
     def spreads(self, step: int, values: Mapping[str, NDArray[Any]]) -> None:
         """Write histograms computed by `spread`, float64 [5 + bins], by tag."""
@@ -154,23 +148,6 @@ def _renamed(name: str, names: dict[str, str]) -> str:
     control = "^" if name.startswith("^") else ""
     node, colon, output = name.removeprefix("^").partition(":")
     return f"{control}{names.get(node, node)}{colon}{output}"
-
-
-def _histogram(value: Any) -> Any:
-    values = np.asarray(value, np.float64).reshape(-1)
-    values = values[np.isfinite(values)]
-    if not values.size:
-        return v1.HistogramProto()
-    counts, edges = np.histogram(values, bins=_MAX_BINS)
-    return v1.HistogramProto(
-        min=values.min(),
-        max=values.max(),
-        num=values.size,
-        sum=values.sum(),
-        sum_squares=np.square(values).sum(),
-        bucket_limit=edges[1:],
-        bucket=counts,
-    )
 
 
 def spread(tensor: tf.Tensor) -> tf.Tensor:

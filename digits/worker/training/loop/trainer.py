@@ -23,12 +23,12 @@ from digits.worker.training.loop.metric_rows import MetricRows, Row, measuring_i
 from digits.worker.training.loop.profiler import Profiler
 from digits.worker.training.loop.reporting import Reports
 from digits.worker.training.loop.setup import Resources, Steps
+from digits.worker.training.loop.tensorboard_log import spread
 from digits.worker.training.loop.timeline import Milestone, Pace
 from digits.worker.training.loop.validation import Validation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
-from digits.worker.training.weights import resume
-from digits.worker.training.weights.checkpoints import Checkpoints
+from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     user's network raises.
     """
     job_folder = task_folder.parent
-    point = resume.choose_point(recipe, job_folder, events)
+    point = choose_point(recipe, job_folder, events)
     done = min(1.0, point.epoch / recipe.epochs) if point else 0.0
     events.append(Progressed(round(done, 6), doing="Reading the dataset"))
     config, gpus = device_config.configure(recipe, events)
@@ -290,8 +290,8 @@ class Trainer:
         if self._steps.activations is None:
             return
         variables = self._resources.store.variables
-        weights = {name: item.numpy() for name, item in variables.items() if item.dtype.is_floating}
-        self._reports.train_board.histograms(self.step, weights)
+        weights = {name: spread(item).numpy() for name, item in variables.items() if item.dtype.is_floating}
+        self._reports.train_board.spreads(self.step, weights)
         with self._resources.save_state():
             self._reports.val_board.spreads(self.step, self._steps.activations.spreads())
 

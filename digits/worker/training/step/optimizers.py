@@ -6,7 +6,7 @@ epsilon is added), so published settings would have another effect. TensorFlow 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from digits.core.recipe import Solver
 from digits.worker.network.variables import make_state
 
 STATE_SCOPE = "optimizer"
+
+FIRST_SCALE = 2.0**15
+STEPS_BEFORE_LARGER = 2000
 
 raw = tf.raw_ops
 
@@ -57,26 +60,24 @@ class Optimizer:
         return self.state[name]
 
 
+def _fused(
+    operation: Callable[..., Any],
+    slots: dict[str, tuple[str, float]],
+    constants: Callable[[Solver], dict[str, float]] = lambda settings: {},
+    **flags: bool,
+) -> _Algorithm:
+    """Return the algorithm of an ``operation``: its ``slots`` by argument, and its other arguments."""
+
+    def apply(var: Any, states: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
+        inputs = {argument: states[slot] for argument, (slot, _) in slots.items()}
+        inputs |= {name: tf.constant(value, grad.dtype) for name, value in constants(settings).items()}
+        return operation(var=var, grad=grad, lr=lr, **inputs, **flags)
+
+    return _Algorithm(dict(slots.values()), apply)
+
+
 def _sgd(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
     return raw.ResourceApplyGradientDescent(var=var, alpha=lr, delta=grad)
-
-
-def _momentum(nesterov: bool) -> Callable[..., Any]:
-    def apply(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-        return raw.ResourceApplyMomentum(
-            var=var,
-            accum=slots["momentum"],
-            lr=lr,
-            grad=grad,
-            momentum=tf.constant(settings.momentum, grad.dtype),
-            use_nesterov=nesterov,
-        )
-
-    return apply
-
-
-def _adagrad(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    return raw.ResourceApplyAdagrad(var=var, accum=slots["accumulator"], lr=lr, grad=grad)
 
 
 def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
@@ -87,18 +88,6 @@ def _adagrad_da(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step
     raw.AssignVariableOp(resource=slots["gradient_accumulator"], value=total)
     raw.AssignVariableOp(resource=slots["gradient_squared_accumulator"], value=squares)
     return raw.AssignVariableOp(resource=var, value=-lr * total / tf.sqrt(squares))
-
-
-def _adadelta(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    return raw.ResourceApplyAdadelta(
-        var=var,
-        accum=slots["accumulator"],
-        accum_update=slots["accumulated_updates"],
-        lr=lr,
-        rho=tf.constant(0.95, grad.dtype),
-        epsilon=tf.constant(1e-8, grad.dtype),
-        grad=grad,
-    )
 
 
 def _adam(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
@@ -143,42 +132,76 @@ def _decay(var: Any, grad: Any, lr: Any, settings: Solver) -> Any:
     return raw.AssignSubVariableOp(resource=var, value=lr * settings.weight_decay * value)
 
 
-def _rmsprop(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    return raw.ResourceApplyRMSProp(
-        var=var,
-        ms=slots["mean_square"],
-        mom=slots["momentum"],
-        lr=lr,
-        rho=tf.constant(settings.rms_decay, grad.dtype),
-        momentum=tf.constant(settings.momentum, grad.dtype),
-        epsilon=tf.constant(1e-10, grad.dtype),
-        grad=grad,
-    )
-
-
-def _ftrl(var: Any, slots: Any, grad: Any, lr: Any, settings: Solver, step: Any) -> Any:
-    return raw.ResourceApplyFtrl(
-        var=var,
-        accum=slots["accumulator"],
-        linear=slots["linear"],
-        grad=grad,
-        lr=lr,
-        l1=tf.constant(0.0, grad.dtype),
-        l2=tf.constant(0.0, grad.dtype),
-        lr_power=tf.constant(-0.5, grad.dtype),
-    )
-
+_MOMENTUM = {"accum": ("momentum", 0.0)}
 
 ALGORITHMS: dict[str, _Algorithm] = {
     "SGD": _Algorithm({}, _sgd),
-    "MOMENTUM": _Algorithm({"momentum": 0.0}, _momentum(nesterov=False)),
-    "NESTEROV": _Algorithm({"momentum": 0.0}, _momentum(nesterov=True)),
-    "ADAGRAD": _Algorithm({"accumulator": 0.1}, _adagrad),
+    "MOMENTUM": _fused(
+        raw.ResourceApplyMomentum, _MOMENTUM, lambda settings: {"momentum": settings.momentum}
+    ),
+    "NESTEROV": _fused(
+        raw.ResourceApplyMomentum,
+        _MOMENTUM,
+        lambda settings: {"momentum": settings.momentum},
+        use_nesterov=True,
+    ),
+    "ADAGRAD": _fused(raw.ResourceApplyAdagrad, {"accum": ("accumulator", 0.1)}),
     "ADAGRADDA": _Algorithm({"gradient_accumulator": 0.0, "gradient_squared_accumulator": 0.1}, _adagrad_da),
-    "ADADELTA": _Algorithm({"accumulator": 0.0, "accumulated_updates": 0.0}, _adadelta),
+    "ADADELTA": _fused(
+        raw.ResourceApplyAdadelta,
+        {"accum": ("accumulator", 0.0), "accum_update": ("accumulated_updates", 0.0)},
+        lambda settings: {"rho": 0.95, "epsilon": 1e-8},
+    ),
     "ADAM": _Algorithm({"m": 0.0, "v": 0.0}, _adam),
     "ADAMW": _Algorithm({"m": 0.0, "v": 0.0}, _adamw),
     "LION": _Algorithm({"momentum": 0.0}, _lion),
-    "RMSPROP": _Algorithm({"mean_square": 1.0, "momentum": 0.0}, _rmsprop),
-    "FTRL": _Algorithm({"accumulator": 0.1, "linear": 0.0}, _ftrl),
+    "RMSPROP": _fused(
+        raw.ResourceApplyRMSProp,
+        {"ms": ("mean_square", 1.0), "mom": ("momentum", 0.0)},
+        lambda settings: {"rho": settings.rms_decay, "momentum": settings.momentum, "epsilon": 1e-10},
+    ),
+    "FTRL": _fused(
+        raw.ResourceApplyFtrl,
+        {"accum": ("accumulator", 0.1), "linear": ("linear", 0.0)},
+        lambda settings: {"l1": 0.0, "l2": 0.0, "lr_power": -0.5},
+    ),
 }
+
+
+class LossScale:
+    """The factor by which losses in float16 are multiplied before backpropagation, and gradients divided after it.
+
+    A step whose gradients overflow is skipped and halves the factor, down to 1; it doubles after ``patience``
+    consecutive steps without overflow. ``state`` contains its variables by name, which begins with ``scope``, for
+    snapshots. P. Micikevicius et al., "Mixed Precision Training", 2018.
+    """
+
+    def __init__(
+        self, scope: str = STATE_SCOPE, first: float = FIRST_SCALE, patience: int = STEPS_BEFORE_LARGER
+    ) -> None:
+        self._patience = patience
+        scale, steps = f"{scope}/loss_scale", f"{scope}/loss_scale_steps"
+        self._scale = make_state(scale, [], first)
+        self._good_steps = make_state(steps, [], 0, tf.int64)
+        self.state = {scale: self._scale, steps: self._good_steps}
+
+    @property
+    def value(self) -> tf.Tensor:
+        """The current factor, a float32 scalar."""
+        return self._scale.read_value()
+
+    def guard(self, gradients: Sequence[tf.Tensor], apply: Callable[[], Any]) -> None:
+        """Call ``apply`` in steps whose gradients are all finite, and update the factor in every step."""
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+
+        def step() -> tf.Tensor:
+            apply()
+            return tf.constant(0)
+
+        tf.cond(finite, step, lambda: tf.constant(0))
+        good_steps = tf.where(finite, self._good_steps.read_value() + 1, tf.constant(0, tf.int64))
+        is_enough = good_steps >= self._patience
+        scale = self._scale.read_value()
+        larger = tf.where(is_enough, scale * 2, scale)
+        self._scale.assign(tf.where(finite, larger, tf.maximum(scale / 2, 1.0)))
+        self._good_steps.assign(tf.where(is_enough, tf.constant(0, tf.int64), good_steps))

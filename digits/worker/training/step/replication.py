@@ -41,29 +41,12 @@ class Part:
 Replica = Callable[[Any, int, tf.Tensor, Targets], Part]
 
 
-class Reduction:
-    """Combines the parts of a batch. All of them are in this process and graph, so it adds them there.
-
-    Nothing else depends on where the other parts of a batch are computed.
-    """
-
-    def combine(self, parts: Sequence[Part], shares: Sequence[tf.Tensor]) -> Part:
-        """Return the mean of the metrics and gradients of ``parts``, weighted by their ``shares`` of the records."""
-        gradients = [
-            [_weighted(values, shares) for values in zip(*of_objective, strict=True)]
-            for of_objective in zip(*(part.gradients for part in parts), strict=True)
-        ]
-        row = _weighted([part.row for part in parts], shares)
-        return dataclasses.replace(parts[0], row=row, gradients=gradients)
-
-
 @dataclass(frozen=True)
 class Replication:
     """Computes each step in ``batches`` micro-batches of equal size, one after the other, each across ``devices``."""
 
     devices: Sequence[str]
     batches: int
-    reduction: Reduction
 
     def mean(self, replica: Replica, x: tf.Tensor, y: Targets, keep_first: bool = False) -> Part:
         """Return the mean over all records of a step.
@@ -102,7 +85,7 @@ class Replication:
             with tf.device(device):
                 parts.append(replica(batch, number, *_sliced((x, y), first, last)))
             shares.append(tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32))
-        return self.reduction.combine(parts, shares)
+        return _combined(parts, shares)
 
 
 class _Sums:
@@ -140,6 +123,16 @@ class _Sums:
 
 def _sliced(values: Any, first: Any, last: Any) -> Any:
     return tf.nest.map_structure(lambda value: value[first:last], values)
+
+
+def _combined(parts: Sequence[Part], shares: Sequence[tf.Tensor]) -> Part:
+    """Return the mean of the metrics and gradients of ``parts``, weighted by their ``shares`` of the records."""
+    gradients = [
+        [_weighted(values, shares) for values in zip(*of_objective, strict=True)]
+        for of_objective in zip(*(part.gradients for part in parts), strict=True)
+    ]
+    row = _weighted([part.row for part in parts], shares)
+    return dataclasses.replace(parts[0], row=row, gradients=gradients)
 
 
 def _weighted(values: Sequence[Any], shares: Sequence[tf.Tensor]) -> Any:

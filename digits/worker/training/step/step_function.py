@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from digits.worker.input.preparation import Chunk, chunk_signature
 from digits.worker.network.summaries import Recorded
-from digits.worker.training.step import xla
-from digits.worker.training.step.tracing import stack_rows, trace
+from digits.worker.training.step.tracing import compiled, stack_rows, trace, xla_warning
 from digits.worker.training.step.training_step import BuiltStep, Traced, TrainingStep
 
 Rows = NDArray[np.float32]
@@ -35,14 +34,14 @@ class StepFunction:
         self._row, fault = self._build_row, None
         if step.options.config.compiled:
             try:
-                self._row = xla.compiled(self._build_row, self._batch_signature)
+                self._row = compiled(self._build_row, self._batch_signature)
             except Exception as error:
                 fault = error
         self.is_compiled = self._row != self._build_row
         self._is_proven = not self.is_compiled  # False while compiled steps have not run yet
         self._function, self.traced = trace(self._loop, signature(step))  # raises the network's own mistakes
         if fault:
-            warn(xla.warning(fault))
+            warn(xla_warning(fault))
 
     def steps(self, chunk: Chunk, rates: Sequence[float], first_step: int) -> Rows:
         """Train on each batch of ``chunk`` in turn, with the learning rate at the same index of ``rates``.
@@ -59,7 +58,7 @@ class StepFunction:
             self._row, self.is_compiled = self._build_row, False
             self._function, _ = trace(self._loop, signature(self.step))
             rows = self._function(*arguments).numpy()
-            self._warn(xla.warning(error))
+            self._warn(xla_warning(error))
         self._is_proven = True
         return rows
 

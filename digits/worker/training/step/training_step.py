@@ -23,9 +23,8 @@ from digits.worker.randomness.streams import Randomness
 from digits.worker.training.step import label_flow
 from digits.worker.training.step.device_config import DeviceConfig
 from digits.worker.training.step.label_flow import LabelFlow
-from digits.worker.training.step.loss_scale import LossScale
-from digits.worker.training.step.optimizers import Optimizer
-from digits.worker.training.step.replication import Gradients, Part, Reduction, Replication
+from digits.worker.training.step.optimizers import LossScale, Optimizer
+from digits.worker.training.step.replication import Gradients, Part, Replication
 from digits.worker.training.step.update_statistics import Updates, UpdateStatistics
 
 # The metric that ``measures_labels`` adds: the mean cross-entropy over the classes.
@@ -114,7 +113,7 @@ class TrainingStep:
     ) -> None:
         self.network, self.preparation, self.options = network, prepare, options
         self._store, self._randomness, self._phase = store, randomness, options.phase
-        self._replication = Replication(options.config.devices, options.config.batches, Reduction())
+        self._replication = Replication(options.config.devices, options.config.batches)
         self._loss_scale: LossScale | None = None
         if options.config.scales_loss:
             self._loss_scale = LossScale(self._phase.optimizer.scope)

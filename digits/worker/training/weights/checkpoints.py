@@ -1,4 +1,4 @@
-"""Saving a training: epoch snapshots, the best of them, and resume points."""
+"""Saving a training: epoch snapshots, the best of them, and resume points; and choosing one to resume from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ import humanize
 import tensorflow as tf
 
 from digits.core import resume_point, snapshot_list
-from digits.core.events import BestSnapshotChanged, EventLog, Saved, Warned
+from digits.core.best_metric import EarlyStopping
+from digits.core.events import BestSnapshotChanged, EventLog, Removed, Resumed, Saved, Warned
+from digits.core.files import UnreadableFile
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
 from digits.core.snapshot_list import Snapshot, best_of, choose_metric
+from digits.data.production import ProductionModels
 from digits.worker import stopping
 from digits.worker.failure import UserFault
 from digits.worker.training.weights import snapshots
-from digits.worker.training.weights.early_stopping import EarlyStopping
-from digits.worker.training.weights.snapshot_retention import SnapshotRetention
 
 # Maximum training time lost when the process is killed, in seconds.
 RESUME_SECONDS = 60.0
@@ -101,7 +102,7 @@ class Checkpoints:
 
     def state(self) -> dict[str, Any]:
         """Return the state to pass to `restore`, for JSON."""
-        return {"early": self.early_stopping.state()} if self.early_stopping else {}
+        return {"early": self.early_stopping.as_json()} if self.early_stopping else {}
 
     def restore(self, point: ResumePoint, variables: Variables) -> None:
         """Restore the state saved at ``point``, the values of ``variables`` included.
@@ -232,3 +233,89 @@ def check_watched_metrics(recipe: Train, metrics: Collection[str]) -> None:
                 if metrics
                 else "Validate the training, with a dataset that has a validation split.",
             )
+
+
+class SnapshotRetention:
+    """Keeps the newest ``limit`` epoch snapshots in ``folder``; None keeps all of them.
+
+    The snapshot to resume from, the best one and those in production are always kept.
+    """
+
+    def __init__(self, folder: Path, limit: int | None, events: EventLog) -> None:
+        self._folder, self._limit, self._events = folder, limit, events
+
+    def superseded(self, needed: Set[str]) -> list[Path]:
+        """The epoch snapshots to remove, except those with the names in ``needed``.
+
+        Their removal is logged before it happens; a training killed in between logs it again.
+        """
+        if self._limit is None:
+            return []
+        old = snapshots.of_epochs(self._folder)[max(1, self._limit) :]
+        if not old:
+            return []
+        try:
+            promoted = ProductionModels(self._folder.parent).snapshots_of(self._folder.name)
+        except UnreadableFile as error:
+            log.warning("No snapshots are removed: the list of production models cannot be read: %s", error)
+            return []
+        removed = [(epoch, path) for epoch, path in old if path.name not in needed | promoted]
+        self._events.append(*(Removed(epoch, path.name) for epoch, path in removed))
+        return [path for _, path in removed]
+
+    def remove(self, superseded: Collection[Path], resumable: Collection[str]) -> None:
+        """Remove the ``superseded`` snapshots, and all resume snapshots except the ``resumable`` ones."""
+        snapshots.remove_resume_snapshots(self._folder, resumable)
+        for path in superseded:
+            snapshots.remove(path)
+            log.info("Snapshot removed: %s", path.name)
+
+
+def choose_point(recipe: Train, job_folder: Path, events: EventLog) -> ResumePoint | None:
+    """The newest intact resume point if ``recipe`` requests to resume; None to start from the first step.
+
+    Logs the event `Resumed`, which invalidates earlier events for later steps, and warns about damaged points.
+    Raises UserFault if all resume points are damaged.
+    """
+    if not recipe.resume:
+        return None
+    snapshots.remove_incomplete(job_folder)
+    point, faults = _newest_intact(job_folder)
+    damage = " ".join(f"{fault.rstrip('.')}." for fault in faults.values())
+    if faults and point is None:
+        intact = snapshots.newest_intact(job_folder)
+        raise UserFault(
+            f"The training cannot resume because all of its resume points are damaged. {damage}",
+            f"Start a new training with the weights of {intact.name}, which is intact."
+            if intact
+            else "Start a new training.",
+        )
+    # If they become readable again, their rows are no longer in the log.
+    resume_point.discard(job_folder, faults)
+    step, epoch = (point.step, point.epoch) if point else (0, 0.0)
+    events.append(Resumed(step, round(epoch, 6)))
+    log.info("Resuming after step %d (epoch %.6g)", step, epoch)
+    if point and faults:
+        _warn(
+            f"{damage} The training resumes from {point.snapshot} instead, after step {step:,} (epoch {epoch:.6g}).",
+            events,
+        )
+    elif point is None and snapshots.of_epochs(job_folder):
+        _warn("There is no resume point: the training restarts from the first step.", events)
+    return point
+
+
+def _newest_intact(job_folder: Path) -> tuple[ResumePoint | None, dict[str, str]]:
+    """The newest intact resume point, and the faults of newer ones by snapshot."""
+    points, faults = resume_point.resume_points(job_folder)
+    for point in points:
+        fault = snapshots.fault(job_folder / point.snapshot)
+        if not fault:
+            return point, faults
+        faults[point.snapshot] = fault
+    return None, faults
+
+
+def _warn(message: str, events: EventLog) -> None:
+    log.warning(message)
+    events.append(Warned(message))

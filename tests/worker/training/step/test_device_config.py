@@ -362,7 +362,7 @@ def _overflowing_steps() -> tuple[list[int], list[float]]:
     """Run steps of which the second and the last overflow; two finite ones in a row double the scale."""
     import tensorflow as tf
 
-    from digits.worker.training.step.loss_scale import LossScale
+    from digits.worker.training.step.optimizers import LossScale
 
     scale = LossScale(first=8.0, patience=2)
     count = tf.Variable(0)

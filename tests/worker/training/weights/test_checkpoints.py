@@ -98,7 +98,7 @@ def test_a_kind_declares_the_direction_of_a_metric(
 
 
 def test_snapshots_in_production_are_kept(tmp_path: Path, tensorflow: None) -> None:
-    from digits.worker.training.weights.snapshot_retention import SnapshotRetention
+    from digits.worker.training.weights.checkpoints import SnapshotRetention
 
     folder = tmp_path / "20260101-000000-abcdef"
     (folder / "train").mkdir(parents=True)
