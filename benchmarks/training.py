@@ -131,9 +131,9 @@ class Work:
             }
         ).save(task)
         if self.streamed:
-            from digits.worker.input import feeds
+            from digits.worker.input import memory
 
-            feeds.RESIDENT_SHARE = 0.0
+            memory.RESIDENT_SHARE = 0.0
         return task
 
 

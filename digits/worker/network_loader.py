@@ -20,15 +20,10 @@ from digits.data.targets.target import Target
 from digits.kinds import kind_named
 from digits.kinds.network.metrics import Metrics
 from digits.worker import build_context, packages, user_text
-from digits.worker.compat import (
-    compat_module,
-    functional_models,
-    missing_modules,
-    tensor_names,
-)
+from digits.worker.compat import compat_module, missing_modules
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
-from digits.worker.network.network import Hooks, Network
+from digits.worker.network.network import Network
 from digits.worker.network.variables import record_outside_variables
 
 # The name of the module in which the text runs.
@@ -68,13 +63,7 @@ def load(
         tower_class = user_model(text)
     if not hasattr(tower_class, "target"):
         tower_class.target = target  # type: ignore[attr-defined]
-    return Network(
-        tower_class, shape, target, metrics or Metrics(target), folder, dataset, own=own, hooks=_HOOKS
-    )
-
-
-# Networks of TensorFlow 1 look tensors up by their old names, and return outputs of functional Keras models.
-_HOOKS = Hooks(prepare_graph=tensor_names.patch_lookups, resolve_output=functional_models.resolve_output)
+    return Network(tower_class, shape, target, metrics or Metrics(target), folder, dataset, own=own)
 
 
 class _Source:

@@ -25,7 +25,7 @@ import pytest
 from digits.core import events, recipe
 from digits.data import images, manifest, records
 from digits.data.targets.class_index import ClassIndex
-from digits.worker.input import memory_claims
+from digits.worker.input import memory
 from tests import once
 
 SECONDS_ALLOWED = 120
@@ -104,7 +104,7 @@ class Running:
 @pytest.fixture(autouse=True)
 def memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the memory that trainings of other test processes have claimed."""
-    monkeypatch.setattr(memory_claims, "NAMESPACE", f"digits-test-{os.getpid()}")
+    monkeypatch.setattr(memory, "NAMESPACE", f"digits-test-{os.getpid()}")
 
 
 @pytest.fixture

@@ -78,13 +78,13 @@ def test_images_are_augmented_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
 def test_streamed_images_give_the_same_result(
     train_on_gpu: Any, in_child: Any, tmp_path: Path, monkeypatch: Any, size: int
 ) -> None:
-    from digits.worker.input import feeds
+    from digits.worker.input import memory
 
     dataset = tmp_path / "pictures"
     dataset.mkdir()
     write_dataset(dataset, {"train": 64, "val": 22}, size=size, channels=1)
     kept = train_on_gpu(networks.LINEAR, name="kept", dataset=str(dataset), solver=MOMENTUM)
-    monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     read = train_on_gpu(networks.LINEAR, name="read", dataset=str(dataset), solver=MOMENTUM)
     assert {event.how for event in read.of(InputPrepared)} == {"streamed"}
     first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, read))

@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from digits.worker.compat import (
     compat_ops,
-    functional_models,
     hints,
     missing_modules,
     rnn_cells,
@@ -30,7 +29,7 @@ from digits.worker.compat import (
     tensor_expressions,
 )
 from digits.worker.failure import NETWORK_FILE
-from digits.worker.network import api, fused_norm, loading, summaries, tower
+from digits.worker.network import api, functional_models, fused_norm, loading, summaries, tower
 from digits.worker.precision import autocast, full_precision
 
 v1 = tf.compat.v1

@@ -20,9 +20,9 @@ import tensorflow as tf
 from keras import KerasTensor, ops
 
 from digits.worker import patched_names
-from digits.worker.compat import functional_models
-from digits.worker.compat.functional_models import TensorFlowOperation
 from digits.worker.exporting.exported import NotExportable
+from digits.worker.network import functional_models
+from digits.worker.network.functional_models import TensorFlowOperation
 
 HINT = (
     "A .keras file can contain only layers and operations of Keras: use keras.layers and keras.ops in inference, "

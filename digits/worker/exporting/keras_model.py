@@ -14,11 +14,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from digits.worker.compat.functional_models import TensorFlowOperation
 from digits.worker.exporting import keras_functions
 from digits.worker.exporting.exported import NotExportable, input_name
 from digits.worker.failure import NETWORK_FILE, UserFault
 from digits.worker.network import tower
+from digits.worker.network.functional_models import TensorFlowOperation
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.models.trained import Trained
 

@@ -11,20 +11,16 @@ import contextlib
 import itertools
 import math
 import mmap
-import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import psutil
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core import gpu_driver
 from digits.core.events import InputPrepared
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
@@ -33,14 +29,10 @@ from digits.data import manifest as manifests
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records import SplitReader
 from digits.worker.failure import UserFault
-from digits.worker.input import augment, memory_claims, targets
+from digits.worker.input import augment, memory, targets
 from digits.worker.input.damage import damaged_records, reporting_damage
-from digits.worker.input.memory_claims import Claim
 from digits.worker.input.preparation import GATHERED, Chunk, Preparation
 from digits.worker.input.target_tensors import tensors_of
-
-# Maximum fraction of the free memory used for decoded images.
-RESIDENT_SHARE = 0.4
 
 RESIDENT, STREAMED = "resident", "streamed"
 
@@ -212,15 +204,6 @@ class Feed(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class MemoryBudget:
-    """Memory for decoded images: the ``budget`` of the ``free`` bytes in ``place``."""
-
-    budget: float
-    free: int
-    place: str = "memory"
-
-
 class Records:
     """Images and targets of one split: cached in memory if they fit, otherwise streamed from disk.
 
@@ -242,15 +225,15 @@ class Records:
         self._decoder = Decoder(manifest)
         self.groups = self._reader.groups
         self.bytes = len(self) * self._decoder.record_bytes
-        self._claim: Claim | None = None
+        self._claim: memory.Claim | None = None
         if budget_bytes is None:
-            free_on_gpu = _free_gpu_bytes()  # the driver may hang: ask it before the lock
-            with memory_claims.locked():
-                self._memory = memory_budget(free_on_gpu, taken)
+            free_on_gpu = memory.free_gpu_bytes()  # the driver may hang: ask it before the lock
+            with memory.locked():
+                self._memory = memory.budget(free_on_gpu, taken)
                 if self.is_resident:
-                    self._claim = Claim(self.bytes)
+                    self._claim = memory.Claim(self.bytes)
         else:
-            self._memory = MemoryBudget(budget_bytes, free_bytes())
+            self._memory = memory.Budget(budget_bytes, memory.free_bytes())
         self._decoded: tuple[tf.Tensor, tf.Tensor] | None = None
 
     def __len__(self) -> int:
@@ -321,45 +304,6 @@ class Records:
         if isinstance(error, tf.errors.DataLossError):
             return damaged_records(self._dataset, "a record does not match its checksum")
         return error
-
-
-def free_bytes() -> int:
-    """Return the memory that is available without swapping, in bytes."""
-    return int(psutil.virtual_memory().available)
-
-
-def memory_budget(free_on_gpu: int | None, taken: int = 0) -> MemoryBudget:
-    """Return the memory budget for decoded images, excluding ``taken`` bytes and those claimed by other trainings.
-
-    On a GPU, images must fit into its memory, of which ``free_on_gpu`` bytes are free, as well as the main memory.
-    """
-    free, place = free_bytes() - memory_claims.claimed_by_others(), "memory"
-    if free_on_gpu is not None and free_on_gpu < free:
-        free, place = free_on_gpu, "GPU memory"
-    free = max(0, free - taken)
-    return MemoryBudget(free * RESIDENT_SHARE, free, place)
-
-
-def _free_gpu_bytes() -> int | None:
-    """Return the bytes that this process can allocate on its first GPU; None without a GPU or if unknown."""
-    gpus = tf.config.get_visible_devices("GPU")
-    if not gpus:
-        return None
-    limits = tf.config.get_logical_device_configuration(gpus[0]) or []
-    known = [limit.memory_limit * 2**20 for limit in limits[:1] if limit.memory_limit]
-    free = free_bytes_by_driver()
-    return min([*known, *([] if free is None else [free])], default=None)
-
-
-def free_bytes_by_driver() -> int | None:
-    """Return the free memory of the first visible GPU in bytes; None if the driver does not report it."""
-    import pynvml
-
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    with contextlib.suppress(pynvml.NVMLError), gpu_driver.opened() as nvml:
-        gpu = gpu_driver.describe(nvml, first)
-        return int(gpu["memory_total"] - gpu["memory_used"]) if gpu and gpu["memory_total"] else None
-    return None
 
 
 # Excluded from AutoGraph, which would convert it again in each process.

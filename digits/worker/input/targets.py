@@ -70,13 +70,13 @@ def use_targets(targets: Targets) -> Iterator[tf.Tensor]:
         raise UserFault("MixUp and CutMix require a loss computed by digits.classification_loss.", _HINT)
 
 
-def mean_loss(logits: Any, y: Any, name: str) -> tf.Tensor:
+def mean_loss(logits: Any, y: Any) -> tf.Tensor:
     """Return the mean softmax cross-entropy of ``logits`` [N, classes] and ``y`` [N], weighted by `use_targets`."""
     labels = tf.cast(y, tf.int64)
     each = _cross_entropy(logits, labels)
     state: _CurrentTargets | None = build_context.current().targets
     if state is None or state.are_plain or labels is not state.labels:
-        return tf.reduce_mean(each, name=name)
+        return tf.reduce_mean(each, name="cross_entropy")
     state.used = True
     targets = state.targets
     each = _apply_weights(each, targets.get("weights"))
@@ -84,7 +84,7 @@ def mean_loss(logits: Any, y: Any, name: str) -> tf.Tensor:
         share = tf.cast(targets["share"], each.dtype)
         other = _apply_weights(_cross_entropy(logits, targets["others"]), targets.get("other_weights"))
         each = share * each + (1 - share) * other
-    return tf.reduce_mean(each, name=name)
+    return tf.reduce_mean(each, name="cross_entropy")
 
 
 def _cross_entropy(logits: Any, labels: tf.Tensor) -> tf.Tensor:

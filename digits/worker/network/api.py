@@ -75,7 +75,7 @@ def classification_loss(pred: Any, y: Any) -> tf.Tensor:
     """
     _check_outputs(pred)
     pred = full_precision.to_float32(pred)
-    return targets.mean_loss(pred, y, name="cross_entropy")
+    return targets.mean_loss(pred, y)
 
 
 def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:

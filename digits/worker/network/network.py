@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,27 +16,12 @@ from digits.data.targets.target import Target
 from digits.kinds.network.metrics import Metrics
 from digits.worker import build_context, user_text
 from digits.worker.failure import UserFault
-from digits.worker.network import layer_calls, summaries, tower
+from digits.worker.network import functional_models, layer_calls, summaries, tensor_names, tower
 from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain
 from digits.worker.precision import autocast_variable, full_precision
 
 # Prefix of the statistics among the metrics, from which the kind's metrics are computed.
 _STATISTIC = "statistic/"
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """Hooks by which a higher layer takes part in a build, such as the compatibility with TensorFlow 1.
-
-    ``prepare_graph`` receives the graph before the network is built in it, and a function that returns the
-    variables by name. ``resolve_output`` receives the output of ``inference`` and the input, and returns the output
-    as tensors.
-    """
-
-    prepare_graph: Callable[[tf.Graph, Callable[[], dict[str, tf.Variable]]], None] = (
-        lambda graph, variables: None
-    )
-    resolve_output: Callable[[Any, Any], Any] = lambda output, x: output
 
 
 @dataclass(frozen=True)
@@ -85,7 +70,6 @@ class Network:
     step: tower.Step = field(default_factory=tower.Step)
     accessed: set[str] = field(default_factory=set)
     own: Own = field(default_factory=Own)
-    hooks: Hooks = field(default_factory=Hooks)
 
     def build(
         self,
@@ -102,7 +86,7 @@ class Network:
         missing loss, and whatever the user's code raises.
         """
         training = stage == tower.TRAIN
-        self.hooks.prepare_graph(tf.compat.v1.get_default_graph(), lambda: store.variables)
+        tensor_names.patch_lookups(tf.compat.v1.get_default_graph(), lambda: store.variables)
         with (
             store.trace(self.own, stage),
             layer_calls.record_calls(training) as calls,
@@ -154,7 +138,7 @@ class Network:
 
     def _output(self, built: Any) -> Any:
         output = _property(built, "inference")
-        tuned = self.hooks.resolve_output(built.fineTuneHook(output), built.x)
+        tuned = functional_models.resolve_output(built.fineTuneHook(output), built.x)
         if tuned is None:
             raise UserFault(
                 "UserModel.fineTuneHook returned nothing.",

@@ -60,7 +60,7 @@ class OnImage(Call):
     pixels: str | None = None
 
     def read(self, predictor: Predictor, *, resize: bool = True) -> Prepared:
-        """Return the input of the network, [H, W, C], and its geometry; raises Refused."""
+        """Return the input of the network, [H, W, C], and its geometry; raises UserFault."""
         path = self.image or self.pixels
         if not path:
             raise Refused("The request lacks an image.")

@@ -40,18 +40,15 @@ Prepared = tuple[NDArray[Any], images.Geometry]
 class Predictor:
     """The network of a model with the weights of one snapshot, warmed up and ready.
 
-    ``model_folder`` is the model's job folder. Raises Refused when the snapshot, the
-    network or the dataset cannot be loaded.
+    ``model_folder`` is the model's job folder. Raises Refused, UserFault, or what the network raises when the
+    snapshot, the network or the dataset cannot be loaded.
     """
 
     def __init__(self, model_folder: Path, snapshot: str) -> None:
         if Path(snapshot).name != snapshot or not (model_folder / f"{snapshot}.index").is_file():
             raise Refused(f"There is no snapshot {snapshot!r}.", "Choose another snapshot.", 404)
-        try:
-            self.trained = trained.load(model_folder, snapshot)
-            self._generator = Generator(self.trained) if self.trained.traced.latent else None
-        except Exception as error:
-            raise Refused.because(error) from error
+        self.trained = trained.load(model_folder, snapshot)
+        self._generator = Generator(self.trained) if self.trained.traced.latent else None
         self.manifest, self.targets = self.trained.manifest, self.trained.targets
         self.batch_size = client_batch.FIRST_BATCH
         self._functions: OrderedDict[tuple[Any, ...], Batches] = OrderedDict()
@@ -83,17 +80,14 @@ class Predictor:
     # Inputs
 
     def read(self, path: str | Path, *, is_image: bool = True, resize: bool = True) -> Prepared:
-        """Return the input for an image file or a ``.npy`` file, [H, W, C], and its geometry; raises Refused.
+        """Return the input for an image file or a ``.npy`` file, [H, W, C], and its geometry; raises UserFault.
 
         Without ``resize``, an image keeps its size.
         """
-        try:
-            if not is_image:
-                return image_input.read_array(path, self.manifest)
-            read = image_input.read if resize else image_input.read_unresized
-            return read(Path(path), self.manifest)
-        except UserFault as error:
-            raise Refused(error.message, error.hint) from error
+        if not is_image:
+            return image_input.read_array(path, self.manifest)
+        read = image_input.read if resize else image_input.read_unresized
+        return read(Path(path), self.manifest)
 
     def _input_of(self, source: protocols.Source) -> Prepared | UserFault:
         """The input for a client's file or pixels and its geometry, or the reason why it cannot be used."""
@@ -111,7 +105,7 @@ class Predictor:
     # Predictions
 
     def predict(self, image: str | Path, top: int = TOP) -> Any:
-        """The prediction for an image file as its kind describes it, with ``top`` classes; raises Refused."""
+        """The prediction for an image file as its kind describes it, with ``top`` classes; raises UserFault."""
         pixels, geometry = self.read(image)
         return self.targets.describe(self.run(pixels[None])[0], top, geometry)
 
@@ -237,13 +231,10 @@ class Predictor:
         return BatchPredictor(self.trained, self.manifest)
 
     def generate(self, grid: Grid) -> dict[str, Any]:
-        """Generate a ``grid`` of images; raises Refused."""
+        """Generate a ``grid`` of images; raises Refused, UserFault, or what the network raises."""
         if self._generator is None:
             raise Refused(
                 "The network does not generate images from latent vectors.",
                 "During inference, the network must reshape self.x to [-1, size] and return images.",
             )
-        try:
-            return self._generator.generate(grid)
-        except Exception as error:
-            raise Refused.because(error) from error
+        return self._generator.generate(grid)

@@ -10,15 +10,15 @@ from digits.core.files import UnreadableFile
 from digits.worker.failure import UserFault, describe, in_a_sentence
 
 
-class Refused(Exception):
+class Refused(UserFault):
     """An error response to a request, with its HTTP ``status``.
 
     ``trace`` lists the frames of an error in the network, the user's own first.
     """
 
     def __init__(self, message: str, hint: str = "", status: int = 400, trace: Sequence[Frame] = ()) -> None:
-        super().__init__(message)
-        self.message, self.hint, self.status, self.trace = message, hint, status, list(trace)
+        super().__init__(message, hint)
+        self.status, self.trace = status, list(trace)
 
     @classmethod
     def because(cls, error: Exception, before: str = "") -> Refused:

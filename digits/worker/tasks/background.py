@@ -25,6 +25,13 @@ def lower_priority() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
 
 
+def begin(events: EventLog, doing: str = "Loading the model") -> None:
+    """Leave the processor and the GPUs to trainings, and report what the task is ``doing`` first."""
+    lower_priority()
+    hide_gpus()
+    events.append(Progressed(0.0, doing=doing))
+
+
 def hide_gpus() -> None:
     """Leave the GPUs to trainings. Must be called before TensorFlow runs any operation."""
     import tensorflow as tf

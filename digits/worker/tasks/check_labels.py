@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Progressed
+from digits.core.events import EventLog
 from digits.core.splits import SPLITS, Split
 from digits.data import label_check, label_errors
 from digits.data.label_check import LabelCheck
@@ -27,9 +27,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
     Raises UserFault if the model cannot be loaded, or does not predict the classes of the dataset.
     """
     started = time.monotonic()
-    background.lower_priority()
-    background.hide_gpus()
-    events.append(Progressed(0.0, doing="Loading the model"))
+    background.begin(events)
     dataset = Path(recipe.dataset)
     model = trained.load(Path(recipe.model), recipe.snapshot, dataset)
     manifest = model.manifest

@@ -47,9 +47,7 @@ def run(recipe: recipes.Evaluate, task_folder: Path, events: EventLog) -> dict[s
     Raises UserFault if the model cannot be loaded, or does not fit the records.
     """
     started = time.monotonic()
-    background.lower_priority()
-    background.hide_gpus()
-    events.append(Progressed(0.0, doing="Loading the model"))
+    background.begin(events)
     model_folder, dataset = Path(recipe.model), Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
     split = manifest.splits.get(recipe.split)

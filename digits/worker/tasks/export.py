@@ -53,8 +53,7 @@ EXACT = ("savedmodel", "keras", "litert", "onnx")
 
 def run(recipe: recipes.Export, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Export the model of ``recipe``; return its description. Raises UserFault and exceptions of the network."""
-    background.lower_priority()
-    background.hide_gpus()
+    background.begin(events, "Loading the snapshot")
     target = Path(recipe.target)
     if target.exists() and not recipe.replace:
         raise UserFault(f"The folder {target} is not empty.", "Choose another folder.")
@@ -86,7 +85,6 @@ class _Export:
 
     def write(self) -> dict[str, Any]:
         began = time.monotonic()
-        self._events.append(Progressed(0.0, doing="Loading the snapshot"))
         model = trained.load(self._model, self._recipe.snapshot, self._dataset)
         check_is_exportable(model)
         batch = required_batch(model)

@@ -48,15 +48,13 @@ def run(recipe: recipes.MapEmbeddings, task_folder: Path, events: EventLog) -> d
     The map by PCA is published before t-SNE starts. Returns the number of ``records`` and ``dimensions``. Raises
     UserFault if the model cannot be loaded, does not fit the records, or has no such layer.
     """
-    background.lower_priority()
-    background.hide_gpus()
+    background.begin(events)
     with background.reporting_full_disk("the map"):
         return _run(recipe, task_folder, events)
 
 
 def _run(recipe: recipes.MapEmbeddings, task_folder: Path, events: EventLog) -> dict[str, Any]:
     started = time.monotonic()
-    events.append(Progressed(0.0, doing="Loading the model"))
     dataset = Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
     split = manifest.splits.get(recipe.split)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Progressed
+from digits.core.events import EventLog
 from digits.core.files import UnreadableFile
 from digits.data import predictions
 from digits.data.images import Geometry
@@ -41,9 +41,7 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
 
     Raises UserFault if the model cannot be loaded or does not predict from single images.
     """
-    background.lower_priority()
-    background.hide_gpus()
-    events.append(Progressed(0.0, doing="Loading the model"))
+    background.begin(events)
     target = Path(recipe.target)
     try:
         listed = predictions.load_list(target)

@@ -27,7 +27,7 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
-from digits.worker.input import display, feeds
+from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.training.loop import setup
 from digits.worker.training.loop.setup import Resources, Steps
@@ -308,7 +308,7 @@ class _Preflight:
         train, val = self._data.train, self._data.val
         return {
             "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "memory_free_bytes": feeds.free_bytes(),
+            "memory_free_bytes": memory.free_bytes(),
             "gpu_memory_bytes": self._gpu_memory(),
             # The memory for decoded images, in addition.
             "resident_bytes": sum(

@@ -131,8 +131,8 @@ def compare_calls() -> dict[str, str]:
     import keras
     import tensorflow as tf
 
-    from digits.worker.compat import functional_models
     from digits.worker.exporting import keras_functions
+    from digits.worker.network import functional_models
 
     functional_models.install()
     x = np.random.default_rng(0).uniform(0.1, 0.9, (2, 4, 6, 8)).astype(np.float32)

@@ -19,6 +19,7 @@ from digits.data.manifest import Manifest
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
+from digits.worker.input import memory
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
 
@@ -217,7 +218,7 @@ def _how_loaded(folder: Path, budget: int) -> Any:
 def test_memory_reserved_for_one_split_is_not_available_for_the_other(
     input: Any, train: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(input, "free_bytes", lambda: 30_000)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 30_000)
     prepared = {event.split: event for event in train(networks.LINEAR, epochs=1).of(InputPrepared)}
     assert (prepared["train"].budget_bytes, prepared["train"].how) == (12_000, "resident")
     left = 30_000 - prepared["train"].bytes
@@ -238,8 +239,8 @@ def test_memory_reserved_for_one_split_is_not_available_for_the_other(
 def test_cached_images_respect_the_gpu_memory_limit(
     input: Any, monkeypatch: Any, tmp_path: Path, limits: Any, free: int | None, expected: tuple[int, str]
 ) -> None:
-    monkeypatch.setattr(input, "free_bytes", lambda: 2**33)
-    monkeypatch.setattr(input, "free_bytes_by_driver", lambda: free)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2**33)
+    monkeypatch.setattr(memory, "free_bytes_by_driver", lambda: free)
     monkeypatch.setattr(input.tf.config, "get_visible_devices", lambda kind: ["gpu"])
     monkeypatch.setattr(input.tf.config, "get_logical_device_configuration", lambda gpu: limits)
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
@@ -248,7 +249,7 @@ def test_cached_images_respect_the_gpu_memory_limit(
         prepared = records.input_prepared
         records.close()
         assert (prepared.free_bytes, prepared.place) == (expected[0] - taken, expected[1])
-        assert prepared.budget_bytes == int(input.RESIDENT_SHARE * (expected[0] - taken))
+        assert prepared.budget_bytes == int(memory.RESIDENT_SHARE * (expected[0] - taken))
 
 
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])

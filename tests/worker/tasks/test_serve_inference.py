@@ -166,12 +166,12 @@ def test_a_changed_network_is_refused(job: Path, gradient_image: Path, in_child:
 
 
 def _refusal(model: Path, image: Path, snapshot: str) -> str:
+    from digits.worker.failure import UserFault
     from digits.worker.serving.predictor import Predictor
-    from digits.worker.serving.refusal import Refused
 
     try:
         Predictor(model, snapshot).predict(image)
-    except Refused as refusal:
+    except UserFault as refusal:
         return refusal.message
     return ""
 

@@ -11,22 +11,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import Built as NetworkBuilt
 from digits.core.events import EventLog, Warned
 from digits.core.recipe import Solver
 from digits.core.schedules import LearningRate, TwoPhaseRate
+from digits.core.splits import Split
+from digits.data.manifest import Manifest
 from digits.worker import network_loader, user_text
 from digits.worker.compat import guaranteed
-from digits.worker.failure import describe, in_a_sentence
+from digits.worker.failure import UserFault, describe, in_a_sentence
+from digits.worker.input import feeds
+from digits.worker.input.preparation import Chunk, Preparation
 from digits.worker.network import inference
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.loop import training_data
 from digits.worker.training.loop.activations import Activations
 from digits.worker.training.loop.side_effects import SavedState
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
@@ -41,6 +46,54 @@ from digits.worker.training.weights import checkpoints, restore
 from digits.worker.training.weights.initial_weights import InitialWeights
 
 
+@dataclass(frozen=True)
+class TrainingData:
+    """The dataset of a training.
+
+    ``step_records`` records make a step, in batches of ``batch_size``. ``balanced`` contains the groups of the
+    training records, int32 [N], if epochs draw from all groups equally often.
+    """
+
+    manifest: Manifest
+    train: feeds.Records
+    val: feeds.Records | None
+    preparation: Preparation
+    batch_size: int
+    step_records: int
+    shuffle: bool = True
+    balanced: NDArray[np.int32] | None = None
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Steps in which each training record is used once, a fraction."""
+        return len(self.train) / self.step_records
+
+    @property
+    def step_bytes(self) -> int:
+        """The size of the decoded images of a step, in bytes."""
+        return int(np.prod(self.manifest.shape)) * self.step_records
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the decoded images of all splits are cached in memory."""
+        return self.train.is_resident and (self.val is None or self.val.is_resident)
+
+    def order(self, seed: int, first_step: int = 0) -> feeds.Order:
+        """The indexes of the records of each step from ``first_step`` on, without end."""
+        return feeds.training_order(
+            len(self.train), self.step_records, seed, self.shuffle, first_step, balanced=self.balanced
+        )
+
+    def end_claims(self) -> None:
+        """Leave the memory that resident images would need to other trainings."""
+        for records in filter(None, (self.train, self.val)):
+            records.end_claim()
+
+    def read_first(self, records: feeds.Records) -> Chunk:
+        """Decode the first batch of ``records``, which may be smaller than `batch_size`."""
+        return records.read(np.arange(min(self.batch_size, len(records))))
+
+
 class Resources:
     """What a training uses: the dataset of ``recipe``, variables, random numbers, and the weights that it starts from.
 
@@ -53,7 +106,7 @@ class Resources:
     ) -> None:
         self.recipe, self.job_folder, self.events = recipe, job_folder, events
         self.config, self.seed = config, seed
-        self.data, self.weights = training_data.load(recipe, config, events), InitialWeights(recipe, events)
+        self.data, self.weights = _load_data(recipe, config, events), InitialWeights(recipe, events)
         self.frozen = restore.Frozen(self.weights.path, recipe.freeze)
         self.store = VariableStore(
             frozen=self.frozen, device=config.weights_device, compute_type=config.compute_type
@@ -108,6 +161,39 @@ class Resources:
         """Return the training step of a ``phase``; with ``measures_labels``, see `StepOptions`."""
         options = StepOptions(phase, self.seed, config, measures_labels, self.measures_updates)
         return TrainingStep(net, self.store, self.data.preparation, self.randomness, options)
+
+
+def _load_data(recipe: recipes.Train, config: DeviceConfig, events: EventLog) -> TrainingData:
+    """Open the dataset of ``recipe`` and report how each split is loaded.
+
+    Raises UserFault if the dataset is unreadable or has no training records.
+    """
+    dataset = Path(recipe.dataset)
+    manifest = feeds.load_manifest(dataset)
+    train = _records(dataset, manifest, "train", events)
+    if train is None:
+        raise UserFault("The dataset has no records to train with.")
+    # Memory reserved for training images is not available for validation images.
+    reserved = train.bytes if train.is_resident else 0
+    val = _records(dataset, manifest, "val", events, reserved) if recipe.val_interval > 0 else None
+    class_weights, balanced = feeds.balance(recipe.balance, train.groups, manifest)
+    preparation = feeds.preparation(
+        manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment, class_weights
+    )
+    step_records = config.batch_size * config.batches
+    return TrainingData(
+        manifest, train, val, preparation, config.batch_size, step_records, recipe.shuffle, balanced
+    )
+
+
+def _records(
+    dataset: Path, manifest: Manifest, split: Split, events: EventLog, reserved: int = 0
+) -> feeds.Records | None:
+    if split not in manifest.splits or not manifest.splits[split].count:
+        return None
+    records = feeds.Records(dataset, manifest, split, taken=reserved)
+    events.append(records.input_prepared)
+    return records
 
 
 @dataclass(frozen=True)

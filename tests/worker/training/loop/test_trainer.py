@@ -84,10 +84,10 @@ def test_snapshot_holds_the_variables_by_name(train: Any, in_child: Any) -> None
 def test_streamed_records_train_like_cached_ones(
     train: Any, trained: Any, in_child: Any, monkeypatch: Any
 ) -> None:
-    from digits.worker.input import feeds
+    from digits.worker.input import memory
 
     kept = trained(networks.LINEAR, name="kept")
-    monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     streamed = train(networks.LINEAR, name="streamed", epochs=2)
     assert streamed.code == 0, streamed.output
     first, second = (

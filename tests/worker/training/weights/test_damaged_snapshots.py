@@ -92,12 +92,12 @@ def test_a_damaged_snapshot_is_refused_and_an_intact_one_named(
 
 
 def _refusal(job: Path, name: str) -> tuple[str, str]:
+    from digits.worker.failure import UserFault
     from digits.worker.serving.predictor import Predictor
-    from digits.worker.serving.refusal import Refused
 
     try:
         Predictor(job, name)
-    except Refused as refused:
+    except UserFault as refused:
         return refused.message, refused.hint
     return "", ""
 

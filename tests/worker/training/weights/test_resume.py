@@ -191,10 +191,10 @@ def test_resumes_exactly_with_streamed_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The result is also that of a training with images in memory."""
-    from digits.worker.input import feeds
+    from digits.worker.input import memory
 
     uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
-    monkeypatch.setattr(feeds, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), [signal.SIGKILL], 4)
     assert kills
     assert {prepared.how for prepared in outcome.of(events.InputPrepared)} == {"streamed"}

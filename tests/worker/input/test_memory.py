@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from digits.core.events import InputPrepared
-from digits.worker.input import memory_claims
+from digits.worker.input import memory
 from tests.worker import networks
 
-ROOT = Path(memory_claims.__file__).parents[3]
+ROOT = Path(memory.__file__).parents[3]
 
 # Claims 300 of 1000 bytes if that is at most 40% of those that are free, when a line arrives; then waits for another.
 TRAINING = """
 import sys
-from digits.worker.input import memory_claims
-memory_claims.NAMESPACE = sys.argv[1]
+from digits.worker.input import memory
+memory.NAMESPACE = sys.argv[1]
 print("ready", flush=True)
 sys.stdin.readline()
-with memory_claims.locked():
-    fits = 300 <= 0.4 * (1000 - memory_claims.claimed_by_others())
-    claim = memory_claims.Claim(300) if fits else None
+with memory.locked():
+    fits = 300 <= 0.4 * (1000 - memory.claimed_by_others())
+    claim = memory.Claim(300) if fits else None
 print(fits, flush=True)
 sys.stdin.readline()
 if claim:
@@ -43,7 +43,7 @@ def start_other() -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", TRAINING, memory_claims.NAMESPACE]
+        command = [sys.executable, "-c", TRAINING, memory.NAMESPACE]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         process = subprocess.Popen(command, **pipes, text=True, cwd=ROOT)
         started.append(process)
@@ -72,7 +72,7 @@ def test_of_trainings_that_start_together_only_those_that_fit_claim_memory(start
     for training in trainings:
         tell(training)
     assert sorted(map(answer, trainings)) == ["False", "False", "True"]
-    assert memory_claims.claimed_by_others() == 300
+    assert memory.claimed_by_others() == 300
 
 
 def test_a_claim_ends_with_its_process_or_when_the_memory_is_used(start_other: Start) -> None:
@@ -86,12 +86,12 @@ def test_a_claim_ends_with_its_process_or_when_the_memory_is_used(start_other: S
         else:
             tell(training)
             assert answer(training) == "ended"
-        assert memory_claims.claimed_by_others() == 0
+        assert memory.claimed_by_others() == 0
 
 
 def test_a_process_does_not_count_its_own_claims(start_other: Start) -> None:
-    claim = memory_claims.Claim(500)
-    assert memory_claims.claimed_by_others() == 0
+    claim = memory.Claim(500)
+    assert memory.claimed_by_others() == 0
     training = start_other()
     tell(training)
     assert answer(training) == "False"
@@ -102,14 +102,12 @@ def test_a_process_does_not_count_its_own_claims(start_other: Start) -> None:
 def test_memory_claimed_by_another_training_is_not_free(
     start_other: Start, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from digits.worker.input import feeds
-
     other = start_other()
     tell(other)
     assert answer(other) == "True"
-    monkeypatch.setattr(feeds, "free_bytes", lambda: 30_300)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 30_300)
     outcome = train(networks.LINEAR, epochs=1)
     assert outcome.code == 0, outcome.output
     (prepared,) = [event for event in outcome.of(InputPrepared) if event.split == "train"]
     assert (prepared.free_bytes, prepared.budget_bytes, prepared.how) == (30_000, 12_000, "resident")
-    assert memory_claims.claimed_by_others() == 300
+    assert memory.claimed_by_others() == 300
