@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
-from evaluation import create, request, serve
-from playwright.sync_api import sync_playwright
+from product import Product, chromium, mnist, product
 
 TARGET_SECONDS = 2.0
 
@@ -34,15 +29,12 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=15)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        mnist = options.folder or scratch / "mnist"
-        if options.folder is None:
-            subprocess.run([sys.executable, "-m", "digits", "download-data", "mnist", mnist], check=True)
-        with serve(scratch, mnist.resolve()) as address:
-            models, count = evaluated_models(address, mnist.resolve(), options.images)
-            url = f"{address}/models/compare?ids={','.join(models)}"
-            over_http = [page_seconds(url) for _ in range(options.requests)]
-            in_browser = browser_seconds(url, options.requests)
+        images = mnist(options.folder, Path(name))
+        with product(Path(name), "--data-root", images) as server:
+            models, count = evaluated_models(server, images, options.images)
+            path = f"/models/compare?ids={','.join(models)}"
+            over_http = [server.seconds(path) for _ in range(options.requests)]
+            in_browser = browser_seconds(server.address, path, options.requests)
     result = {
         "images": count,
         "http_first_seconds": round(over_http[0], 3),
@@ -55,57 +47,24 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def evaluated_models(address: str, mnist: Path, images: int) -> tuple[list[str], int]:
+def evaluated_models(server: Product, images: Path, count: int) -> tuple[list[str], int]:
     """Return the ids of two models that were evaluated on the same images, and the number of images."""
-    size = {"resize_width": 28, "resize_height": 28, "resize_channels": 1}
-    source = {"method": "folder", "folder_train": mnist / "test", "folder_pct_val": 0}
-    per_class = {"folder_train_max_per_class": images // 10 + 1000}
-    dataset = create(
-        address, "datasets/images/classification", dataset_name="Test", **source, **size, **per_class
-    )
-    models = []
-    for rate in (0.001, 0.0005):
-        model = create(
-            address,
-            "models/images/classification",
-            model_name=f"LeNet {rate}",
-            dataset=dataset,
-            method="standard",
-            standard_networks="lenet",
-            train_epochs=1,
-            batch_size=64,
-            solver_type="ADAM",
-            learning_rate=rate,
-        )
-        request(f"{address}/models/{model}/evaluation", {"split": "train"})
-        while (body := request(f"{address}/models/{model}/evaluation.json"))["state"] == "running":
-            time.sleep(0.1)
-        if body["state"] != "done":
-            sys.exit(f"The evaluation failed: {body['error']}")
-        models.append(model)
-    return models, body["evaluations"][0]["records"]
+    dataset, first = server.digits_and_lenet(images, count, solver_type="ADAM", learning_rate=0.001)
+    models = [first, server.model_of(dataset, solver_type="ADAM", learning_rate=0.0005)]
+    results = [server.evaluate(model, "train") for model in models]
+    return models, results[0].records
 
 
-def page_seconds(url: str) -> float:
-    began = time.monotonic()
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        answer.read()
-    return time.monotonic() - began
-
-
-def browser_seconds(url: str, requests: int) -> list[float]:
+def browser_seconds(address: str, path: str, requests: int) -> list[float]:
     """Return the seconds of each visit, the first one with an empty cache."""
     found = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
+    with chromium(address) as page:
         for _ in range(requests):
             began = time.monotonic()
-            page.goto(url, wait_until="load")
+            page.goto(path, wait_until="load")
             page.locator("#chart-loss canvas").wait_for()
             found.append(time.monotonic() - began)
             page.goto("about:blank")
-        browser.close()
     return found
 
 

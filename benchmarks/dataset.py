@@ -30,9 +30,10 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from product import mnist
 
 from digits.core.events import EventLog
-from digits.data import parallel, samples
+from digits.data import parallel
 from digits.kinds.classification.recipe import (
     CreateClassification,
     DatasetFolder,
@@ -70,9 +71,7 @@ def main() -> None:
                 encoding=options.encoding,
             )
         else:
-            sample = options.folder or scratch / "mnist"
-            samples.download("mnist", sample, lambda fraction, doing: None)
-            folder = sample / "train"
+            folder = mnist(options.folder, scratch) / "train"
             files = sorted(folder.glob("*/*.png"))
             recipe = SOURCES[options.source](folder, files, scratch)
         compare(
@@ -168,7 +167,7 @@ def stopwatch(images: int) -> Iterator[Taken]:
 
 
 def from_folder(folder: Path, files: list[Path], scratch: Path) -> CreateClassification:
-    return mnist(train=FolderSplit(folder=str(folder)))
+    return of_digits(train=FolderSplit(folder=str(folder)))
 
 
 def from_csv(folder: Path, files: list[Path], scratch: Path) -> CreateClassification:
@@ -176,7 +175,7 @@ def from_csv(folder: Path, files: list[Path], scratch: Path) -> CreateClassifica
         writer = csv.writer(file)
         writer.writerow(["image", "label"])
         writer.writerows((path.relative_to(folder), path.parent.name) for path in files)
-    return mnist(files=Tables(train=ListedSplit(file=str(scratch / "train.csv"), folder=str(folder))))
+    return of_digits(files=Tables(train=ListedSplit(file=str(scratch / "train.csv"), folder=str(folder))))
 
 
 def from_text(folder: Path, files: list[Path], scratch: Path) -> CreateClassification:
@@ -185,7 +184,7 @@ def from_text(folder: Path, files: list[Path], scratch: Path) -> CreateClassific
     lines = [f"{path.relative_to(folder)} {names.index(path.parent.name)}\n" for path in files]
     (scratch / "train.txt").write_text("".join(lines))
     train = ListedSplit(file=str(scratch / "train.txt"), folder=str(folder))
-    return mnist(files=TextFiles(train=train, labels=str(scratch / "labels.txt")))
+    return of_digits(files=TextFiles(train=train, labels=str(scratch / "labels.txt")))
 
 
 def from_parquet(folder: Path, files: list[Path], scratch: Path) -> CreateClassification:
@@ -201,13 +200,13 @@ def from_parquet(folder: Path, files: list[Path], scratch: Path) -> CreateClassi
     target = scratch / "parquet" / "train-00000-of-00001.parquet"
     target.parent.mkdir()
     parquet.write_table(table, target)
-    return mnist(files=DatasetFolder(folder=str(target.parent)))
+    return of_digits(files=DatasetFolder(folder=str(target.parent)))
 
 
 SOURCES = {"folder": from_folder, "csv": from_csv, "text": from_text, "parquet": from_parquet}
 
 
-def mnist(**source: object) -> CreateClassification:
+def of_digits(**source: object) -> CreateClassification:
     return CreateClassification(**source, pct_val=0.0, width=28, height=28, channels=1)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from product import memory
 
 from digits.core.events import EventLog
 from digits.data import images
@@ -91,7 +91,7 @@ def measure(scratch: Path, options: argparse.Namespace) -> dict[str, object]:
     began = time.monotonic()
     before, peaks = 0.0, [0.0] * 10
     while task.status() != psutil.STATUS_ZOMBIE:
-        used, share = memory(task), progress(scratch / "job" / "create" / "events.jsonl")
+        used, share = memory(task) / 1e6, progress(scratch / "job" / "create" / "events.jsonl")
         if share is None:
             before = max(before, used)
         else:
@@ -108,19 +108,6 @@ def measure(scratch: Path, options: argparse.Namespace) -> dict[str, object]:
         "target_mb": TARGET_MB,
         "seconds": round(time.monotonic() - began),
     }
-
-
-def memory(task: psutil.Process) -> float:
-    """Return the PSS of the processes together, in MB."""
-    total = 0
-    for process in [task, *task.children(recursive=True)]:
-        try:
-            rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-        except (OSError, psutil.Error):
-            continue  # it has ended
-        found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
-        total += int(found[1]) * 1024 if found else 0
-    return total / 1e6
 
 
 def progress(events: Path) -> float | None:

@@ -13,21 +13,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 
-ROOT = Path(__file__).resolve().parent.parent
+from product import ROOT, Product, mnist, product
+
 TARGET = 1.3
 # Prints the time to load the model and to predict all records, without that of importing TensorFlow.
 ALONE = """
@@ -52,33 +46,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        mnist = options.folder or scratch / "mnist"
-        if options.folder is None:
-            subprocess.run([sys.executable, "-m", "digits", "download-data", "mnist", mnist], check=True)
-        with serve(scratch, mnist.resolve()) as address:
-            size = {"resize_width": 28, "resize_height": 28, "resize_channels": 1}
-            per_class = {"folder_train_max_per_class": options.images // 10 + 1000, "folder_pct_val": 0}
-            source = {"method": "folder", "folder_train": mnist.resolve() / "test"}
-            dataset = create(
-                address, "datasets/images/classification", dataset_name="Test", **source, **size, **per_class
-            )
-            model = create(
-                address,
-                "models/images/classification",
-                model_name="LeNet",
-                dataset=dataset,
-                method="standard",
-                standard_networks="lenet",
-                train_epochs=1,
-                batch_size=64,
-            )
-            jobs = scratch / "jobs"
+        images = mnist(options.folder, Path(name))
+        with product(Path(name), "--data-root", images) as server:
+            dataset, model = server.digits_and_lenet(images, options.images)
             alone, whole = [], []
             for _ in range(options.turns):
-                count, seconds = predict_alone(jobs / model, jobs / dataset)
+                count, seconds = predict_alone(server.jobs / model, server.jobs / dataset)
                 alone.append(seconds)
-                whole.append(evaluate(address, model))
+                whole.append(evaluate(server, model))
     result = {
         "images": count,
         "alone_seconds": [round(value, 2) for value in alone],
@@ -97,51 +72,12 @@ def predict_alone(model: Path, dataset: Path) -> tuple[int, float]:
     return int(count), float(seconds)
 
 
-def evaluate(address: str, model: str) -> float:
+def evaluate(server: Product, model: str) -> float:
     """Return the seconds from the request for an evaluation to the end of its page."""
     began = time.monotonic()
-    request(f"{address}/models/{model}/evaluation", {"split": "train"})
-    while (body := request(f"{address}/models/{model}/evaluation.json"))["state"] == "running":
-        time.sleep(0.02)
-    if body["state"] != "done":
-        sys.exit(f"The evaluation failed: {body['error']}")
-    with urllib.request.urlopen(f"{address}/models/{model}/evaluation", timeout=60) as answer:
-        answer.read()
+    server.evaluate(model, "train")
+    server.seconds(f"/models/{model}/evaluation")
     return time.monotonic() - began
-
-
-def create(address: str, path: str, **fields: Any) -> str:
-    job = str(request(f"{address}/{path}.json", fields)["id"])
-    kind = path.partition("/")[0]
-    while (status := request(f"{address}/{kind}/{job}/status")["status"]) not in ("Done", "Error"):
-        time.sleep(0.2)
-    if status != "Done":
-        sys.exit(f"{kind} {job} failed")
-    return job
-
-
-def request(url: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
-    body = None if fields is None else urlencode(fields).encode()
-    asked = urllib.request.Request(url, body, {"Accept": "application/json"})
-    with urllib.request.urlopen(asked, timeout=300) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
-@contextmanager
-def serve(folder: Path, data: Path) -> Iterator[str]:
-    """Run a server with its files in ``folder``, and yield its address."""
-    places = {"--jobs-dir": "jobs", "--state-dir": "state", "--log-file": "log"}
-    options = [part for name, file in places.items() for part in (name, str(folder / file))]
-    command = [sys.executable, "-m", "digits", "--port", "0", "--data-root", str(data), "--no-evaluations"]
-    process = subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        found = next(match for line in process.stdout if (match := re.search(r"address\s+(\S+)/", line)))
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 if __name__ == "__main__":

@@ -13,11 +13,8 @@ the machine's load.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import http.client
 import json
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,13 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from watched_server import NAME, serve, watched
 
 TARGET_MILLISECONDS = 50
-PASSWORD = "password of the benchmark"
 WEIGHTS_BYTES = 32 << 20
-NAME = "X-Benchmark"
 GIVE_UP_SECONDS = 120.0
 SLOW_SECONDS = 1.0
 
@@ -47,54 +41,43 @@ def main() -> None:
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(Path(options.serve), options.rows, options.logs, options.jobs)
+        run_server(Path(options.serve), options.rows, options.logs, options.jobs)
         return
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(folder, options)))
 
 
 def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--serve", folder]
-    command += ["--rows", str(options.rows), "--logs", str(options.logs), "--jobs", str(options.jobs)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
     statuses = {}
-    try:
-        started = json.loads(process.stdout.readline())
+    arguments = (folder, "--rows", options.rows, "--logs", options.logs, "--jobs", options.jobs)
+    with watched(__file__, *arguments) as (_, started, longest):
         for name, request in requests(started):
             began = time.monotonic()
             statuses[name] = send(started["port"], name, *request)
             seconds = time.monotonic() - began
             if seconds > SLOW_SECONDS:
                 print(f"{seconds:.1f} s: {name} ({statuses[name]})", file=sys.stderr, flush=True)
-    finally:
-        process.send_signal(signal.SIGTERM)
-    measured = json.loads(process.stdout.readlines()[-1])
-    process.wait()
-    order = sorted(measured, key=measured.__getitem__, reverse=True)[: options.slowest]
+    order = sorted(longest, key=longest.__getitem__, reverse=True)[: options.slowest]
     return {
-        "worst_callback_ms": round(1000 * max(measured.values()), 1),
+        "worst_callback_ms": round(1000 * max(longest.values()), 1),
         "target_ms": TARGET_MILLISECONDS,
         "requests": len(statuses),
         "server_errors": [name for name, status in statuses.items() if status >= 500],
-        "slowest_ms": {name: [round(1000 * measured[name], 1), statuses.get(name)] for name in order},
+        "slowest_ms": {name: [round(1000 * longest[name], 1), statuses.get(name)] for name in order},
     }
 
 
-def serve(folder: Path, rows: int, logs: float, jobs: int) -> None:
-    """Run the measured server; print the port and the ids of its jobs, and finally the measurements."""
+def run_server(folder: Path, rows: int, logs: float, jobs: int) -> None:
     from digits.cli.main import patch_standard_library
 
     patch_standard_library()
 
-    from benchmarks.long_logs import make_models
-    from digits.web import loop_watch
-    from digits.web.app import load_templates
-    from digits.web.server import http as servers
+    from long_logs import make_models
+
     from tests.site import open_site, site_settings
 
     if jobs:
-        from benchmarks.many_jobs import make_jobs
+        from many_jobs import make_jobs
 
         make_jobs(folder / "jobs", jobs)
     site = open_site(site_settings(folder))
@@ -102,30 +85,14 @@ def serve(folder: Path, rows: int, logs: float, jobs: int) -> None:
     site.wait_for_end(dataset)
     model = site.finished_model(dataset, rows, uuid.uuid4().bytes * (WEIGHTS_BYTES // 16))
     long = make_models(site, dataset, logs)
-    worst: dict[str, float] = {}
 
-    def note(label: str, seconds: float, cpu_seconds: float) -> None:
-        worst[label] = max(cpu_seconds, worst.get(label, 0.0))
+    def started() -> dict[str, Any]:
+        rules = {
+            (str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()
+        }
+        return {"dataset": dataset, "model": model, "long": long, "rules": sorted(rules)}
 
-    watch = loop_watch.LoopWatch(note)
-    labeled = watch.wrap(site.app)
-    loop_watch.request_line = lambda environ: environ.get(f"HTTP_{NAME.upper().replace('-', '_')}", "unnamed")
-
-    def begin(port: int) -> None:
-        load_templates(site.app)
-        rules = sorted(
-            {(str(rule), method) for rule in site.app.url_map.iter_rules() for method in rule.methods or ()}
-        )
-        started = {"port": port, "dataset": dataset, "model": model, "long": long, "rules": rules}
-        print(json.dumps(started), flush=True)
-        worst.clear()
-        watch.start()
-
-    servers.serve(labeled, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
-    watch.stop()
-    site.close()
-    with contextlib.suppress(BrokenPipeError):  # the benchmark was interrupted
-        print(json.dumps(worst), flush=True)
+    serve(site, started)
 
 
 Request = tuple[str, str, bytes | None, dict[str, str]]

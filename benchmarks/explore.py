@@ -15,32 +15,27 @@ import argparse
 import json
 import random
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import psutil
+from product import classification_manifest, record, write_split
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from digits.data.target import class_index  # noqa: E402
-
-from digits.core.settings import Settings  # noqa: E402
-from digits.core.status import Status  # noqa: E402
-from digits.core.task import Task  # noqa: E402
-from digits.data import health, images, records  # noqa: E402
-from digits.data.image_statistics import STATISTICS_DTYPE  # noqa: E402
-from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
-from digits.data.record_index import INDEX_DTYPE  # noqa: E402
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
-from digits.kinds.jobs import DatasetJob  # noqa: E402
-from digits.web.app import create_app  # noqa: E402
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.data import health
+from digits.data.image_statistics import STATISTICS_DTYPE
+from digits.data.manifest import Manifest
+from digits.data.record_index import INDEX_DTYPE
+from digits.data.records import encode_example
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import DatasetJob
+from digits.web.app import create_app
+from tests.site import site_settings
 
 TARGET_P95_MS = 30
-SHARDS = 32
 SIDE = 28
 SIZES = (10, 25, 50, 100)
 QUERIES = (
@@ -59,39 +54,14 @@ def write_dataset(folder: Path, count: int, classes: int) -> Manifest:
     labels = [f"class {number}" for number in range(classes)]
     groups = np.random.default_rng(0).integers(0, classes, count)
     chance = np.random.default_rng(1)
-    payloads = [
-        records.encode_example(
-            records.Record(
-                images.encode(chance.integers(0, 256, (SIDE, SIDE, 1), np.uint8), "png"),
-                *("png", SIDE, SIDE, 1),
-                {"image/class/label": [group], "image/class/text": [labels[group].encode()]},
-                f"{labels[group]}/image.png".encode(),
-            )
-        )
-        for group in range(classes)
-    ]
-    names, size = [], 0
-    bounds = [count * number // SHARDS for number in range(SHARDS + 1)]
-    for number in range(SHARDS):
-        names.append(records.shard_name("train", number, SHARDS))
-        with records.ShardWriter(folder / names[-1]) as writer:
-            for place in range(bounds[number], bounds[number + 1]):
-                group = int(groups[place])
-                writer.add(payloads[group], group, f"{labels[group]}/IMG_{place:07d}.png".encode())
-        size += writer.size_bytes
-    counts = np.bincount(groups, minlength=classes).tolist()
-    manifest = Manifest(
-        kind="image-classification",
-        width=SIDE,
-        height=SIDE,
-        channels=1,
-        encoding="png",
-        resize_mode="squash",
-        target=class_index(labels),
-        groups=labels,
-        splits={"train": SplitRecords(count=count, counts=counts, bytes=size, shards=names)},
-        mean_pixel=[127.5],
+    pixels = chance.integers(0, 256, (classes, SIDE, SIDE, 1), np.uint8)
+    examples = [encode_example(record(pixels[group], group, labels)) for group in range(classes)]
+    items = (
+        (examples[group], group, f"{labels[group]}/IMG_{place:07d}.png".encode())
+        for place, group in enumerate(groups.tolist())
     )
+    counts = np.bincount(groups, minlength=classes).tolist()
+    manifest = classification_manifest(labels, {"train": write_split(folder, "train", counts, items)})
     manifest.save(folder)
     return manifest
 
@@ -133,17 +103,7 @@ def main() -> None:
         manifest = write_dataset(folder, options.records, options.classes)
         save_health(folder, manifest)
         save_job(folder)
-        app = create_app(
-            Settings(
-                port=0,
-                login=False,
-                jobs_dir=Path(name),
-                data_roots=(Path(name) / "data",),
-                samples_dir=Path(name) / "samples",
-                state_dir=Path(name) / "state",
-                standby=False,
-            )
-        )
+        app = create_app(site_settings(Path(name), jobs_dir=Path(name)))
         try:
             print(json.dumps(measure(app.test_client(), options, manifest)))
         finally:

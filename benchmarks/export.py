@@ -23,17 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from product import cifar10
 
 from digits.core import events
 from digits.core.files import read_json
 from digits.core.recipe import CreateDataset, Export, Solver, Train
 from digits.data.model_export import FORMATS, ModelExport
-from digits.data.sample_catalog import SAMPLES
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -155,10 +153,7 @@ def _write_classes(sources: Path, case: Case, folder: Path) -> None:
     if case.network == "lenet":
         pixels, labels = _digits()
     else:
-        downloads = folder / "downloads"
-        downloads.mkdir(exist_ok=True)
-        (source, read), *_ = SAMPLES["cifar10"].packages
-        labeled = read(source.fetch(downloads, lambda fraction: None))["test"]
+        labeled = cifar10(folder)["test"]
         pixels, labels = labeled.pixels, np.asarray(labeled.labels)
     for place in np.random.default_rng(1).permutation(len(labels))[: case.images]:
         _save(pixels[place], sources / str(labels[place]) / f"{place}.png")

@@ -27,10 +27,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 from flask import Flask
 from numpy.typing import NDArray
+from product import cifar10, in_child
 
 from digits.core import events
 from digits.data import images
-from digits.data.sample_catalog import SAMPLES
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.runtime.executors.local import devices_environment
 from digits.web.models import fine_tune_settings
@@ -56,8 +56,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         weights = folder / "resnet50.weights.h5"
         if not weights.exists():
-            _in_child(convert, asked.weights, weights)
-        cifar = _cifar(folder)
+            in_child(convert, asked.weights, weights)
+        cifar = cifar10(folder)
         seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
         found = [_compare(folder, weights, cifar, seed, asked.epochs) for seed in seeds]
         tuned, probes = np.array(found).T
@@ -73,7 +73,7 @@ def _compare(folder: Path, weights: Path, cifar: Any, seed: int, epochs: int | N
     now = os.times()
     cpu = now.children_user + now.children_system - spent.children_user - spent.children_system
     seconds = time.monotonic() - began
-    probe = _in_child(linear_probe, dataset, weights)
+    probe = in_child(linear_probe, dataset, weights).value
     print(
         f"seed {seed}: Fine-tune {curve[-1]:.3f} ({', '.join(f'{value:.3f}' for value in curve)}), linear probe "
         f"{probe:.3f}; {seconds:.0f} s elapsed, {cpu:.0f} s of CPU time",
@@ -128,13 +128,6 @@ def _keras_name(layer: str) -> str:
     return f"conv{stage}_block{ord(block) - ord('a') + 1}_{_PARTS[part]}_{'conv' if kind == 'res' else 'bn'}"
 
 
-def _cifar(folder: Path) -> Any:
-    downloads = folder / "downloads"
-    downloads.mkdir(exist_ok=True)
-    (source, read), *_ = SAMPLES["cifar10"].packages
-    return read(source.fetch(downloads, lambda fraction: None))
-
-
 def _create_dataset(pictures: Path, dataset: Path, cifar: Any, seed: int) -> None:
     chance = np.random.default_rng(seed)
     for split, count in (("train", TRAIN), ("test", TEST)):
@@ -151,7 +144,7 @@ def _create_dataset(pictures: Path, dataset: Path, cifar: Any, seed: int) -> Non
         width=SIDE,
         height=SIDE,
     ).save(task)
-    assert _in_child(_run, task) == 0
+    assert in_child(_run, task).value == 0
 
 
 def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int | None) -> list[float]:
@@ -166,7 +159,7 @@ def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int |
         training.seed = seed
         training.epochs = epochs or training.epochs
         training.save(task)
-        assert _in_child(_run, task) == 0
+        assert in_child(_run, task).value == 0
     log, _ = events.read(task / "events.jsonl")
     return [
         item.values["accuracy"] for item in log if isinstance(item, events.Measured) and item.stage == "val"
@@ -216,23 +209,6 @@ def _run(task: Path) -> int:
     from digits.worker import run
 
     return run.run_task(task)
-
-
-def _in_child(function: Any, *arguments: Any) -> Any:
-    """Call ``function`` in a forked process and return its number: TensorFlow must not run in this one."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writing, repr(function(*arguments)).encode())
-            os._exit(0)
-        finally:
-            os._exit(1)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        text = answer.read()
-    os.waitpid(pid, 0)
-    return float(text)
 
 
 if __name__ == "__main__":

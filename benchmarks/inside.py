@@ -16,14 +16,12 @@ import shutil
 import statistics
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 from PIL import Image
-from serving import get, server, wait_for
+from product import chromium, product
 
 IMAGES_PER_CLASS = 12
 
@@ -37,22 +35,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         images = Path(folder) / "images"
         _write_images(images, options.side)
-        with server(Path(folder), images) as address:
-            model = _model(address, images, options)
+        with product(Path(folder), "--data-root", images) as server:
+            dataset = server.dataset_of(images, options.side, 3)
+            model = server.model_of(dataset, options.network, batch_size=8, select_gpu="cpu")
             image = next(images.rglob("*.png"))
-            page = f"{address}/models/{model}"
             result: dict[str, Any] = {"network": options.network, "side": options.side}
             for name, path, fields in (
                 ("all_layers", "/inside", {}),
                 ("grad_cam", "/heat-map", {"method": "grad_cam"}),
                 ("integrated_gradients", "/heat-map", {"method": "integrated_gradients"}),
             ):
+                asked = {"image_path": image, **fields}
                 first, *later = (
-                    _seconds(page + path, {"image_path": image, **fields}) for _ in range(options.turns + 1)
+                    server.seconds(f"/models/{model}{path}", asked) for _ in range(options.turns + 1)
                 )
                 result[name] = {"first": _round(first), "warm": _round(statistics.median(later))}
             if shutil.which("chromium"):
-                result["in_chromium"] = _round(statistics.median(_in_chromium(page, image, options.turns)))
+                seconds = _in_chromium(server.address, model, image, options.turns)
+                result["in_chromium"] = _round(statistics.median(seconds))
     print(json.dumps(result))
 
 
@@ -66,43 +66,13 @@ def _write_images(folder: Path, side: int) -> None:
             Image.fromarray(pixels).save(folder / name / f"{number}.png")
 
 
-def _model(address: str, images: Path, options: argparse.Namespace) -> str:
-    sides = {"resize_width": options.side, "resize_height": options.side, "resize_channels": 3}
-    fields = {"method": "folder", "folder_train": images, "dataset_name": "Inside"} | sides
-    dataset = get(address, "/datasets/images/classification.json", fields)["id"]
-    wait_for(address, dataset)
-    settings = {
-        "method": "standard",
-        "standard_networks": options.network,
-        "train_epochs": 1,
-        "batch_size": 8,
-    }
-    fields = {"model_name": "Inside", "dataset": dataset, "select_gpu": "cpu"} | settings
-    model = str(get(address, "/models/images/classification.json", fields)["id"])
-    wait_for(address, model)
-    return model
-
-
-def _seconds(url: str, fields: dict[str, Any]) -> float:
-    begun = time.perf_counter()
-    with urllib.request.urlopen(
-        urllib.request.Request(url, urlencode(fields).encode()), timeout=120
-    ) as answer:
-        answer.read()
-    return time.perf_counter() - begun
-
-
-def _in_chromium(page_url: str, image: Path, turns: int) -> list[float]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(f"{page_url}/inside")
+def _in_chromium(address: str, model: str, image: Path, turns: int) -> list[float]:
+    seconds = []
+    with chromium(address) as page:
+        page.goto(f"/models/{model}/inside")
         page.get_by_role("button", name="All", exact=True).click(timeout=60_000)
         page.get_by_label("Or enter a path on the server").fill(str(image))
         page.get_by_label("Or a record of the dataset").fill("")
-        seconds = []
         for _ in range(turns + 1):
             page.wait_for_load_state("networkidle")
             page.evaluate("document.getElementById('layer-results').replaceChildren()")
@@ -113,7 +83,6 @@ def _in_chromium(page_url: str, image: Path, turns: int) -> list[float]:
                 " return found.length && found.every(image => image.complete && image.naturalWidth); }"
             )
             seconds.append(time.perf_counter() - begun)
-        browser.close()
     return seconds[1:]
 
 

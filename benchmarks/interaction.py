@@ -18,25 +18,19 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Page, sync_playwright
+from product import ROOT, WITH_BACKGROUND_TASKS, Product, chromium, product
 
-ROOT = Path(__file__).resolve().parent.parent
-CHROMIUM_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
-CREATE = "/models/images/classification.json"
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SAMPLES = ROOT / "samples"
 CLASSIFY = "/models/images/classification/classify_one.json"
 VISUALIZE_RUNS = 5
 EPOCH_RUNS = 3
@@ -59,15 +53,20 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder)) as address, _page(address) as page:
-        dataset = _finished_dataset(address, options.sample)
+    places = ("--samples-dir", SAMPLES, *WITH_BACKGROUND_TASKS)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        product(Path(folder), *places) as server,
+        chromium(server.address) as page,
+    ):
+        dataset = _dataset(server, options.sample)
         time.sleep(5)  # the standby process is ready by then
         result: dict[str, Any] = {"visualize": _visualize(page, dataset)}
         model, result["create_to_first_point"] = _create(page, dataset, options.epochs)
-        _wait_for(lambda: _get(address, f"/models/{model}/status")["status"] == "Done")
-        result["metric_to_drawn"] = _drawing(page, Path(folder) / "jobs" / model)
-        result["one_epoch"] = _epoch(address, dataset)
-        result["classify"] = _classify(address, model, options.sample, options.requests)
+        server.wait(model)
+        result["metric_to_drawn"] = _drawing(page, server.jobs / model)
+        result["one_epoch"] = _epoch(server, dataset)
+        result["classify"] = _classify(server, model, options.sample, options.requests)
         result["target"] = {
             "visualize": 1.5,
             "create_to_first_point": 3,
@@ -78,35 +77,11 @@ def main() -> None:
     print(json.dumps(result))
 
 
-@contextmanager
-def _server(folder: Path) -> Iterator[str]:
-    places = ["--jobs-dir", folder / "jobs", "--state-dir", folder / "state", "--log-file", folder / "log"]
-    command = [sys.executable, "-m", "digits", "--port", "0", *map(str, places)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        found = next(match for line in process.stdout if (match := re.search(r"address\s+(\S+)/", line)))
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-
-
-@contextmanager
-def _page(address: str) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), headless=True, args=CHROMIUM_OPTIONS
-        )
-        yield browser.new_page(base_url=address)
-        browser.close()
-
-
-def _finished_dataset(address: str, sample: str) -> str:
-    made = _get(address, f"/try/{sample}", b"")
-    _get(address, f"/models/{made['model']['id']}/abort", b"")
+def _dataset(server: Product, sample: str) -> str:
+    made = server.json("POST", f"/try/{sample}")
+    server.abort(made["model"]["id"])
     dataset = str(made["dataset"]["id"])
-    _wait_for(lambda: _get(address, f"/datasets/{dataset}/status")["status"] == "Done")
+    server.wait(dataset)
     return dataset
 
 
@@ -134,22 +109,11 @@ def _create(page: Page, dataset: str, epochs: int) -> tuple[str, float]:
     return page.url.rsplit("/", 1)[1], round(time.perf_counter() - begun, 3)
 
 
-def _epoch(address: str, dataset: str) -> dict[str, float]:
-    fields = {
-        "model_name": "One epoch",
-        "dataset": dataset,
-        "method": "standard",
-        "standard_networks": "lenet",
-        "train_epochs": 1,
-        "batch_size": 64,
-        "solver_type": "MOMENTUM",
-        "learning_rate": 0.01,
-    }
+def _epoch(server: Product, dataset: str) -> dict[str, float]:
     seconds = []
     for _ in range(EPOCH_RUNS):
         begun = time.perf_counter()
-        model = _get(address, CREATE, urlencode(fields).encode())["id"]
-        _wait_for(lambda model=model: _get(address, f"/models/{model}/status")["status"] == "Done")
+        server.model_of(dataset, solver_type="MOMENTUM", learning_rate=0.01)
         seconds.append(time.perf_counter() - begun)
     return {"median": round(statistics.median(seconds), 2), "worst": round(max(seconds), 2)}
 
@@ -166,25 +130,17 @@ def _drawing(page: Page, job: Path) -> dict[str, float]:
     return {**_percentiles(delays), "rows": len(delays)}
 
 
-def _classify(address: str, model: str, sample: str, requests: int) -> dict[str, float]:
-    pictures = sorted((ROOT / "samples" / sample / "test").rglob("*.png"))[:: max(1, 10_000 // requests)]
-    _upload(address, model, pictures[0])  # starts the inference worker
+def _classify(server: Product, model: str, sample: str, requests: int) -> dict[str, float]:
+    pictures = sorted((SAMPLES / sample / "test").rglob("*.png"))[:: max(1, 10_000 // requests)]
+    contents = [picture.read_bytes() for picture in pictures]
+    ask = partial(server.json, "POST", CLASSIFY, job_id=model)
+    ask(image_file=contents[0])  # starts the inference worker
     seconds = []
     for number in range(requests):
         begun = time.perf_counter()
-        _upload(address, model, pictures[number % len(pictures)])
+        ask(image_file=contents[number % len(contents)])
         seconds.append(time.perf_counter() - begun)
     return _percentiles(seconds)
-
-
-def _upload(address: str, model: str, picture: Path) -> Any:
-    boundary = "digits-benchmark"
-    head = (
-        f'--{boundary}\r\nContent-Disposition: form-data; name="job_id"\r\n\r\n{model}\r\n'
-        f'--{boundary}\r\nContent-Disposition: form-data; name="image_file"; filename="a.png"\r\n\r\n'
-    )
-    body = head.encode() + picture.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
-    return _get(address, CLASSIFY, body, {"Content-Type": f"multipart/form-data; boundary={boundary}"})
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:
@@ -193,17 +149,6 @@ def _percentiles(values: list[float]) -> dict[str, float]:
         "p50": round(statistics.median(ordered), 4),
         "p99": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 4),
     }
-
-
-def _wait_for(question: Any) -> None:
-    while not question():
-        time.sleep(0.2)
-
-
-def _get(address: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
-    request = urllib.request.Request(address + path, body, {"Accept": "application/json", **(headers or {})})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -29,29 +29,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 import psutil
 from PIL import Image
+from product import WITH_BACKGROUND_TASKS, Product, cpu_seconds, product
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from digits.web.models import standard_networks  # noqa: E402
+from digits.web.models import standard_networks
 
 
 @dataclass(frozen=True)
@@ -95,25 +84,30 @@ def main() -> None:
     parser.add_argument("--model", nargs="*", default=[], metavar="FIELD=VALUE")
     options = parser.parse_args()
     kind = KINDS[options.kind]
-    with tempfile.TemporaryDirectory() as folder, _server(Path(folder), options) as address:
+    roots = [
+        part for path in (*options.source, *options.val) for part in ("--data-root", path.resolve().parent)
+    ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        product(Path(folder), *WITH_BACKGROUND_TASKS, *roots) as server,
+    ):
         fields = dict(zip(kind.sources, options.source, strict=True)) | _fields(options.dataset)
         if options.val:
             fields |= dict(zip(kind.held_out, options.val, strict=True))
             fields |= {"has_val_folder": "y"} if "folder" in kind.held_out[0] else {}
         sides = {"resize_width": options.side, "resize_height": options.side}
-        fields = (
-            sides | {"resize_channels": options.channels, "dataset_name": "Benchmark", "seed": 1} | fields
-        )
-        dataset = _create(address, f"datasets/images/{kind.url}", fields)
-        described = _request(f"{address}/datasets/{dataset}.json")
-        settings = {"model_name": "Benchmark", "dataset": dataset, "random_seed": 1}
+        fields = sides | {"resize_channels": options.channels, "seed": 1} | fields
+        dataset = server.finished(server.create_dataset(f"images/{kind.url}", "Benchmark", **fields))
+        described = server.json("GET", f"/datasets/{dataset}.json")
+        settings: dict[str, Any] = {"random_seed": 1}
         network = standard_networks.network(options.network or kind.network)
         if (
             options.network or options.kind == "autoencoder"
         ):  # not the default network: the form would choose it
             settings |= {"standard_networks": network.id, **network.values, "crop_size": ""}
-        model, minutes = _train(address, Path(folder), kind, settings | _fields(options.model))
-        curve = _validations(Path(folder) / "jobs" / model)
+        model = server.create_model("Benchmark", dataset, **settings | _fields(options.model)).id
+        minutes = _minutes(server, model)
+        curve = _validations(server.jobs / model)
     better = min if kind.metric == "loss" else max
     best = better((row for row in curve if kind.metric in row), key=lambda row: row[kind.metric])
     baseline = _baseline(options, described, curve)
@@ -132,39 +126,32 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def _train(address: str, folder: Path, kind: Kind, settings: dict[str, Any]) -> tuple[str, float]:
-    """Train a model; return its id, and the CPU time of the process in minutes."""
-    model = _create(address, f"models/images/{kind.url}", settings)
-    seconds = 0.0
-    process = None
-    while (status := _request(f"{address}/models/{model}/status")["status"]) not in (
-        "Done",
-        "Error",
-        "Aborted",
-    ):
-        process = process or _process_of(folder / "jobs" / model)
-        if process is not None:
-            try:
-                times = process.cpu_times()
-                seconds = times.user + times.system
-            except psutil.Error:
-                process = None
+def _minutes(server: Product, model: str) -> float:
+    """Return the CPU time of a training in minutes when it is done."""
+    seconds, pid = 0.0, None
+
+    def note(status: Any) -> None:
+        nonlocal seconds, pid
+        try:
+            pid = pid or _process_of(server.jobs / model)
+            seconds = cpu_seconds(pid) if pid else seconds
+        except psutil.Error:
+            pid = None
         time.sleep(1)
-    if status != "Done":
-        log = next((folder / "jobs" / model).glob("*/output.log"))
-        sys.exit(f"{status}: {log.read_text()[-3000:]}")
-    return model, seconds / 60
+
+    server.wait(model, note)
+    return seconds / 60
 
 
-def _process_of(job: Path) -> psutil.Process | None:
-    """Return the process that works on a task of ``job``: the one that has its event log open."""
+def _process_of(job: Path) -> int | None:
+    """Return the id of the process that works on a task of ``job``: the one that has its event log open."""
     for process in psutil.process_iter():
         try:
             if any(
                 file.path.startswith(f"{job}/") and file.path.endswith("events.jsonl")
                 for file in process.open_files()
             ):
-                return process
+                return int(process.pid)
         except psutil.Error:
             continue
     return None
@@ -206,53 +193,8 @@ def _images(folder: Path, options: argparse.Namespace) -> np.ndarray[Any, Any]:
     )
 
 
-def _create(address: str, path: str, fields: dict[str, Any]) -> str:
-    answer = _request(f"{address}/{path}.json", urlencode(fields).encode())
-    job = str(answer["id"])
-    if path.startswith("datasets"):
-        while (status := _request(f"{address}/datasets/{job}/status")["status"]) not in ("Done", "Error"):
-            time.sleep(0.5)
-        if status != "Done":
-            sys.exit(f"The dataset failed: {_request(f'{address}/datasets/{job}.json')}")
-    return job
-
-
 def _fields(pairs: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
-
-
-def _request(url: str, body: bytes | None = None) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(url, body, timeout=300) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-    except urllib.error.HTTPError as error:
-        sys.exit(f"{url}: {error.read().decode()[:2000]}")
-
-
-@contextmanager
-def _server(folder: Path, options: argparse.Namespace) -> Iterator[str]:
-    roots = [
-        part for path in (*options.source, *options.val) for part in ("--data-root", path.resolve().parent)
-    ]
-    places = [
-        "--jobs-dir",
-        folder / "jobs",
-        "--state-dir",
-        folder / "state",
-        "--log-file",
-        folder / "log",
-        *roots,
-    ]
-    command = [sys.executable, "-m", "digits", "--port", "0", *map(str, places)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        found = next(match for line in process.stdout if (match := re.search(r"address\s+(\S+)/", line)))
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 if __name__ == "__main__":

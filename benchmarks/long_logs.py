@@ -13,9 +13,6 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,15 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from product import cpu_seconds
+from watched_server import NAME, serve, watched
 
 WEEK_LINES = 1_200_000
 ROWS = 400_000
 MEGABYTE = 1 << 20
 GIVE_UP_SECONDS = 600.0
-LABEL = "X-Benchmark"
 
 
 def main() -> None:
@@ -40,7 +35,7 @@ def main() -> None:
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(Path(options.serve), options.scale)
+        run_server(Path(options.serve), options.scale)
         return
     with tempfile.TemporaryDirectory() as folder:
         for start in ("first", "second"):
@@ -48,42 +43,24 @@ def main() -> None:
 
 
 def measure(folder: str, scale: float) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--serve", folder, "--scale", str(scale)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        ready = json.loads(process.stdout.readline())
-        server = psutil.Process(process.pid)
-        first_page = ask(ready["port"], "/")
-        result: dict[str, Any] = {
-            "start_cpu_s": ready["cpu_s"],
-            "start_s": ready["s"],
-            "first_page": first_page,
-        }
-        while "Running" in str(
-            ask(ready["port"], f"/models/{ready['models']['running']}/status", text=True)["text"]
-        ):
+    with watched(__file__, folder, "--scale", scale) as (pid, ready, longest):
+        port = ready["port"]
+        result: dict[str, Any] = {name: ready[name] for name in ("start_cpu_s", "start_s")}
+        result["first_page"] = ask(port, "/")
+        running = f"/models/{ready['models']['running']}/status"
+        while "Running" in ask(port, running, text=True)["text"]:
             time.sleep(0.1)
-        result["caught_up_cpu_s"] = round(sum(server.cpu_times()[:2]) - ready["cpu_before_s"], 2)
+        result["caught_up_cpu_s"] = round(cpu_seconds(pid) - ready["cpu_before_s"], 2)
         for name, model in ready["models"].items():
-            for path in (
-                f"/models/{model}",
-                f"/models/{model}/metrics.json",
-                f"/models/{model}/metrics.json?after=0",
-            ):
-                result[f"{name}{path.removeprefix(f'/models/{model}') or ' page'}"] = ask(ready["port"], path)
-            result[f"{name}/metrics.csv"] = ask(ready["port"], f"/models/{model}/metrics.csv")
-        result["home"] = ask(ready["port"], "/")
-        memory = server.memory_info().rss
-    finally:
-        process.send_signal(signal.SIGTERM)
-    worst = json.loads(process.stdout.readlines()[-1])
-    process.wait()
-    slowest = sorted(worst, key=worst.__getitem__, reverse=True)[:12]
+            for part in ("", "/metrics.json", "/metrics.json?after=0", "/metrics.csv"):
+                result[f"{name}{part or ' page'}"] = ask(port, f"/models/{model}{part}")
+        result["home"] = ask(port, "/")
+        memory = psutil.Process(pid).memory_info().rss
+    slowest = sorted(longest, key=longest.__getitem__, reverse=True)[:12]
     return {
         **result,
         "memory_mb": round(memory / 1e6),
-        "worst_callbacks_ms": {name: round(1000 * worst[name], 1) for name in slowest},
+        "worst_callbacks_ms": {name: round(1000 * longest[name], 1) for name in slowest},
     }
 
 
@@ -91,7 +68,7 @@ def ask(port: int, path: str, text: bool = False) -> dict[str, Any]:
     began = time.monotonic()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=GIVE_UP_SECONDS)
     try:
-        connection.request("GET", path, headers={LABEL: path, "Accept": "text/html"})
+        connection.request("GET", path, headers={NAME: path, "Accept": "text/html"})
         answer = connection.getresponse()
         body = answer.read()
     finally:
@@ -100,28 +77,14 @@ def ask(port: int, path: str, text: bool = False) -> dict[str, Any]:
     return {**found, "text": body.decode()} if text else found
 
 
-def serve(folder: Path, scale: float) -> None:
-    """Run the server to measure; print its port and models, and finally the longest callbacks."""
+def run_server(folder: Path, scale: float) -> None:
     from digits.cli.main import patch_standard_library
 
     patch_standard_library()
 
-    from digits.core.settings import Settings
-    from digits.web import loop_watch
-    from digits.web.app import load_templates
-    from digits.web.server import http as servers
-    from tests.site import open_site
+    from tests.site import open_site, site_settings
 
-    settings = Settings(
-        port=0,
-        login=False,
-        jobs_dir=folder / "jobs",
-        data_roots=(folder / "data",),
-        samples_dir=folder / "samples",
-        state_dir=folder / "state",
-        logfile_filename=folder / "digits.log",
-        standby=False,
-    )
+    settings = site_settings(folder, health_checks=True, evaluations=True)
     known = folder / "models.json"
     if not known.exists():
         site = open_site(settings)
@@ -129,30 +92,15 @@ def serve(folder: Path, scale: float) -> None:
         site.wait_for_end(dataset)
         known.write_text(json.dumps(make_models(site, dataset, scale)))
         site.services.stop()
-    models = json.loads(known.read_text())
-    worst: dict[str, float] = {}
-
-    def note(label: str, seconds: float, cpu_seconds: float) -> None:
-        worst[label] = max(cpu_seconds, worst.get(label, 0.0))
-
     cpu_before, before = time.process_time(), time.monotonic()
     site = open_site(settings)
-    started = {"cpu_s": round(time.process_time() - cpu_before, 2), "s": round(time.monotonic() - before, 2)}
-    watch = loop_watch.LoopWatch(note)
-    labeled = watch.wrap(site.app)
-    header = f"HTTP_{LABEL.upper().replace('-', '_')}"
-    loop_watch.request_line = lambda environ: environ.get(header, "unnamed")
-
-    def begin(port: int) -> None:
-        load_templates(site.app)
-        ready = {"port": port, "models": models, "cpu_before_s": cpu_before, **started}
-        print(json.dumps(ready), flush=True)
-        watch.start()
-
-    servers.serve(labeled, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
-    watch.stop()
-    site.services.stop()
-    print(json.dumps(worst))
+    ready = {
+        "start_cpu_s": round(time.process_time() - cpu_before, 2),
+        "start_s": round(time.monotonic() - before, 2),
+        "cpu_before_s": cpu_before,
+        "models": json.loads(known.read_text()),
+    }
+    serve(site, lambda: ready)
 
 
 def make_models(site: Any, dataset: str, scale: float) -> dict[str, str]:
@@ -184,14 +132,8 @@ def week(scale: float = 1.0) -> Iterator[bytes]:
     for number in range(lines):
         at = 1.7e9 + number / 2
         left = (lines - number) / 2
-        yield (
-            b'{"event":"progressed","at":%.6f,"fraction":%.6f,"seconds_left":%.10f,"doing":"Training"}\n'
-            % (
-                at,
-                number / lines,
-                left,
-            )
-        )
+        text = b'{"event":"progressed","at":%.6f,"fraction":%.6f,"seconds_left":%.10f,"doing":"Training"}\n'
+        yield text % (at, number / lines, left)
         if number % 240 == 0:
             yield row(number, lines)
 

@@ -21,9 +21,6 @@ import multiprocessing
 import os
 import random
 import re
-import signal
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,24 +30,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import simple_websocket
-from scheduler import RUNNING, SETTLE_SECONDS, TRAINING, cpu_seconds, start_training
+from product import WITH_BACKGROUND_TASKS, classification_manifest, cpu_seconds, product, quantiles
+from scheduler import RUNNING, SETTLE_SECONDS, TRAINING, start_training
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from digits.data.target import class_index  # noqa: E402
-
-from digits.core.job import Job, Summary  # noqa: E402
-from digits.core.model_job import ModelJob  # noqa: E402
-from digits.core.recipe import Train  # noqa: E402
-from digits.core.status import Status  # noqa: E402
-from digits.core.task import Task  # noqa: E402
-from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
-from digits.kinds.jobs import DatasetJob  # noqa: E402
-from digits.runtime.executors.local import LocalExecutor  # noqa: E402
+from digits.core.job import Job, Summary
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Train
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.data.manifest import SplitRecords
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.jobs import DatasetJob
+from digits.runtime.executors.local import LocalExecutor
 
 TARGETS = {"health_p99_ms": 20, "cpu_percent": 2, "start_seconds": 3}
 MODELS_PER_DATASET = 19
@@ -67,6 +59,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=1.0, help="mean seconds between a person's requests")
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the server
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(Path(folder), options)))
 
@@ -75,26 +68,26 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     ids = make_jobs(folder / "jobs", options.jobs)
     starts, start_cpu = [], []
     for _ in range(STARTS):
-        with server(folder) as (process, _, seconds):
+        with server(folder) as (pid, _, seconds):
             starts.append(seconds)
-            start_cpu.append(cpu_seconds(process))
+            start_cpu.append(cpu_seconds(pid))
     executor = LocalExecutor(standby=False, program=[sys.executable, "-c", TRAINING, "7"])
     handle = start_training(folder / "jobs", executor)
     try:
-        with server(folder) as (process, port, _):
+        with server(folder) as (pid, port, _):
             time.sleep(SETTLE_SECONDS)
-            before = cpu_seconds(process)
+            before = cpu_seconds(pid)
             time.sleep(options.seconds)
-            cpu = 100 * (cpu_seconds(process) - before) / options.seconds
-            before = cpu_seconds(process)
-            health, health_cpu, pages = browse(process.pid, port, ids, options)
-            busy = 100 * (cpu_seconds(process) - before) / options.seconds
+            cpu = 100 * (cpu_seconds(pid) - before) / options.seconds
+            before = cpu_seconds(pid)
+            health, health_cpu, pages = browse(pid, port, ids, options)
+            busy = 100 * (cpu_seconds(pid) - before) / options.seconds
     finally:
         executor.stop(handle)
         while executor.poll(folder / "jobs" / RUNNING / "train", handle) is None:
             time.sleep(0.05)
     stalls = re.findall(
-        r"blocked for [\d.]+ s \(([\d.]+) s of CPU time\) by (.*)", (folder / "log").read_text()
+        r"blocked for [\d.]+ s \(([\d.]+) s of CPU time\) by (.*)", (folder / "digits.log").read_text()
     )
     return {
         "jobs": options.jobs,
@@ -110,15 +103,6 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "page_kilobytes": {name: round(size / 1000) for name, (_, size) in sorted(pages.items())},
         "stalls": Counter(what for _, what in stalls),
         "targets": TARGETS,
-    }
-
-
-def quantiles(seconds: list[float]) -> dict[str, float]:
-    ordered = sorted(seconds)
-    return {
-        "p50": round(1000 * statistics.median(ordered), 1),
-        "p99": round(1000 * ordered[int(len(ordered) * 0.99)], 1),
-        "max": round(1000 * ordered[-1], 1),
     }
 
 
@@ -153,7 +137,8 @@ def make_jobs(jobs: Path, count: int) -> list[str]:
                 tasks=[Task(name="create", title="Create the records", history=steps)],
             )
             job.summary.record_bytes = dice.randrange(10**9)
-            manifest(job.summary.record_bytes).save(folder)
+            split = SplitRecords(count=1000, counts=[100] * 10, bytes=job.summary.record_bytes, shards=[])
+            classification_manifest(CLASSES, {"train": split}, side=32, channels=3).save(folder)
         else:
             summary = Summary(
                 sparkline=[round(dice.random(), 4) for _ in range(60)], last_accuracy=100 * dice.random()
@@ -173,44 +158,14 @@ def make_jobs(jobs: Path, count: int) -> list[str]:
     return ids
 
 
-def manifest(size: int) -> Manifest:
-    counts = [100] * len(CLASSES)
-    return Manifest(
-        kind="image-classification",
-        width=32,
-        height=32,
-        channels=3,
-        encoding="png",
-        resize_mode="squash",
-        target=class_index(CLASSES),
-        groups=CLASSES,
-        splits={"train": SplitRecords(count=sum(counts), counts=counts, bytes=size, shards=[])},
-        mean_pixel=[128.0] * 3,
-    )
-
-
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[tuple[psutil.Process, int, float]]:
-    """Run a server; yield its process, its port, and the seconds from its start to the first response."""
-    places = {"jobs-dir": "jobs", "state-dir": "state", "samples-dir": "samples", "log-file": "log"}
-    command = [sys.executable, "-m", "digits", "--port", "0", "--no-standby"]
-    for option, name in places.items():
-        command += [f"--{option}", str(folder / name)]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+def server(folder: Path) -> Iterator[tuple[int, int, float]]:
+    """Run a server; yield its process id, its port, and the seconds from its start to the first response."""
     began = time.perf_counter()
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            found = next(
-                (match for line in process.stdout if (match := re.search(r"address\s.*:(\d+)/", line))), None
-            )
-            if found is None:
-                raise SystemExit("the server did not start")
-            port = int(found[1])
-            Client(port).get("/health")
-            yield psutil.Process(process.pid), port, time.perf_counter() - began
-        finally:
-            process.send_signal(signal.SIGTERM)
+    with product(folder, "--no-standby", *WITH_BACKGROUND_TASKS) as started:
+        port = int(started.address.rpartition(":")[2])
+        Client(port).get("/health")
+        yield started.pid, port, time.perf_counter() - began
 
 
 class Client:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from evaluation import ROOT, create, serve
+from product import ROOT, mnist, product
 
 BATCH = 256
 TARGET = 0.9
@@ -87,19 +87,10 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        mnist = options.folder or scratch / "mnist"
-        if options.folder is None:
-            subprocess.run([sys.executable, "-m", "digits", "download-data", "mnist", mnist], check=True)
-        with serve(scratch, mnist.resolve()) as address:
-            size = {"resize_width": 28, "resize_height": 28, "resize_channels": 1}
-            per_class = {"folder_train_max_per_class": options.images // 10 + 1000, "folder_pct_val": 0}
-            source = {"method": "folder", "folder_train": mnist.resolve() / "test", "dataset_name": "Test"}
-            dataset = create(address, "datasets/images/classification", **source, **size, **per_class)
-            network = {"method": "standard", "standard_networks": "lenet", "train_epochs": 1}
-            fields = {"model_name": "LeNet", "dataset": dataset, "batch_size": 64, "use_mean": "image"}
-            model = create(address, "models/images/classification", **fields, **network)
-        places = [scratch / "jobs" / model, scratch / "jobs" / dataset]
+        images = mnist(options.folder, Path(name))
+        with product(Path(name), "--data-root", images) as server:
+            dataset, model = server.digits_and_lenet(images, options.images, use_mean="image")
+        places = [server.jobs / model, server.jobs / dataset]
         command = [sys.executable, "-c", COMPARE, *map(str, places), str(options.turns), str(BATCH)]
         answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     print(json.dumps(json.loads(answer.splitlines()[-1]) | {"target_ratio": TARGET}))

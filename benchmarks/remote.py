@@ -15,20 +15,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
-import psutil
+from product import ROOT, peak_memory
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from digits.core.recipe import CreateDataset  # noqa: E402
-from digits.core.remote import Credentials, CredentialStore, RemoteSources  # noqa: E402
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit  # noqa: E402
-from tests import s3_server  # noqa: E402
+from digits.core.recipe import CreateDataset
+from digits.core.remote import Credentials, CredentialStore, RemoteSources
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from tests import s3_server
 
 WEB_SERVER = """
 import functools, http.server, sys, time
@@ -54,9 +49,9 @@ def main() -> None:
         source = Path(place) / "images"
         count = choose(arguments.folder, source, arguments.images)
         local, memory = create(recipe(str(source)))
-        say(f"{count} images from a local folder: {local:.1f} s, {memory / 1e6:.0f} MB")
+        print(f"{count} images from a local folder: {local:.1f} s, {memory / 1e6:.0f} MB")
         web, memory = from_web(source, arguments.latency)
-        say(f"from a web folder: {web:.1f} s ({web / local:.1f} times as long), {memory / 1e6:.0f} MB")
+        print(f"from a web folder: {web:.1f} s ({web / local:.1f} times as long), {memory / 1e6:.0f} MB")
         with s3_server.running(page=1000) as endpoint:
             s3_server.upload(endpoint, source, "images")
             address = f"s3://{s3_server.BUCKET}/images"
@@ -64,7 +59,7 @@ def main() -> None:
                 "s3", Credentials(access_key="a", secret_key="b")
             )
             s3, memory = create(recipe(address, ["s3://*", endpoint], endpoint, str(keys)))
-        say(f"from S3: {s3:.1f} s ({s3 / local:.1f} times as long), {memory / 1e6:.0f} MB")
+        print(f"from S3: {s3:.1f} s ({s3 / local:.1f} times as long), {memory / 1e6:.0f} MB")
 
 
 def choose(folder: Path, target: Path, count: int) -> int:
@@ -121,35 +116,12 @@ def create(what: CreateDataset) -> tuple[float, int]:
         what.save(task)
         began = time.monotonic()
         process = subprocess.Popen([sys.executable, "-m", "digits.worker", str(task)], cwd=ROOT)
-        peak: list[Any] = [0]
-        thread = threading.Thread(target=watch, args=(process.pid, peak))
-        thread.start()
-        code = process.wait()
+        with peak_memory(process.pid) as peak:
+            code = process.wait()
         seconds = time.monotonic() - began
-        thread.join()
         if code:
             sys.exit((task / "events.jsonl").read_text())
         return seconds, peak[0]
-
-
-def watch(pid: int, peak: list[int]) -> None:
-    """Record the memory that the process and its children do not share with others."""
-    while True:
-        try:
-            process = psutil.Process(pid)
-            every = [process, *process.children(recursive=True)]
-            peak[0] = max(peak[0], sum(item.memory_full_info().uss for item in every))
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return
-        except psutil.NoSuchProcess:
-            if not psutil.pid_exists(pid):
-                return
-        time.sleep(0.2)
-
-
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

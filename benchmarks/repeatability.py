@@ -27,14 +27,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import numpy as np
-from digits.data.target import class_index
+from product import NETWORKS, classification_manifest, record, write_split
 
 from digits.core import events
 from digits.core.recipe import Train
-from digits.data import images, manifest, records
+from digits.data import manifest
+from digits.data.records import encode_example
 from digits.worker import run
-
-NETWORKS = Path(__file__).resolve().parent.parent / "digits" / "networks"
 
 # The location of a number in a run, and the number or the checksum of several.
 Numbers = dict[str, str]
@@ -149,32 +148,16 @@ def draw_dataset(folder: Path) -> Path:
     """A finished dataset job of gray squares."""
     folder.mkdir()
     chance, splits, labels = np.random.default_rng(1), {}, ["a", "b", "c", "d"]
-    for split, count in {"train": 1500, "val": 300}.items():
-        name = records.shard_name(split, 0, 1)
-        with records.ShardWriter(folder / name) as writer:
-            for number in range(count):
-                label = number % len(labels)
-                pixels = chance.normal(50 * label + 50, 40, (28, 28, 1)).clip(0, 255).astype(np.uint8)
-                data = images.encode(pixels, "png")
-                record = records.Record(data, "png", 28, 28, 1, {"image/class/label": [label]})
-                writer.add(records.encode_example(record), label)
-        each = count // len(labels)
-        splits[split] = manifest.SplitRecords(
-            count=count, counts=[each] * len(labels), bytes=0, shards=[name]
-        )
+
+    def item(label: int) -> tuple[bytes, int, bytes]:
+        pixels = chance.normal(50 * label + 50, 40, (28, 28, 1)).clip(0, 255).astype(np.uint8)
+        return encode_example(record(pixels, label, labels)), label, b""
+
+    for split, each in {"train": 375, "val": 75}.items():
+        items = (item(number % 4) for number in range(4 * each))
+        splits[split] = write_split(folder, split, [each] * 4, items, shards=1)
     np.save(folder / manifest.MEAN_ARRAY_FILE, np.full((28, 28, 1), 125, np.float32))
-    manifest.Manifest(
-        width=28,
-        height=28,
-        channels=1,
-        encoding="png",
-        resize_mode="squash",
-        kind="image-classification",
-        target=class_index(labels),
-        groups=labels,
-        splits=splits,
-        mean_pixel=[125.0],
-    ).save(folder)
+    classification_manifest(labels, splits).save(folder)
     return folder
 
 

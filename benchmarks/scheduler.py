@@ -12,31 +12,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
+from product import WITH_BACKGROUND_TASKS, cpu_seconds, product
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from digits.core.model_job import ModelJob  # noqa: E402
-from digits.core.recipe import Train  # noqa: E402
-from digits.core.status import Status  # noqa: E402
-from digits.core.task import Handle  # noqa: E402
-from digits.kinds.jobs import JOB_TYPES  # noqa: E402
-from digits.runtime.executors.device_ledger import DeviceLedger  # noqa: E402
-from digits.runtime.executors.local import LocalExecutor  # noqa: E402
-from digits.runtime.executors.pools import Executors  # noqa: E402
-from digits.runtime.scheduler import Scheduler  # noqa: E402
-from digits.runtime.store import Store  # noqa: E402
-from digits.runtime.task_runner import TaskRunner  # noqa: E402
+from digits.core.job import DeviceRequest
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Train
+from digits.core.status import Status
+from digits.core.task import Handle
+from digits.kinds.jobs import JOB_TYPES
+from digits.runtime.executors.device_ledger import DeviceLedger
+from digits.runtime.executors.executor import Placement
+from digits.runtime.executors.local import LocalExecutor
+from digits.runtime.executors.pools import Executors
+from digits.runtime.scheduler import Scheduler
+from digits.runtime.store import Store
+from digits.runtime.task_runner import TaskRunner
 
 TARGET_TICK_MS = 1.0
 TARGET_CPU_PERCENT = 2.0
@@ -69,6 +66,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rows-per-second", type=float, default=7.0)
     options = parser.parse_args()
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # for the server
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(Path(folder), options)))
 
@@ -128,35 +126,18 @@ def save_job(folder: Path, name: str, status: Status, handle: Handle | None = No
 def start_training(jobs: Path, executor: LocalExecutor) -> Handle:
     folder = jobs / RUNNING / "train"
     folder.mkdir(parents=True)
-    handle = executor.start(folder, ["cpu"])
+    handle = executor.start(folder, Placement(DeviceRequest("training"), ("cpu",)))
     save_job(jobs / RUNNING, "running", Status.RUN, handle)
     return handle
 
 
 def cpu_of_server(folder: Path, seconds: float) -> float:
     """CPU time of a server, as a percentage of one core."""
-    places = {"jobs-dir": "jobs", "state-dir": "state", "samples-dir": "samples", "log-file": "log"}
-    command = [sys.executable, "-m", "digits", "--port", "0", "--no-standby"]
-    for option, name in places.items():
-        command += [f"--{option}", str(folder / name)]
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout
-            if not any("address" in line for line in server.stdout):
-                raise SystemExit("the server did not start")
-            time.sleep(SETTLE_SECONDS)
-            process = psutil.Process(server.pid)
-            before = cpu_seconds(process)
-            time.sleep(seconds)
-            return 100 * (cpu_seconds(process) - before) / seconds
-        finally:
-            server.send_signal(signal.SIGTERM)
-
-
-def cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    with product(folder, "--no-standby", *WITH_BACKGROUND_TASKS) as server:
+        time.sleep(SETTLE_SECONDS)
+        before = cpu_seconds(server.pid)
+        time.sleep(seconds)
+        return 100 * (cpu_seconds(server.pid) - before) / seconds
 
 
 def time_rounds(jobs: Path, executor: LocalExecutor) -> list[float]:

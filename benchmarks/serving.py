@@ -26,20 +26,19 @@ import json
 import multiprocessing
 import os
 import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-ROOT = Path(__file__).resolve().parent.parent
+from product import product, quantiles
+
 SINGLE_REQUESTS = 1000
 # Reads the number of seconds from a line, and prints the rate of images per second that Keras predicts.
 KERAS = """
@@ -71,29 +70,33 @@ def main() -> None:
     parser.add_argument("--training-images", type=int, default=2000)
     options = parser.parse_args()
     pictures = sorted(options.images.rglob("*.png"))[:: max(1, 10_000 // 200)]
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder), options.images) as address:
-        model = _model(address, options)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        product(Path(folder), "--no-login", "--data-root", options.images.resolve()) as server,
+    ):
+        limit = {"folder_train_max_per_class": options.training_images // 10}
+        dataset = server.dataset_of(options.images, options.side, options.channels, **limit)
+        model = server.model_of(dataset, options.network, select_gpu="cpu", crop_size="", batch_size=None)
         bodies = [
             json.dumps({"instances": [{"b64": base64.b64encode(path.read_bytes()).decode()}]}).encode()
             for path in pictures
         ]
         fields = [{"job_id": model, "image_path": str(path)} for path in pictures]
         classify = "/models/images/classification/classify_one.json"
-        get(address, classify, fields[0])  # starts the inference server
-        seconds = _classify_one(address, classify, fields)
+        server.seconds(classify, fields[0])  # starts the inference server
+        seconds = _classify_one(server.address, classify, fields)
         rates: dict[str, list[float]] = {"predict": [], "constant": []}
         predict = (f"/models/{model}/predict", bodies)
         constant: tuple[str, list[bytes]] = ("/health", [])
         with _keras(options) as keras_rate:
             for _ in range(options.turns):
                 for name, (path, sent) in (("constant", constant), ("predict", predict)):
-                    rates[name].append(_rate(address, path, sent, options))
+                    rates[name].append(_rate(server.address, path, sent, options))
                 if keras_rate is not None:
                     rates.setdefault("keras", []).append(keras_rate())
-    quantiles = statistics.quantiles(seconds, n=100)
     result = {
         "network": options.network,
-        "classify_one_ms": {"p50": _round(1000 * quantiles[49]), "p99": _round(1000 * quantiles[98])},
+        "classify_one_ms": quantiles(seconds, 2),
         "clients": options.clients,
         "constant_per_second": _round(statistics.median(rates["constant"])),
         "predictions_per_second": _round(statistics.median(rates["predict"])),
@@ -156,26 +159,6 @@ def _round(value: float) -> float:
     return round(value, 2)
 
 
-def _model(address: str, options: argparse.Namespace) -> str:
-    """Create a dataset, train the network for one epoch, and return the id of the model."""
-    sides = {"resize_width": options.side, "resize_height": options.side, "resize_channels": options.channels}
-    limit = {"folder_train_max_per_class": options.training_images // 10}
-    source = {"method": "folder", "folder_train": options.images, "dataset_name": "Serving"}
-    dataset = get(address, "/datasets/images/classification.json", source | sides | limit)["id"]
-    wait_for(address, dataset)
-    settings = {"method": "standard", "standard_networks": options.network, "train_epochs": 1}
-    fields = {"model_name": "Serving", "dataset": dataset, "select_gpu": "cpu", "crop_size": ""}
-    model = str(get(address, "/models/images/classification.json", settings | fields)["id"])
-    wait_for(address, model)
-    return model
-
-
-def wait_for(address: str, job: str) -> None:
-    while (status := get(address, f"/jobs/{job}/status")["status"]) not in ("Done", "Error", "Aborted"):
-        time.sleep(0.2)
-    assert status == "Done", status
-
-
 def _rate(address: str, path: str, bodies: list[bytes], options: argparse.Namespace) -> float:
     """Return the number of answers per second to clients in another process."""
     context = multiprocessing.get_context("spawn")
@@ -224,27 +207,6 @@ async def _client(address: str, path: str, bodies: list[bytes], end: float) -> i
         count += 1
     writer.close()
     return count
-
-
-@contextmanager
-def server(folder: Path, images: Path) -> Iterator[str]:
-    places = ["--jobs-dir", folder / "jobs", "--state-dir", folder / "state", "--log-file", folder / "log"]
-    options = ["--port", "0", "--no-login", "--no-evaluations", "--data-root", images.resolve()]
-    command = [sys.executable, "-m", "digits", *map(str, options + places)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    try:
-        yield next(match for line in process.stdout if (match := re.search(r"address\s+(\S+)/", line)))[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-
-
-def get(address: str, path: str, fields: dict[str, Any] | None = None) -> Any:
-    body = urlencode(fields).encode() if fields else None
-    request = urllib.request.Request(address + path, body, {"Accept": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
 
 
 if __name__ == "__main__":

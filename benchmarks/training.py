@@ -39,7 +39,6 @@ import os
 import statistics
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +46,8 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # forking requires a single-threaded process
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from product import NETWORKS, Spent, in_child
 
 from digits.core import events, recipe
 from digits.core.recipe import Train
@@ -57,7 +58,6 @@ from digits.runtime.devices import CPU, Devices
 from digits.runtime.executors.local import devices_environment
 from digits.worker import run
 
-NETWORKS = Path(__file__).resolve().parents[1] / "digits" / "networks"
 PRECISIONS = ("float32", "mixed_float16", "mixed_bfloat16")
 TARGET_RATIO = {"lenet": 1.2, "resnet32": 1.05}
 TARGET_RATIO_ON_GPU = {"lenet": 3.0, "resnet32": 1.5}
@@ -135,15 +135,6 @@ class Work:
 
             memory.RESIDENT_SHARE = 0.0
         return task
-
-
-@dataclass(frozen=True)
-class Spent:
-    """The result and cost of a process. ``peak`` is its maximum memory in bytes."""
-
-    value: float
-    processor_seconds: float
-    peak: int
 
 
 def main() -> None:
@@ -367,25 +358,11 @@ def product(work: Work, job: Path) -> float:
 
 def bare(work: Work, job: Path) -> float:
     """Run the product's steps and validations on one constant batch, equally often; return the images/s."""
-    import numpy as np
-    import tensorflow as tf
+    from digits.worker.training.loop import timeline
 
-    from digits.worker.input.preparation import Chunk
-    from digits.worker.training.loop import setup, timeline
-    from digits.worker.training.loop.tensorboard_log import TensorBoardLog
-    from digits.worker.training.step import device_config
-
-    task = work.task(job)
-    _silence(task)
-    asked = recipe.load(task, Train)
-    with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        resources = setup.Resources(asked, job, log, device_config.configure(asked, log)[0], 1)
-        with TensorBoardLog(job / "tb") as board:
-            functions = setup.build(resources, board)
-    images, labels = _arrays(work.dataset, "train", work.batch)
+    resources, functions = _built(work, job)
     calls = min(timeline.MAX_STEPS_PER_CALL, max(1, work.images // work.batch // 8))
-    positions = np.tile(np.arange(work.batch), (calls, 1))
-    chunk = Chunk(tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64))
+    chunk = _constant_chunks(work)(calls)
     rates = [0.0001] * calls
     functions.training.steps(chunk, rates, 0)
     functions.evaluation(chunk)
@@ -401,16 +378,9 @@ def bare(work: Work, job: Path) -> float:
     return steps * work.batch / (time.monotonic() - began)
 
 
-def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
-    """Run steps on one constant batch, alternately with every ``interval``-th step measured and with none, and return
-    the median ratio of their processor times.
-    """
-    import numpy as np
-    import tensorflow as tf
-
-    from digits.worker.input.preparation import Chunk
+def _built(work: Work, job: Path) -> tuple[Any, Any]:
+    """Return the resources of a training, and its functions."""
     from digits.worker.training.loop import setup
-    from digits.worker.training.loop.metric_rows import MAX_INTERVAL
     from digits.worker.training.loop.tensorboard_log import TensorBoardLog
     from digits.worker.training.step import device_config
 
@@ -420,13 +390,33 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
         resources = setup.Resources(asked, job, log, device_config.configure(asked, log)[0], 1)
         with TensorBoardLog(job / "tb") as board:
-            functions = setup.build(resources, board)
+            return resources, setup.build(resources, board)
+
+
+def _constant_chunks(work: Work) -> Callable[[int], Any]:
+    """Return a function that repeats one constant batch so many times."""
+    import numpy as np
+    import tensorflow as tf
+
+    from digits.worker.input.preparation import Chunk
+
     images, labels = _arrays(work.dataset, "train", work.batch)
-    training, rate = functions.training, 0.0001
 
     def chunk(count: int) -> Any:
         positions = np.tile(np.arange(work.batch), (count, 1))
         return Chunk(tf.constant(images), tf.constant(labels, tf.int64), tf.constant(positions, tf.int64))
+
+    return chunk
+
+
+def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
+    """Run steps on one constant batch, alternately with every ``interval``-th step measured and with none, and return
+    the median ratio of their processor times.
+    """
+    from digits.worker.training.loop.metric_rows import MAX_INTERVAL
+
+    training, rate = _built(work, job)[1].training, 0.0001
+    chunk = _constant_chunks(work)
 
     def plain() -> None:
         training.steps(chunk(MAX_INTERVAL), [rate] * MAX_INTERVAL, 0)
@@ -556,27 +546,6 @@ def _silence(task: Path) -> None:
     log = os.open(task / "output.log", os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-
-
-def in_child(function: Callable[..., float], *arguments: Any) -> Spent:
-    """Run ``function`` in a separate process; return its result and the cost of the process."""
-    reading, writing = os.pipe()
-    errors = os.dup(2)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writing, repr(function(*arguments)).encode())
-            os._exit(0)
-        except BaseException:
-            os.write(errors, traceback.format_exc().encode())
-        finally:
-            os._exit(1)
-    os.close(errors)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        text = answer.read()
-    _, _, used = os.wait4(pid, 0)
-    return Spent(float(text), used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ import random
 import re
 import shutil
 import socket
-import subprocess
-import sys
 import tarfile
 import tempfile
 import time
@@ -31,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from product import WITH_BACKGROUND_TASKS, Product, product
 
-ROOT = Path(__file__).resolve().parents[1]
 TUS = {"Tus-Resumable": "1.0.0"}
 PIECE_BYTES = 1 << 20
 CHUNK_BYTES = 8 << 20
@@ -41,42 +39,21 @@ SMALL_BYTES = 8000
 
 
 class Server:
-    """A server process, and the peak of its memory."""
+    """A server, and the peak of its memory."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "data").mkdir()
-        options = [
-            "--jobs-dir",
-            folder / "jobs",
-            "--data-root",
-            folder / "data",
-            "--state-dir",
-            folder / "state",
-        ]
-        options += ["--samples-dir", folder / "samples", "--log-file", folder / "log", "--no-standby"]
-        self.log = folder / "log"
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "digits", "--port", "0", *map(str, options)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout
-        for line in self.process.stdout:
-            if found := re.search(r"address\s+(http\S+)/", line):
-                break
-        self.host = urllib.parse.urlsplit(found[1]).netloc
+    def __init__(self, started: Product) -> None:
+        self.host, self._pid = urllib.parse.urlsplit(started.address).netloc, started.pid
         self._peak = multiprocessing.Value("q")
         self._slowest = multiprocessing.Value("d")
         # In a process of its own, so that it does not wait for the client.
         self._watch = multiprocessing.Process(
-            target=watch, args=(self.host, self.process.pid, self._peak, self._slowest), daemon=True
+            target=watch, args=(self.host, started.pid, self._peak, self._slowest), daemon=True
         )
         self._watch.start()
 
     @property
     def memory(self) -> int:
-        return int(psutil.Process(self.process.pid).memory_info().rss)
+        return int(psutil.Process(self._pid).memory_info().rss)
 
     @property
     def peak(self) -> int:
@@ -94,8 +71,6 @@ class Server:
     def stop(self) -> None:
         self._watch.terminate()
         self._watch.join()
-        self.process.terminate()
-        self.process.wait()
 
 
 def watch(host: str, pid: int, peak: Any, slowest: Any) -> None:
@@ -236,10 +211,10 @@ def measure_large(server: Server, folder: Path, gigabytes: float, cuts: int, *, 
     same = sha256(Path(state["folder"]) / "large.bin") == sha256(source)
     kind = "with checksums" if verified else "without checksums"
     rate, plain = size / seconds / 1e6, size / copied / 1e6
-    sys.stdout.write(
+    print(
         f"{size / 1e9:.1f} GB {kind}, {cuts} cuts: {rate:.0f} MB/s, {rate / plain:.2f} of a plain copy ({plain:.0f} "
         f"MB/s); checksum {'equal' if same else 'DIFFERENT'}; memory {before / 1e6:.0f} MB before, "
-        f"{server.peak / 1e6:.0f} MB at the peak; slowest answer to another request {slowest * 1000:.0f} ms\n"
+        f"{server.peak / 1e6:.0f} MB at the peak; slowest answer to another request {slowest * 1000:.0f} ms"
     )
     ask(server, "DELETE", address)
 
@@ -263,9 +238,7 @@ def measure_small(server: Server) -> None:
         state = finished(server, address)
         ready = time.monotonic() - began
     assert state["files"] == SMALL_FILES, state
-    sys.stdout.write(
-        f"{SMALL_FILES} files of {SMALL_BYTES} bytes: sent in {sent:.2f} s, ready after {ready:.2f} s\n"
-    )
+    print(f"{SMALL_FILES} files of {SMALL_BYTES} bytes: sent in {sent:.2f} s, ready after {ready:.2f} s")
     ask(server, "DELETE", address)
 
 
@@ -279,16 +252,16 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        server = Server(folder)
-        try:
-            measure_small(server)
-            for verified in (False, True):
-                measure_large(server, folder, arguments.gigabytes, arguments.cuts, verified=verified)
-            stalls = re.findall(r"event loop blocked.*", server.log.read_text())
-            sys.stdout.write(f"blocks of the event loop longer than 0.25 s: {len(stalls)}\n")
-            sys.stdout.writelines(f"  {line}\n" for line in stalls)
-        finally:
-            server.stop()
+        with product(folder, "--no-standby", *WITH_BACKGROUND_TASKS) as started:
+            server = Server(started)
+            try:
+                measure_small(server)
+                for verified in (False, True):
+                    measure_large(server, folder, arguments.gigabytes, arguments.cuts, verified=verified)
+            finally:
+                server.stop()
+            stalls = re.findall(r"event loop blocked.*", started.log.read_text())
+            print(f"blocks of the event loop longer than 0.25 s: {len(stalls)}", *stalls, sep="\n  ")
 
 
 if __name__ == "__main__":
