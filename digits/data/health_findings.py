@@ -6,8 +6,9 @@ Memory: about 45 bytes a record for the statistics, and up to 60 more while dupl
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,86 @@ _SIZE_EDGES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536)
 _ASPECT_EDGES = (0.1, 1 / 3, 0.5, 2 / 3, 0.8, 0.95, 1.05, 1.25, 1.5, 2, 3, 10)
 
 Statistics = NDArray[Any]
+# Places with equal values, and the number of the run of each.
+Runs = tuple[NDArray[np.int64], NDArray[np.uint32]]
+
+
+class _Text(NamedTuple):
+    title: str
+    explanation: str
+    severity: Severity = "warning"
+
+
+# By the id of the finding.
+_TEXTS = {
+    "exact_duplicates_across_splits": _Text(
+        "The same image in several splits",
+        "Metrics are too optimistic if images of the validation or test split are also trained on. Cleaning keeps only "
+        "the copy in the last of these splits, such as the one for validation.",
+        "error",
+    ),
+    "conflicting_targets": _Text(
+        "The same image with different targets",
+        "At least one of the targets is wrong, and a model cannot learn both. Because the correct one is not "
+        "known, cleaning excludes all copies.",
+        "error",
+    ),
+    "exact_duplicates": _Text(
+        "Exact duplicates in a split",
+        "Images with equal pixels count several times in the loss and in metrics. Cleaning keeps the first of each.",
+    ),
+    "near_duplicates_across_splits": _Text(
+        "Near duplicates in several splits",
+        "Images that look the same, such as a photo in two sizes, are in several splits: metrics may be too "
+        "optimistic. Cleaning keeps only the copies in the last of these splits.",
+    ),
+    "near_duplicates": _Text(
+        "Near duplicates in a split",
+        "Images that look the same, such as frames of a video, or a photo in two sizes. "
+        "Cleaning keeps the first of each.",
+    ),
+    "blank": _Text("Blank images", "All pixels have nearly the same value."),
+    "dark": _Text("Dark images", f"99% of the pixels are darker than {DARK_HIGH} of 255."),
+    "bright": _Text("Bright images", f"99% of the pixels are brighter than {BRIGHT_LOW} of 255."),
+    "low_contrast": _Text(
+        "Low contrast", f"The standard deviation of the gray values is below {LOW_CONTRAST:g} of 255."
+    ),
+    "tiny_sources": _Text(
+        "Tiny source images",
+        "They have less than a quarter of the pixels of {size}, so they were enlarged and look blurred.",
+    ),
+    "odd_aspect": _Text(
+        "Unusual aspect ratio",
+        f"Their aspect ratio differs from that of {{size}} by more than a factor of {ODD_ASPECT:g}: they were strongly "
+        "distorted, cropped or padded, depending on the resize mode.",
+        "info",
+    ),
+    "odd_mode": _Text(
+        "Unusual pixel format",
+        "The source images have a palette, transparency, 16 bits or another color space ({modes}). They were "
+        "converted to {colors}; check that they look as expected.",
+        "info",
+    ),
+    "few_images": _Text(
+        "Few training images",
+        f"These have fewer than {FEW_IMAGES} training images, which is rarely enough to learn from.",
+    ),
+    "imbalance": _Text(
+        "Imbalanced training images",
+        "The largest group has {most:,} training images, and the smallest {least:,}. Balancing, a setting of new "
+        "models, may help.",
+        "info",
+    ),
+    "similar_names": _Text(
+        "Names that differ only in case or spaces",
+        "They may mean the same thing: rename or merge them in the source.",
+    ),
+    "skipped": _Text(
+        "Skipped images",
+        "These files could not be used, so they are not part of the dataset. The list of skipped images names the "
+        "reasons.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -83,13 +164,6 @@ class _Members:
         return cls(places, np.zeros(count, np.uint32), np.full(count, removable, np.bool_))
 
 
-@dataclass
-class _Collected:
-    table: _Table
-    findings: list[Finding] = field(default_factory=list)
-    members: list[_Members] = field(default_factory=list)
-
-
 def find(
     manifest: Manifest,
     statistics: dict[str, Statistics],
@@ -105,27 +179,25 @@ def find(
     images in each group.
     """
     table = _join(statistics, groups)
-    collected = _Collected(table)
-    _find_exact_duplicates(collected, manifest)
+    search = _Search(table, manifest)
+    search.find_exact_duplicates()
     if appearance:
-        _find_near_duplicates(collected)
-        _find_unusual_pixels(collected)
-        _find_unusual_sources(collected, manifest)
+        search.find_near_duplicates()
+        search.find_unusual_pixels()
+        search.find_unusual_sources()
     if counts:
-        _find_unusual_counts(collected, manifest)
-    _find_similar_names(collected, manifest)
-    _find_skipped(collected, manifest)
-    order = sorted(
-        range(len(collected.findings)), key=lambda at: _SEVERITIES.index(collected.findings[at].severity)
-    )
+        search.find_unusual_counts()
+    search.add_groups("similar_names", np.array(_similar_names(manifest.groups), np.int64))
+    search.add("skipped", _Members.single(np.zeros(0, np.int64)), count=manifest.skipped)
+    found = sorted(search.found, key=lambda item: _SEVERITIES.index(item[0].severity))
     health = Health(
         content_hash=manifest.content_hash,
         images=len(table.rows),
         seconds=seconds,
-        findings=[collected.findings[at] for at in order],
+        findings=[finding for finding, _ in found],
         histograms=_histograms(table, manifest, appearance),
     )
-    return Result(health, _record_array(table, [collected.members[at] for at in order]))
+    return Result(health, _record_array(table, [members for _, members in found]))
 
 
 def _join(statistics: dict[str, Statistics], groups: dict[str, NDArray[np.int32]]) -> _Table:
@@ -144,68 +216,150 @@ def _join(statistics: dict[str, Statistics], groups: dict[str, NDArray[np.int32]
     )
 
 
-# Duplicates
+class _Search:
+    """Collects the findings with their records."""
 
+    def __init__(self, table: _Table, manifest: Manifest) -> None:
+        self.found: list[tuple[Finding, _Members]] = []
+        self._table, self._manifest, self._rows = table, manifest, table.rows
 
-def _find_exact_duplicates(collected: _Collected, manifest: Manifest) -> None:
-    rows = collected.table.rows
-    exact = _equal_runs(rows["pixels_hash"])
-    _add_between(
-        collected,
-        exact,
-        "exact_duplicates_across_splits",
-        "The same image in several splits",
-        "Metrics are too optimistic if images of the validation or test split are also trained on. Cleaning keeps only "
-        "the copy in the last of these splits, such as the one for validation.",
-        "error",
-    )
-    if not manifest.target.in_image:
-        places, sets = _runs_with_several(exact, rows["target_hash"])
-        _add(
-            collected,
-            _Members(places, sets, np.ones(len(places), np.bool_), has_sets=True),
-            "conflicting_targets",
-            "The same image with different targets",
-            "At least one of the targets is wrong, and a model cannot learn both. Because the correct one is not "
-            "known, cleaning excludes all copies.",
-            "error",
+    # Duplicates
+
+    def find_exact_duplicates(self) -> None:
+        exact = _equal_runs(self._rows["pixels_hash"])
+        self._add_between("exact_duplicates_across_splits", exact)
+        if not self._manifest.target.in_image:
+            places, sets = _runs_with_several(exact, self._rows["target_hash"])
+            members = _Members(places, sets, np.ones(len(places), np.bool_), has_sets=True)
+            self.add("conflicting_targets", members)
+        self._add_within("exact_duplicates", exact)
+
+    def find_near_duplicates(self) -> None:
+        # Hashes of nearly uniform images are arbitrary.
+        usable = np.flatnonzero(self._rows["contrast"] >= LOW_CONTRAST)
+        runs = _equal_runs(self._rows["perceptual_hash"], usable)
+        near = _runs_with_several(runs, self._rows["pixels_hash"])
+        self._add_between("near_duplicates_across_splits", near)
+        self._add_within("near_duplicates", near)
+
+    def _add_between(self, finding_id: str, runs: Runs) -> None:
+        """Add the runs that lie in several splits. Removable are the places that are not in the last one."""
+        split = self._table.split
+        places, sets = _runs_with_several(runs, split)
+        last = np.maximum.reduceat(split[places], _run_starts(sets)) if len(sets) else split[:0]
+        self.add(finding_id, _Members(places, sets, split[places] < last[sets], has_sets=True))
+
+    def _add_within(self, finding_id: str, runs: Runs) -> None:
+        """Add the parts of runs in one split with several places. Removable are all but the first."""
+        places, sets = runs
+        # Places ascend by split, so that the places of a run in one split are neighbors.
+        keys = sets.astype(np.int64) * len(SPLITS) + self._table.split[places]
+        places, sets = _select_runs(places, _run_starts(keys))
+        removable = np.ones(len(places), np.bool_)
+        removable[_run_starts(sets)] = False
+        self.add(finding_id, _Members(places, sets, removable, has_sets=True))
+
+    # Single images
+
+    def find_unusual_pixels(self) -> None:
+        rows = self._rows
+        blank = rows["contrast"] < BLANK_CONTRAST
+        dark = ~blank & (rows["high"] < DARK_HIGH)
+        bright = ~blank & (rows["low"] > BRIGHT_LOW)
+        flat = ~blank & ~dark & ~bright & (rows["contrast"] < LOW_CONTRAST)
+        for finding_id, chosen in {
+            "blank": blank,
+            "dark": dark,
+            "bright": bright,
+            "low_contrast": flat,
+        }.items():
+            self._add_single(finding_id, chosen)
+
+    def find_unusual_sources(self) -> None:
+        rows, manifest = self._rows, self._manifest
+        width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
+        known = (width > 0) & (height > 0)
+        size = f"{manifest.width}×{manifest.height}"
+        tiny = known & (width * height * UPSCALED_AREA < manifest.width * manifest.height)
+        self._add_single("tiny_sources", tiny, size=size)
+        ratio = np.ones(len(rows))
+        np.divide(width * manifest.height, height * manifest.width, out=ratio, where=known)
+        odd = known & ((ratio > ODD_ASPECT) | (ratio < 1 / ODD_ASPECT))
+        self._add_single("odd_aspect", odd, size=size)
+        unusual = np.array([mode not in PLAIN_MODES for mode in MODES])[rows["mode"]]
+        modes = ", ".join(sorted({MODES[index] for index in np.unique(rows["mode"][unusual])}))
+        colors = "grayscale" if manifest.channels == 1 else "RGB"
+        self._add_single("odd_mode", unusual, removable=False, modes=modes, colors=colors)
+
+    def _add_single(
+        self, finding_id: str, chosen: NDArray[np.bool_], *, removable: bool = True, **facts: Any
+    ) -> None:
+        self.add(finding_id, _Members.single(np.flatnonzero(chosen), removable=removable), **facts)
+
+    # Groups
+
+    def find_unusual_counts(self) -> None:
+        counts = np.array(self._train_counts, np.int64)
+        few = np.flatnonzero(counts < FEW_IMAGES)
+        in_few = (self._table.split == 0) & np.isin(self._table.group, few)
+        self.add_groups("few_images", few, np.flatnonzero(in_few))
+        if len(counts) > 1 and counts.max() > IMBALANCE * max(1, int(counts.min())):
+            extremes = np.array([counts.argmax(), counts.argmin()])
+            self.add_groups("imbalance", extremes, most=counts.max(), least=counts.min())
+
+    def add_groups(
+        self,
+        finding_id: str,
+        groups: NDArray[np.int64],
+        places: NDArray[np.int64] | None = None,
+        **facts: Any,
+    ) -> None:
+        if not len(groups):
+            return
+        members = _Members.single(np.zeros(0, np.int64) if places is None else places)
+        names, counts = self._manifest.groups, self._train_counts
+        listed = [
+            GroupCount(index=int(group), name=names[group][:2000], count=counts[group] if counts else 0)
+            for group in groups[:MAX_GROUPS]
+        ]
+        self.add(finding_id, members, groups=listed, count=len(groups), **facts)
+
+    @property
+    def _train_counts(self) -> list[int]:
+        train = self._manifest.splits.get("train")
+        return train.counts if train else []
+
+    def add(
+        self,
+        finding_id: str,
+        members: _Members,
+        *,
+        groups: Sequence[GroupCount] = (),
+        count: int = 0,
+        **facts: Any,
+    ) -> None:
+        """Add a finding, unless it has no records and no ``count``. The ``facts`` are parts of its explanation."""
+        table, text = self._table, _TEXTS[finding_id]
+        count = count or len(members.places)
+        if not count:
+            return
+        removable = members.places[members.removable]
+        in_splits = np.bincount(table.split[members.places], minlength=len(SPLITS))
+        finding = Finding(
+            id=finding_id,
+            title=text.title,
+            explanation=text.explanation.format(**facts),
+            severity=text.severity,
+            count=count,
+            fraction=len(members.places) / len(table.rows) if len(table.rows) else 0.0,
+            splits={name: number for name, number in zip(SPLITS, in_splits.tolist(), strict=True) if number},
+            has_sets=members.has_sets,
+            records=_listed(table, members.places),
+            removable=_listed(table, removable),
+            removable_count=len(removable),
+            groups=list(groups),
         )
-    _add_within(
-        collected,
-        exact,
-        "exact_duplicates",
-        "Exact duplicates in a split",
-        "Images with equal pixels count several times in the loss and in metrics. Cleaning keeps the first of each.",
-        "warning",
-    )
-
-
-def _find_near_duplicates(collected: _Collected) -> None:
-    rows = collected.table.rows
-    # Hashes of nearly uniform images are arbitrary.
-    usable = np.flatnonzero(rows["contrast"] >= LOW_CONTRAST)
-    near = _runs_with_several(_equal_runs(rows["perceptual_hash"], usable), rows["pixels_hash"])
-    _add_between(
-        collected,
-        near,
-        "near_duplicates_across_splits",
-        "Near duplicates in several splits",
-        "Images that look the same, such as a photo in two sizes, are in several splits: metrics may be too "
-        "optimistic. Cleaning keeps only the copies in the last of these splits.",
-        "warning",
-    )
-    _add_within(
-        collected,
-        near,
-        "near_duplicates",
-        "Near duplicates in a split",
-        "Images that look the same, such as frames of a video, or a photo in two sizes. "
-        "Cleaning keeps the first of each.",
-        "warning",
-    )
-
-
-Runs = tuple[NDArray[np.int64], NDArray[np.uint32]]
+        self.found.append((finding, members))
 
 
 def _equal_runs(values: NDArray[Any], places: NDArray[np.int64] | None = None) -> Runs:
@@ -252,248 +406,12 @@ def _runs_with_several(runs: Runs, values: NDArray[Any]) -> Runs:
     return _select_runs(places, starts, np.minimum.reduceat(own, starts) != np.maximum.reduceat(own, starts))
 
 
-def _add_between(
-    collected: _Collected, runs: Runs, finding_id: str, title: str, explanation: str, severity: Severity
-) -> None:
-    """Add the runs that lie in several splits. Removable are the places that are not in the last one."""
-    split = collected.table.split
-    places, sets = _runs_with_several(runs, split)
-    last = np.maximum.reduceat(split[places], _run_starts(sets)) if len(sets) else split[:0]
-    removable = split[places] < last[sets]
-    _add(
-        collected, _Members(places, sets, removable, has_sets=True), finding_id, title, explanation, severity
-    )
-
-
-def _add_within(
-    collected: _Collected, runs: Runs, finding_id: str, title: str, explanation: str, severity: Severity
-) -> None:
-    """Add the parts of runs in one split with several places. Removable are all but the first."""
-    places, sets = runs
-    # Places ascend by split, so that the places of a run in one split are neighbors.
-    keys = sets.astype(np.int64) * len(SPLITS) + collected.table.split[places]
-    places, sets = _select_runs(places, _run_starts(keys))
-    removable = np.ones(len(places), np.bool_)
-    removable[_run_starts(sets)] = False
-    _add(
-        collected, _Members(places, sets, removable, has_sets=True), finding_id, title, explanation, severity
-    )
-
-
-# Single images
-
-
-def _find_unusual_pixels(collected: _Collected) -> None:
-    rows = collected.table.rows
-    blank = rows["contrast"] < BLANK_CONTRAST
-    dark = ~blank & (rows["high"] < DARK_HIGH)
-    bright = ~blank & (rows["low"] > BRIGHT_LOW)
-    flat = ~blank & ~dark & ~bright & (rows["contrast"] < LOW_CONTRAST)
-    for finding_id, title, explanation, chosen in (
-        ("blank", "Blank images", "All pixels have nearly the same value.", blank),
-        ("dark", "Dark images", f"99% of the pixels are darker than {DARK_HIGH} of 255.", dark),
-        ("bright", "Bright images", f"99% of the pixels are brighter than {BRIGHT_LOW} of 255.", bright),
-        (
-            "low_contrast",
-            "Low contrast",
-            f"The standard deviation of the gray values is below {LOW_CONTRAST:g} of 255.",
-            flat,
-        ),
-    ):
-        _add_single(collected, chosen, finding_id, title, explanation, "warning", removable=True)
-
-
-def _find_unusual_sources(collected: _Collected, manifest: Manifest) -> None:
-    rows = collected.table.rows
-    width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
-    known = (width > 0) & (height > 0)
-    size = f"{manifest.width}×{manifest.height}"
-    tiny = known & (width * height * UPSCALED_AREA < manifest.width * manifest.height)
-    _add_single(
-        collected,
-        tiny,
-        "tiny_sources",
-        "Tiny source images",
-        f"They have less than a quarter of the pixels of {size}, so they were enlarged and look blurred.",
-        "warning",
-        removable=True,
-    )
-    ratio = np.ones(len(rows))
-    np.divide(width * manifest.height, height * manifest.width, out=ratio, where=known)
-    odd = known & ((ratio > ODD_ASPECT) | (ratio < 1 / ODD_ASPECT))
-    _add_single(
-        collected,
-        odd,
-        "odd_aspect",
-        "Unusual aspect ratio",
-        f"Their aspect ratio differs from that of {size} by more than a factor of {ODD_ASPECT:g}: they were strongly "
-        f"distorted, cropped or padded, depending on the resize mode.",
-        "info",
-        removable=True,
-    )
-    unusual = np.array([mode not in PLAIN_MODES for mode in MODES])[rows["mode"]]
-    found = ", ".join(sorted({MODES[index] for index in np.unique(rows["mode"][unusual])}))
-    _add_single(
-        collected,
-        unusual,
-        "odd_mode",
-        "Unusual pixel format",
-        f"The source images have a palette, transparency, 16 bits or another color space ({found}). They were "
-        f"converted to {'grayscale' if manifest.channels == 1 else 'RGB'}; check that they look as expected.",
-        "info",
-        removable=False,
-    )
-
-
-def _add_single(
-    collected: _Collected,
-    chosen: NDArray[np.bool_],
-    finding_id: str,
-    title: str,
-    explanation: str,
-    severity: Severity,
-    *,
-    removable: bool,
-) -> None:
-    members = _Members.single(np.flatnonzero(chosen), removable=removable)
-    _add(collected, members, finding_id, title, explanation, severity)
-
-
-# Groups
-
-
-def _find_unusual_counts(collected: _Collected, manifest: Manifest) -> None:
-    train = manifest.splits.get("train")
-    counts = np.array(train.counts if train else [], np.int64)
-    few = np.flatnonzero(counts < FEW_IMAGES)
-    in_few = (collected.table.split == 0) & np.isin(collected.table.group, few)
-    _add_groups(
-        collected,
-        manifest,
-        few,
-        "few_images",
-        "Few training images",
-        f"These have fewer than {FEW_IMAGES} training images, which is rarely enough to learn from.",
-        "warning",
-        np.flatnonzero(in_few),
-    )
-    if len(counts) > 1 and counts.max() > IMBALANCE * max(1, int(counts.min())):
-        extremes = np.array([counts.argmax(), counts.argmin()])
-        _add_groups(
-            collected,
-            manifest,
-            extremes,
-            "imbalance",
-            "Imbalanced training images",
-            f"The largest group has {counts.max():,} training images, and the smallest {counts.min():,}. Balancing, a "
-            "setting of new models, may help.",
-            "info",
-        )
-
-
-def _find_similar_names(collected: _Collected, manifest: Manifest) -> None:
-    _add_groups(
-        collected,
-        manifest,
-        np.array(_similar_names(manifest.groups), np.int64),
-        "similar_names",
-        "Names that differ only in case or spaces",
-        "They may mean the same thing: rename or merge them in the source.",
-        "warning",
-    )
-
-
 def _similar_names(names: list[str]) -> list[int]:
     """Return the positions of names that are equal apart from case and white space, side by side."""
     same = defaultdict(list)
     for position, name in enumerate(names):
         same["".join(name.casefold().replace("_", " ").split())].append(position)
     return [position for positions in same.values() if len(positions) > 1 for position in positions]
-
-
-def _add_groups(
-    collected: _Collected,
-    manifest: Manifest,
-    groups: NDArray[np.int64],
-    finding_id: str,
-    title: str,
-    explanation: str,
-    severity: Severity,
-    places: NDArray[np.int64] | None = None,
-) -> None:
-    if not len(groups):
-        return
-    train = manifest.splits.get("train")
-    members = _Members.single(np.zeros(0, np.int64) if places is None else places)
-    listed = [
-        GroupCount(
-            index=int(group), name=manifest.groups[group][:2000], count=train.counts[group] if train else 0
-        )
-        for group in groups[:MAX_GROUPS]
-    ]
-    _add(collected, members, finding_id, title, explanation, severity, groups=listed, group_count=len(groups))
-
-
-def _find_skipped(collected: _Collected, manifest: Manifest) -> None:
-    if not manifest.skipped:
-        return
-    nothing = _Members.single(np.zeros(0, np.int64))
-    _add(
-        collected,
-        nothing,
-        "skipped",
-        "Skipped images",
-        "These files could not be used, so they are not part of the dataset. The list of skipped images names the "
-        "reasons.",
-        "warning",
-        count=manifest.skipped,
-    )
-
-
-# The result
-
-
-def _add(
-    collected: _Collected,
-    members: _Members,
-    finding_id: str,
-    title: str,
-    explanation: str,
-    severity: Severity,
-    *,
-    groups: list[GroupCount] | None = None,
-    group_count: int = 0,
-    count: int = 0,
-) -> None:
-    """Add a finding, unless it has no records, groups or ``count``."""
-    table = collected.table
-    count = group_count or count or len(members.places)
-    if not count:
-        return
-    removable = members.places[members.removable]
-    in_splits = np.bincount(table.split[members.places], minlength=len(SPLITS))
-    total = len(table.rows)
-    collected.findings.append(
-        Finding(
-            id=finding_id,
-            title=title,
-            explanation=explanation,
-            severity=severity,
-            count=count,
-            fraction=len(members.places) / total if total else 0.0,
-            splits={name: int(number) for name, number in _named(in_splits) if number},
-            has_sets=members.has_sets,
-            records=_listed(table, members.places),
-            removable=_listed(table, removable),
-            removable_count=len(removable),
-            groups=groups or [],
-        )
-    )
-    collected.members.append(members)
-
-
-def _named(in_splits: NDArray[np.int64]) -> list[tuple[Split, int]]:
-    return list(zip(SPLITS, in_splits.tolist(), strict=True))
 
 
 def _listed(table: _Table, places: NDArray[np.int64]) -> list[tuple[Split, int]]:
