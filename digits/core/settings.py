@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,14 +148,19 @@ def _data_folder() -> Path:
 
 def _setting(
     parse: Callable[[str], Any],
-    default: Callable[[], Any],
+    default: str | Callable[[], Any],
     help: str,
     *,
-    default_text: str,
+    default_text: str = "",
     variable: str = "",
     option: str | None = "",
 ) -> Any:
-    """Declare a setting. ``shown`` is the default in words; ``option=None`` leaves it off the command line."""
+    """Declare a setting. ``default`` is a text as in the environment, or a function; ``option=None`` means no option.
+
+    ``default_text`` describes a function in words.
+    """
+    if isinstance(default, str):
+        default_text = "none" if not default else default if parse is _flag else f"`{default}`"
     described = {
         "parse": parse,
         "help": help,
@@ -162,7 +168,8 @@ def _setting(
         "variable": variable,
         "option": option,
     }
-    return dataclasses.field(default_factory=default, metadata=described)
+    factory = partial(parse, default) if isinstance(default, str) else default
+    return dataclasses.field(default_factory=factory, metadata=described)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,13 +178,10 @@ class Settings:
 
     host: str = _setting(
         _text,
-        lambda: "127.0.0.1",
+        "127.0.0.1",
         "Address to listen on. 0.0.0.0 means every address of this machine, so other computers can reach it.",
-        default_text="`127.0.0.1`",
     )
-    port: int = _setting(
-        _port, lambda: 5000, "Port to listen on; 0 chooses any free port.", default_text="`5000`"
-    )
+    port: int = _setting(_port, "5000", "Port to listen on; 0 chooses any free port.")
     jobs_dir: Path = _setting(
         _path,
         lambda: _data_folder() / "jobs",
@@ -186,10 +190,9 @@ class Settings:
     )
     data_roots: tuple[Path, ...] = _setting(
         _paths,
-        lambda: (_path("~/data"),),
+        "~/data",
         "Folders that images may be read from, separated by colons. "
         "The jobs folder and the samples folder are always included.",
-        default_text="`~/data`",
         option="--data-root",
     )
     samples_dir: Path = _setting(
@@ -200,10 +203,9 @@ class Settings:
     )
     sample_mirrors: tuple[str, ...] = _setting(
         _addresses,
-        lambda: (),
+        "",
         "Addresses to download sample datasets from if their own addresses cannot be reached, separated by commas. "
         "The files of the sample mnist are below ADDRESS/mnist/.",
-        default_text="none",
         option="--sample-mirror",
     )
     weights_dir: Path = _setting(
@@ -214,76 +216,64 @@ class Settings:
     )
     weights_sources: tuple[str, ...] = _setting(
         _folders_or_addresses,
-        lambda: (),
+        "",
         "Folders with pretrained weights, and addresses to download them from before those of Keras, separated by "
         "commas.",
-        default_text="none",
         option="--weights-source",
     )
     model_stores: tuple[str, ...] = _setting(
         _folders_or_addresses,
-        lambda: (),
+        "",
         "Folders and web addresses that publish models for import, separated by commas. See "
         "[model stores](model-import.md#model-stores).",
-        default_text="none",
         variable="DIGITS_MODEL_STORE_URL",
         option="--model-store",
     )
     remote_addresses: tuple[str, ...] = _setting(
         _remote_addresses,
-        lambda: (),
+        "",
         "Comma-separated addresses that datasets may be read from, including everything below them, such as "
         "https://data.example/images, s3://bucket, or s3://* for all buckets. Private addresses are refused, except "
         "for hosts listed by name. See [remote addresses](remote.md).",
-        default_text="none",
         option="--remote-address",
     )
     max_remote: int = _setting(
         _bytes,
-        lambda: 100 * 10**9,
+        "100GB",
         "Maximum total size of the files that a dataset downloads from remote addresses, in MB, GB or TB.",
-        default_text="`100GB`",
     )
     max_remote_files: int = _setting(
         _count,
-        lambda: 1_000_000,
+        "1000000",
         "Maximum number of files and folders that a dataset lists at remote addresses.",
-        default_text="`1000000`",
     )
     max_upload: int = _setting(
         _bytes,
-        lambda: 20 * 10**9,
+        "20GB",
         "Maximum size of an uploaded archive, in MB, GB or TB.",
-        default_text="`20GB`",
     )
     max_upload_unpacked: int = _setting(
         _bytes,
-        lambda: 50 * 10**9,
+        "50GB",
         "Maximum size of the files in an uploaded archive, in MB, GB or TB.",
-        default_text="`50GB`",
     )
     max_upload_files: int = _setting(
         _count,
-        lambda: 200_000,
+        "200000",
         "Maximum number of files and folders in an uploaded archive.",
-        default_text="`200000`",
     )
     max_upload_ratio: int = _setting(
         _count,
-        lambda: 200,
+        "200",
         "Maximum size of the files in an uploaded archive, as a multiple of the size of the archive. "
         "Protects the disk against decompression bombs.",
-        default_text="`200`",
     )
-    max_uploads: int = _setting(
-        _count, lambda: 20, "Maximum number of uploads that a user keeps on the server.", default_text="`20`"
-    )
+    max_uploads: int = _setting(_count, "20", "Maximum number of uploads that a user keeps on the server.")
     upload_days: int = _setting(
         _count,
-        lambda: 7,
+        "7",
         "Days after which an upload is deleted, unless a dataset refers to it. An incomplete upload is deleted "
         "after a day without data.",
-        default_text="`7`",
     )
     state_dir: Path = _setting(
         _path,
@@ -293,9 +283,8 @@ class Settings:
     )
     url_prefix: str = _setting(
         _prefix,
-        lambda: "",
+        "",
         "Path prefix of the pages, such as /digits, for a proxy that also serves other applications.",
-        default_text="none",
     )
     server_name: str = _setting(
         _text,
@@ -305,68 +294,59 @@ class Settings:
     )
     allowed_hosts: tuple[str, ...] = _setting(
         _names,
-        lambda: (),
+        "",
         "Additional host names that browsers may use for this server, separated by commas. "
         "The address listened on and, on loopback, localhost are always allowed.",
-        default_text="none",
         option="--allowed-host",
     )
     behind_proxy: bool = _setting(
         _flag,
-        lambda: False,
+        "off",
         "Trust the X-Forwarded headers of one reverse proxy. Do not use without a proxy: anyone could forge them. "
         "Requires a login from everyone, also on a loopback address.",
-        default_text="off",
     )
     login: bool = _setting(
         _flag,
-        lambda: True,
+        "on",
         "Require a login. On a loopback address, the user that runs the server needs none, unless a token or a "
         "password is set or a proxy is used. `--no-login` gives access to everyone who can connect, including through "
         "a proxy; it requires a loopback address.",
-        default_text="on",
     )
     token: str = _setting(
         _text,
-        lambda: "",
+        "",
         "Secret for access to the server. If neither a token nor a password is set, the server generates a token on "
         "first start and prints a login link.",
-        default_text="none",
         option=None,
     )
     password: str = _setting(
         _text,
-        lambda: "",
+        "",
         "Password that the login page asks for, in plain text or as an argon2 hash.",
-        default_text="none",
         option=None,
     )
     standby: bool = _setting(
         _flag,
-        lambda: True,
+        "on",
         "Keep a process with TensorFlow loaded, so that tasks start without delay (about 550 MB of memory).",
-        default_text="on",
     )
     health_checks: bool = _setting(
         _flag,
-        lambda: True,
+        "on",
         "Check each dataset for duplicates and unusual images in the background once it is done. The check can always "
         "be started on the page of a dataset.",
-        default_text="on",
     )
     evaluations: bool = _setting(
         _flag,
-        lambda: True,
+        "on",
         "Evaluate each model on its validation images in the background once its training is done. An evaluation can "
         "always be started on the page of a model.",
-        default_text="on",
     )
     pass_env: tuple[str, ...] = _setting(
         _variables,
-        lambda: (),
+        "",
         "Additional environment variables that tasks inherit: exact names, separated by commas. "
         "Variables that are always inherited are listed below.",
-        default_text="none",
     )
     logfile_filename: Path = _setting(
         _path,
@@ -377,17 +357,15 @@ class Settings:
     )
     logfile_level: str = _setting(
         _level,
-        lambda: "info",
+        "info",
         f"Least important messages to log: {', '.join(LOG_LEVELS)}.",
-        default_text="`info`",
         option="--log-level",
     )
     debug: bool = _setting(
         _flag,
-        lambda: False,
+        "off",
         "Show tracebacks in the browser, reload changed templates and scripts, and log everything. For developers, "
         "on loopback only.",
-        default_text="off",
     )
 
     def __post_init__(self) -> None:

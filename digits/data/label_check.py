@@ -14,7 +14,7 @@ from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.schema import Count, Fraction
 from digits.core.splits import SPLITS, Split
 from digits.data.arrays import load_rows, write_array
-from digits.data.health import MAX_LISTED, RECORD_DTYPE, Finding, Text
+from digits.data.health import MAX_LISTED, Finding, Text
 from digits.data.label_errors import LABEL_ERROR_DTYPE
 from digits.data.manifest import LABEL_CHECK_FILE, LABEL_ERRORS_FILE, Manifest, Sha256
 
@@ -82,11 +82,4 @@ def load_errors(job_folder: Path, manifest: Manifest) -> NDArray[Any]:
     is_valid = (rows["split"] < len(SPLITS)) & (rows["given"] < classes) & (rows["suggested"] < classes)
     if not np.all(is_valid) or np.any(rows["number"] >= counts[rows["split"]]):
         raise UnreadableFile(f"{LABEL_ERRORS_FILE} describes other records")
-    return rows
-
-
-def as_records(found: NDArray[Any]) -> NDArray[Any]:
-    """Return records of `LABEL_ERROR_DTYPE` as those of a finding, `RECORD_DTYPE`, in the same order."""
-    rows = np.zeros(len(found), RECORD_DTYPE)
-    rows["split"], rows["number"], rows["removable"] = found["split"], found["number"], True
     return rows

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -207,31 +208,30 @@ def count_rows(path: Path) -> int:
 def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
     """Yield the class name of each row, or None and the reason why it has no usable one.
 
-    Raises UnusableSource that names the row, from 1, if the file is damaged.
+    Raises UnusableSource if the file is damaged.
     """
-    with _open(path) as file:
-        row = 0
+    for value in values(path, columns.label):
         try:
-            for batch in _batches(file, [columns.label]):
-                for value in batch.column(0):
-                    row += 1
-                    try:
-                        yield _class_name(value.as_py(), columns.classes), ""
-                    except ValueError as error:
-                        yield None, str(error)
+            yield _class_name(value, columns.classes), ""
         except ValueError as error:
-            raise UnusableSource(f"{show(path.name)}, row {row:,}: {_first_line(error)}.") from error
+            yield None, str(error)
 
 
 def values(path: Path, column: str) -> Iterator[Any]:
     """Yield the value of a column in each row as Python objects; raises UnusableSource."""
+    return (row[0] for row in _read_rows(path, [column]))
+
+
+def _read_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the values of the columns in each row as Python objects; raises UnusableSource."""
     row = 0
     with _open(path) as file:
         try:
-            for batch in _batches(file, [column]):
-                for value in batch.column(0):
+            for batch in _batches(file, columns):
+                parts = [batch.column(name) for name in columns]
+                for place in range(len(batch)):
                     row += 1
-                    yield value.as_py()
+                    yield [part[place].as_py() for part in parts]
         except UnusableSource:
             raise
         except Exception as error:  # pyarrow raises various errors for damaged files
@@ -266,26 +266,11 @@ def _text_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     features = _features(schema.metadata or {})
     read = [name for name in schema.names if name not in images]
-    classes = {name: _class_names(features.get(name)) for name in read}
-    row = 0
-    with _open(path) as file:
-        try:
-            for batch in _batches(file, read):
-                columns = {name: batch.column(name) for name in read}
-                for place in range(len(batch)):
-                    if row == max_rows:
-                        return
-                    row += 1
-                    cells = {
-                        name: _as_text(values[place].as_py(), classes[name])
-                        for name, values in columns.items()
-                    }
-                    cells |= dict.fromkeys(images, f"{below}:{row - 1}")
-                    yield row, [cells.get(name, "") for name in schema.names]
-        except UnusableSource:
-            raise
-        except Exception as error:  # pyarrow raises various errors for damaged files
-            raise UnusableSource(f"{show(path.name)}, after row {row:,}: {_first_line(error)}.") from error
+    classes = [_class_names(features.get(name)) for name in read]
+    for number, row in enumerate(islice(_read_rows(path, read), max_rows), 1):
+        texts = map(_as_text, row, classes)
+        cells = dict(zip(read, texts, strict=True)) | dict.fromkeys(images, f"{below}:{number - 1}")
+        yield number, [cells.get(name, "") for name in schema.names]
 
 
 def _class_names(feature: Any) -> tuple[str, ...]:

@@ -175,11 +175,6 @@ class RecordQuery:
         return replace(self, **defaults.get(name, {"ranges": kept}))
 
     @property
-    def is_filtered(self) -> bool:
-        """Whether any filter applies, besides the split."""
-        return self.label is not None or self.has_search
-
-    @property
     def has_search(self) -> bool:
         """Whether any filter applies, besides the split and the label."""
         return bool(self.text or self.finding or self.ranges or self.evaluation) or self.contain is not None
