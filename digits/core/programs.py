@@ -12,8 +12,9 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,8 @@ from msgspec import Struct
 from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
 
 NICENESS = 10
+
+T = TypeVar("T")
 
 
 def start(
@@ -69,6 +72,19 @@ def limit_resources(memory_bytes: int) -> None:
     """
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+def receive(request_type: type[T]) -> T:
+    """Return the request that the server sent to this program; end the program when the server does."""
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=request_type)
+    threading.Thread(target=_exit_with_server, daemon=True).start()
+    return request
+
+
+def _exit_with_server() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdin.buffer.read()
+    os._exit(1)
 
 
 class Program:

@@ -212,10 +212,12 @@ class Matches:
         found: list[Place] = []
         for name, numbers in self._numbers.items():
             if split in (ALL, name):
-                part = numbers[max(0, start) : max(0, stop)]
-                found += [Place(name, int(number)) for number in part]
+                found += [self._place(name, at) for at in range(max(0, start), min(stop, len(numbers)))]
                 start, stop = start - len(numbers), stop - len(numbers)
         return found
+
+    def _place(self, split: str, at: int) -> Place:
+        return Place(split, int(self._numbers[split][at]))
 
 
 class FindingMatches(Matches):
@@ -232,9 +234,9 @@ class FindingMatches(Matches):
 
     def places(self, split: str, start: int, stop: int) -> list[Place]:
         rows = self._rows if split == ALL else self._rows[self._rows["split"] == SPLITS.index(split)]
-        return [self._place(row) for row in rows[start:stop]]
+        return [self._place_of(row) for row in rows[start:stop]]
 
-    def _place(self, row: Any) -> Place:
+    def _place_of(self, row: Any) -> Place:
         split, number = SPLITS[row["split"]], int(row["number"])
         if row.dtype == LABEL_ERROR_DTYPE:
             return Place(split, number, None, int(row["suggested"]), float(row["confidence"]))
@@ -257,28 +259,13 @@ class EvaluatedMatches(Matches):
         confidences: NDArray[Any] | None,
     ) -> None:
         super().__init__({name: numbers if name == split else () for name in splits})
-        self._split, self._of_split = split, numbers
         self._predicted, self._confidences = predicted, confidences
 
-    def places(self, split: str, start: int, stop: int) -> list[Place]:
-        if split not in (ALL, self._split):
-            return []
-        found = []
-        for place in range(max(0, start), min(stop, len(self._of_split))):
-            suggested = None if self._predicted is None else int(self._predicted[place])
-            confidence = 0.0 if self._confidences is None else float(self._confidences[place])
-            is_wrong = suggested is not None and suggested >= 0
-            number = int(self._of_split[place])
-            found.append(
-                Place(
-                    self._split,
-                    number,
-                    None,
-                    suggested if is_wrong else None,
-                    confidence if is_wrong else 0.0,
-                )
-            )
-        return found
+    def _place(self, split: str, at: int) -> Place:
+        place = super()._place(split, at)
+        if self._predicted is None or self._confidences is None or self._predicted[at] < 0:
+            return place
+        return place._replace(suggested=int(self._predicted[at]), confidence=float(self._confidences[at]))
 
 
 @dataclass(frozen=True)

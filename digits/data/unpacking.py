@@ -18,14 +18,12 @@ import gzip
 import logging
 import lzma
 import os
-import resource
 import shutil
 import stat
 import struct
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 import zipfile
 import zlib
@@ -83,6 +81,13 @@ _DAMAGED = (
 
 class ArchiveError(Exception):
     """An archive is refused. The message is for the user."""
+
+
+class Refused(ArchiveError):
+    """The contents of an archive are not acceptable."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The archive is refused: {reason}")
 
 
 class NoSpace(ArchiveError):
@@ -275,28 +280,24 @@ class _Writer:
         self._entries += 1
         self._check_count()
         if entry.refusal:
-            raise ArchiveError(f"The archive is refused: “{_shown(entry.name)}” {entry.refusal}.")
+            raise Refused(f"“{_shown(entry.name)}” {entry.refusal}.")
         parts = _parts(entry.name)
         if not parts or _is_added_by_system(parts):
             return
         if len(parts) > MAX_LEVELS:
-            raise ArchiveError(
-                f"The archive is refused: “{_shown(entry.name)}” is nested more than {MAX_LEVELS} levels deep."
-            )
+            raise Refused(f"“{_shown(entry.name)}” is nested more than {MAX_LEVELS} levels deep.")
         target = self._folder.joinpath(*parts)
         try:
             self._make_folder(target if entry.is_folder else target.parent)
             if not entry.is_folder:
                 self._copy(entry, target)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise ArchiveError(
-                f"The archive is refused: it contains “{_shown(entry.name)}” twice, or as both a file and a folder."
+            raise Refused(
+                f"it contains “{_shown(entry.name)}” twice, or as both a file and a folder."
             ) from error
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
-                raise ArchiveError(
-                    f"The archive is refused: the name “{_shown(entry.name)}” is too long."
-                ) from error
+                raise Refused(f"the name “{_shown(entry.name)}” is too long.") from error
             raise
 
     def _make_folder(self, folder: Path) -> None:
@@ -316,7 +317,7 @@ class _Writer:
     def _copy(self, entry: _Entry, target: Path) -> None:
         source = entry.open()
         if source is None:
-            raise ArchiveError(f"The archive is refused: “{_shown(entry.name)}” is not a regular file.")
+            raise Refused(f"“{_shown(entry.name)}” is not a regular file.")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with source, open(os.open(target, flags, 0o600), "wb", buffering=0) as copy:
             while piece := source.read(PIECE_BYTES):
@@ -330,8 +331,8 @@ class _Writer:
         if written > self._limits.max_bytes:
             raise _too_large(self._limits)
         if written > ANY_RATIO_BYTES and written > self._limits.max_ratio * self._archive_bytes:
-            raise ArchiveError(
-                f"The archive is refused: its contents are more than {self._limits.max_ratio:g} times larger than the "
+            raise Refused(
+                f"its contents are more than {self._limits.max_ratio:g} times larger than the "
                 f"archive, at “{_shown(name)}”. An administrator can raise --max-upload-ratio."
             )
         if written >= self._next_disk_check:
@@ -464,12 +465,12 @@ def _parts(name: str) -> list[str]:
     try:
         length = len(os.fsencode(name))
     except UnicodeEncodeError as error:
-        raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is not valid text.") from error
+        raise Refused(f"the name “{_shown(name)}” is not valid text.") from error
     if length > _MAX_NAME_BYTES:
-        raise ArchiveError(f"The archive is refused: the name “{_shown(name)}” is too long.")
+        raise Refused(f"the name “{_shown(name)}” is too long.")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or (parts and parts[0][1:2] == ":") or "\0" in name:
-        raise ArchiveError(f"The archive is refused: “{_shown(name)}” is outside the archive's folder.")
+        raise Refused(f"“{_shown(name)}” is outside the archive's folder.")
     return parts
 
 
@@ -478,15 +479,15 @@ def _is_added_by_system(parts: list[str]) -> bool:
 
 
 def _too_many(limits: Limits) -> ArchiveError:
-    return ArchiveError(
-        f"The archive is refused: it contains more than {limits.max_files:,} files and folders. Split it into several "
+    return Refused(
+        f"it contains more than {limits.max_files:,} files and folders. Split it into several "
         "archives, or ask an administrator to raise --max-upload-files."
     )
 
 
 def _too_large(limits: Limits) -> ArchiveError:
-    return ArchiveError(
-        f"The archive is refused: its contents are larger than {limits.max_bytes / 1e9:g} GB. Split it, or ask an "
+    return Refused(
+        f"its contents are larger than {limits.max_bytes / 1e9:g} GB. Split it, or ask an "
         "administrator to raise --max-upload-unpacked."
     )
 
@@ -502,10 +503,8 @@ def _shown(name: str) -> str:
 
 
 def main() -> None:
-    os.nice(5)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    request = msgspec.json.decode(sys.stdin.readline(), type=Request)
-    threading.Thread(target=_exit_with_server, daemon=True).start()
+    programs.limit_resources(MEMORY_BYTES)
+    request = programs.receive(Request)
     progress, reported = Progress(), 0.0
 
     def report(latest: Progress) -> None:
@@ -525,11 +524,6 @@ def main() -> None:
 def _write(progress: Progress) -> None:
     sys.stdout.write(f"{msgspec.json.encode(progress).decode()}\n")
     sys.stdout.flush()
-
-
-def _exit_with_server() -> None:
-    sys.stdin.read()
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from digits.core import programs
 from digits.core.errors import DigitsError
 from digits.core.remote import WEB_SCHEMES, Address, RemotePolicy, parse
 from digits.data.remote import guard
@@ -321,13 +322,12 @@ def explain(error: BaseException, request: Request) -> News:
 
 
 def main() -> int:
-    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=Request)
+    request = programs.receive(Request)
     output = os.fdopen(os.dup(1), "wb", buffering=0)
     # The output of libraries could contain secrets.
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    threading.Thread(target=_exit_with_input, daemon=True).start()
     os.umask(0o077)
 
     def report(news: News) -> None:
@@ -351,12 +351,6 @@ def main() -> int:
             code = 1
     # Threads may still be waiting for an unresponsive server.
     os._exit(code)
-
-
-def _exit_with_input() -> None:
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdin.buffer.read()
-    os._exit(1)
 
 
 if __name__ == "__main__":
