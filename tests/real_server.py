@@ -38,7 +38,7 @@ class UserModel(Tower):
 class RealServer:
     """The ``digits`` command as a subprocess, with the given options."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
         self.folder = folder
         places = [
             "--jobs-dir",
@@ -62,6 +62,7 @@ class RealServer:
                 *options,
             ],
             cwd=Path(__file__).resolve().parents[1],
+            env=environment,
             stdout=subprocess.PIPE,
             text=True,
         )

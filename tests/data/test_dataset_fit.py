@@ -18,16 +18,9 @@ from digits.data.targets.target_image import TargetImage
 
 
 def dataset(target: Target, **changes: Any) -> Manifest:
-    fields = {
-        "kind": "some",
-        "width": 8,
-        "height": 6,
-        "channels": 3,
-        "encoding": "png",
-        "resize_mode": "squash",
-    }
-    channels = changes.get("channels", 3)
-    return Manifest(**{**fields, "target": target, "splits": {}, "mean_pixel": [0.0] * channels, **changes})
+    fields: dict[str, Any] = {"kind": "some", "encoding": "png", "resize_mode": "squash", "splits": {}}
+    fields |= {"width": 8, "height": 6, "channels": 3, **changes}
+    return Manifest(target=target, mean_pixel=[0.0] * fields["channels"], **fields)
 
 
 OWN = ["cat", "dog", "owl"]

@@ -33,19 +33,10 @@ def manifest_of(counts: dict[str, list[int]], names: list[str], skipped: int = 0
     splits = {
         name: SplitRecords(count=sum(own), counts=own, bytes=1, shards=[]) for name, own in counts.items()
     }
-    return Manifest(
-        kind="image-classification",
-        width=32,
-        height=32,
-        channels=3,
-        encoding="png",
-        resize_mode="squash",
-        target=ClassIndex.of(names),
-        groups=names,
-        splits=splits,
-        mean_pixel=[0.0, 0.0, 0.0],
-        skipped=skipped,
-    )
+    size: dict[str, Any] = {"width": 32, "height": 32, "channels": 3, "mean_pixel": [0.0] * 3}
+    about: dict[str, Any] = {"kind": "image-classification", "encoding": "png", "resize_mode": "squash"}
+    target = ClassIndex.of(names)
+    return Manifest(target=target, groups=names, splits=splits, skipped=skipped, **about, **size)
 
 
 def check(**splits: Any) -> Result:
@@ -122,12 +113,7 @@ def test_copies_with_different_targets_are_all_removable() -> None:
 
 def test_sets_are_in_the_order_of_their_first_records() -> None:
     result = check(train=rows(*({"pixels_hash": number} for number in (9, 3, 9, 3, 5))))
-    assert finding(result, "exact_duplicates").records == [
-        ("train", 0),
-        ("train", 2),
-        ("train", 1),
-        ("train", 3),
-    ]
+    assert finding(result, "exact_duplicates").records == [("train", number) for number in (0, 2, 1, 3)]
     assert result.records["set"].tolist()[:4] == [0, 0, 1, 1]
 
 

@@ -25,14 +25,8 @@ from digits.data.image_finder import ImageFinder
     ],
 )
 def test_a_path_is_found_by_its_end(tmp_path: Path, path: str, expected: str | None) -> None:
-    for name in (
-        "flowers/rose.jpg",
-        "a b/my cat.png",
-        "one/same.png",
-        "two/same.png",
-        "12345678-tulip.jpg",
-        "tulip.jpg",
-    ):
+    names = ("flowers/rose.jpg", "a b/my cat.png", "one/same.png", "two/same.png", "tulip.jpg")
+    for name in (*names, "12345678-tulip.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert ImageFinder(tmp_path).find(path) == expected

@@ -21,6 +21,8 @@ from PIL.PngImagePlugin import PngInfo
 from digits.data import images, jpeg
 from digits.data.images import UnusableImage
 
+FORMATS = ["PNG", "JPEG", "BMP", "PPM", "GIF", "TIFF", "WEBP"]
+
 
 def saved(image: Image.Image, format: str, **options: Any) -> bytes:
     file = io.BytesIO()
@@ -37,16 +39,19 @@ def gradient(width: int, height: int, channels: int) -> images.Pixels:
 
 def png_of_zeros(width: int, height: int) -> bytes:
     """A gray PNG whose height is a multiple of 100, compressed in repeating blocks."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
     compressor = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
     rows = compressor.compress(bytes((width + 1) * 100)) + compressor.flush(zlib.Z_FULL_FLUSH)
     checksum = (width + 1) * height % 65521 << 16 | 1  # Adler-32 of that many zeros
     pixels = b"\x78\x01" + rows * (height // 100) + compressor.flush() + struct.pack(">I", checksum)
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return png(struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0), pixels)
+
+
+def png(header: bytes, pixels: bytes) -> bytes:
+    """A PNG file of a header and compressed pixels."""
+    data = b"\x89PNG\r\n\x1a\n"
+    for name, part in ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b"")):
+        data += struct.pack(">I", len(part)) + name + part + struct.pack(">I", zlib.crc32(name + part))
+    return data
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -74,58 +79,47 @@ def test_paths_files_and_bytes_are_sources(tmp_path: Path) -> None:
     assert np.array_equal(images.load(io.BytesIO(data), 1), images.load(str(path), 1))
 
 
-def test_gray_becomes_color_and_color_gray() -> None:
-    gray = images.load(saved(Image.new("L", (2, 2), 90), "PNG"), 3)
-    assert np.array_equal(gray, np.full((2, 2, 3), 90, np.uint8))
-    red = images.load(saved(Image.new("RGB", (2, 2), (255, 0, 0)), "PNG"), 1)
-    assert np.array_equal(red, np.full((2, 2, 1), 76, np.uint8))
+def row(mode: str, *values: Any, palette: list[int] | None = None) -> Image.Image:
+    """An image of one row."""
+    image = Image.new(mode, (len(values), 1))
+    if palette:
+        image.putpalette(palette)
+    for place, value in enumerate(values):
+        image.putpixel((place, 0), value)
+    return image
 
 
-@pytest.mark.parametrize("format", ["PNG", "TIFF", "PPM"])
-def test_sixteen_bit_pixels_keep_their_high_byte(format: str) -> None:
-    values = np.array([[0, 255, 256, 0x1234, 0xFFFF]], np.uint16)
-    image = Image.fromarray(values)
-    loaded = images.load(saved(image, format), 1)
-    assert loaded[0, :, 0].tolist() == [0, 0, 1, 0x12, 0xFF]
+WIDE = Image.fromarray(np.array([[0, 255, 256, 0x1234, 0xFFFF]], np.uint16))
+HIGH_BYTES = [[0], [0], [1], [0x12], [0xFF]]
+RED_AND_BLUE = row("P", 0, 1, palette=[255, 0, 0, 0, 0, 255])
 
 
-def test_one_bit_pixels_become_black_and_white() -> None:
-    image = Image.new("1", (2, 1))
-    image.putpixel((1, 0), 1)
-    assert images.load(saved(image, "PNG"), 1).tolist() == [[[0], [255]]]
+@pytest.mark.parametrize(
+    ("data", "channels", "expected"),
+    [
+        (saved(row("L", 90, 90), "PNG"), 3, [[90, 90, 90]] * 2),
+        (saved(row("RGB", (255, 0, 0)), "PNG"), 1, [[76]]),
+        # Pixels of 16 bits keep their high byte, and those of one bit become black and white.
+        *((saved(WIDE, form), 1, HIGH_BYTES) for form in ("PNG", "TIFF", "PPM")),
+        (saved(row("1", 0, 1), "PNG"), 1, [[0], [255]]),
+        # Transparency is composited over white.
+        (saved(row("RGBA", (0, 0, 0, 255), (0, 0, 0, 0), (0, 0, 0, 128)), "PNG"), 1, [[0], [255], [127]]),
+        (saved(row("LA", (0, 255), (0, 0), (0, 128)), "PNG"), 1, [[0], [255], [127]]),
+        (saved(RED_AND_BLUE, "PNG", transparency=b"\xff\x00"), 3, [[255, 0, 0], [255, 255, 255]]),
+        (saved(row("L", 7, 8), "PNG", transparency=8), 1, [[7], [255]]),
+    ],
+)
+def test_pixels_of_all_modes_are_converted(data: bytes, channels: int, expected: list[list[int]]) -> None:
+    loaded = images.load(data, channels)
+    assert loaded.tolist() == [expected] and loaded.dtype == np.uint8
 
 
-def test_floating_point_pixels_are_refused() -> None:
-    with pytest.raises(UnusableImage, match="floating-point"):
-        images.load(saved(Image.new("F", (2, 2), 0.5), "TIFF"), 1)
-
-
-def test_wide_integers_are_refused() -> None:
-    with pytest.raises(UnusableImage, match="16 bits"):
-        images.load(saved(Image.new("I", (2, 2), 1 << 20), "TIFF"), 1)
-
-
-@pytest.mark.parametrize("mode", ["RGBA", "LA"])
-def test_transparency_is_composited_over_white(mode: str) -> None:
-    black = (0,) * (len(mode) - 1)
-    image = Image.new(mode, (3, 1), (*black, 255))
-    image.putpixel((1, 0), (*black, 0))
-    image.putpixel((2, 0), (*black, 128))
-    assert images.load(saved(image, "PNG"), 1)[0, :, 0].tolist() == [0, 255, 127]
-
-
-def test_a_transparent_palette_is_composited_over_white() -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([255, 0, 0, 0, 0, 255])
-    image.putpixel((1, 0), 1)
-    loaded = images.load(saved(image, "PNG", transparency=b"\xff\x00"), 3)
-    assert loaded.tolist() == [[[255, 0, 0], [255, 255, 255]]]
-
-
-def test_a_transparent_color_is_composited_over_white() -> None:
-    image = Image.new("L", (2, 1), 7)
-    image.putpixel((1, 0), 8)
-    assert images.load(saved(image, "PNG", transparency=8), 1)[0, :, 0].tolist() == [7, 255]
+@pytest.mark.parametrize(
+    ("mode", "value", "reason"), [("F", 0.5, "floating-point"), ("I", 1 << 20, "16 bits")]
+)
+def test_pixels_without_a_brightness_are_refused(mode: str, value: float, reason: str) -> None:
+    with pytest.raises(UnusableImage, match=reason):
+        images.load(saved(Image.new(mode, (2, 2), value), "TIFF"), 1)
 
 
 def test_cmyk_becomes_rgb() -> None:
@@ -134,8 +128,9 @@ def test_cmyk_becomes_rgb() -> None:
     assert (red > 240, green < 15, blue < 15) == (True, True, True)
 
 
-@pytest.mark.parametrize("format", ["PNG", "JPEG", "TIFF", "WEBP"])
-@pytest.mark.parametrize("orientation", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize(
+    ("format", "orientation"), list(zip(["PNG", "JPEG", "TIFF", "WEBP"] * 2, range(1, 9), strict=True))
+)
 def test_exif_orientation_is_applied(format: str, orientation: int) -> None:
     upright = np.zeros((16, 32), np.uint8)
     upright[:8, :16] = 255  # a white corner at the top left
@@ -184,7 +179,7 @@ def test_a_file_that_is_not_an_image_is_named(data: bytes, reason: str) -> None:
     assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize("format", ["PNG", "JPEG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_truncated_files_are_refused(format: str) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
     data = saved(Image.fromarray(noise), format)
@@ -209,28 +204,22 @@ def test_the_pixel_limit_is_exact() -> None:
         images.load(data, 1, max_pixels=19_999)
 
 
-def test_a_fifo_and_a_folder_are_refused_without_waiting(tmp_path: Path) -> None:
+def test_other_files_are_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
-    for path in (tmp_path / "pipe.png", tmp_path):
-        with pytest.raises(UnusableImage, match="not a regular file"):
-            images.load(path, 3)
-
-
-def test_a_missing_file_raises_an_os_error(tmp_path: Path) -> None:
+    (tmp_path / "large.png").touch()
+    os.truncate(tmp_path / "large.png", images.MAX_FILE_BYTES + 1)
+    for name, message in (
+        ("pipe.png", "not a regular file"),
+        ("", "not a regular file"),
+        ("large.png", "larger than 512 MB"),
+    ):
+        with pytest.raises(UnusableImage, match=message):
+            images.load(tmp_path / name, 3)
     with pytest.raises(FileNotFoundError):
         images.load(tmp_path / "gone.png", 3)
 
 
-def test_oversized_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "large.png"
-    with path.open("wb") as file:
-        file.truncate(images.MAX_FILE_BYTES + 1)
-    with pytest.raises(UnusableImage, match="larger than 512 MB"):
-        images.load(path, 3)
-
-
-@pytest.mark.parametrize("format", ["PNG", "JPEG", "BMP", "PPM", "GIF", "TIFF", "WEBP"])
-@given(data=st.data())
+@given(st.sampled_from(FORMATS), st.data())
 def test_altered_files_load_or_are_refused(format: str, data: st.DataObject) -> None:
     content = bytearray(saved(images.as_image(gradient(12, 9, 3)), format))
     for _ in range(data.draw(st.integers(1, 6))):
@@ -277,12 +266,8 @@ def test_a_png_with_a_wrong_checksum_is_not_plain() -> None:
 
 
 def test_sixteen_bit_color_is_not_plain() -> None:
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
     header = struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)
-    pixels = zlib.compress(b"\0" + bytes([1, 9, 2, 9, 3, 9]))
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    data = png(header, zlib.compress(b"\0" + bytes([1, 9, 2, 9, 3, 9])))
     picture = images.open_picture(data, 3)
     assert not picture.plain
     assert images.as_pixels(picture.image).tolist() == [[[1, 2, 3]]]

@@ -33,7 +33,7 @@ def some_records(count: int) -> dict[bytes, bytes]:
     }
 
 
-@pytest.mark.parametrize("count", [1, 2, 50, 3000])
+@pytest.mark.parametrize("count", [0, 1, 2, 50, 3000])
 def test_records_are_read_in_order_and_by_key(tmp_path: Path, count: int) -> None:
     records = some_records(count)
     file = LmdbFile(write(tmp_path / "db", records))
@@ -53,13 +53,6 @@ def test_deleted_records_are_gone(tmp_path: Path) -> None:
             transaction.delete(key)
             del records[key]
     assert dict(LmdbFile(path).records()) == records
-
-
-def test_an_empty_database_has_no_records(tmp_path: Path) -> None:
-    file = LmdbFile(write(tmp_path / "db", {}))
-    assert file.count == 0 and list(file.records()) == []
-    with pytest.raises(KeyError):
-        file.get(b"a")
 
 
 def test_reading_neither_locks_nor_writes(tmp_path: Path) -> None:
@@ -94,13 +87,14 @@ def test_links_and_pipes_are_not_opened(tmp_path: Path) -> None:
     path = write(tmp_path / "db", some_records(5))
     (tmp_path / "link.mdb").symlink_to(path)
     os.mkfifo(tmp_path / "pipe.mdb")
-    with pytest.raises(UnusableDatabase, match="is a link"):
-        LmdbFile(tmp_path / "link.mdb")
-    with pytest.raises(UnusableDatabase, match="not a regular file"):
-        LmdbFile(tmp_path / "pipe.mdb")
     (tmp_path / "linked").symlink_to(path.parent)
-    with pytest.raises(UnusableDatabase, match=r"link|cannot be opened"):
-        LmdbFile(tmp_path / "linked" / "data.mdb", below=tmp_path)
+    for name, message in (
+        ("link.mdb", "is a link"),
+        ("pipe.mdb", "not a regular file"),
+        ("linked/data.mdb", r"link|cannot be opened"),
+    ):
+        with pytest.raises(UnusableDatabase, match=message):
+            LmdbFile(tmp_path / name, below=tmp_path if "/" in name else None)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9, 0.999])

@@ -57,12 +57,9 @@ def test_a_folder_without_master_json_lists_its_subfolders(store: Path, tmp_path
     assert listing.models[0].aux == {"license": "CC0"}
     assert listing.models[0].input == "28×28×1"
     assert listing.models[0].local_folder == store / "a model"
-
-
-def test_ids_do_not_change(store: Path, tmp_path: Path) -> None:
-    first, again = (model_store.read(str(store), tmp_path).models for _ in range(2))
-    assert [model.id for model in first] == [model.id for model in again]
-    assert len({model.id for model in first}) == 2
+    again = model_store.read(str(store), tmp_path)  # with the same ids
+    assert [model.id for model in again.models] == [model.id for model in listing.models]
+    assert len({model.id for model in listing.models}) == 2
 
 
 def test_master_json_has_the_message_and_the_order(store: Path, tmp_path: Path) -> None:
@@ -96,9 +93,6 @@ def test_damaged_models_are_named_and_others_listed(store: Path, tmp_path: Path)
     listing = model_store.read(str(store), tmp_path)
     assert [model.folder for model in listing.models] == ["a model", "caffe"]
     assert "“damaged”" in listing.problem
-
-
-def test_a_missing_folder_is_a_problem(tmp_path: Path) -> None:
     listing = model_store.read(str(tmp_path / "none"), tmp_path)
     assert not listing.models and "none" in listing.problem
 
@@ -124,16 +118,12 @@ def test_a_store_at_an_address(address: str, store: Path, tmp_path: Path, has_ma
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("path", ["forbidden", "missing", "endless", "redirect/loop"])
-def test_an_address_that_is_no_store_is_a_problem(address: str, tmp_path: Path, path: str) -> None:
-    listing = model_store.read(address.replace("files", path), tmp_path)
-    assert not listing.models and listing.problem
-
-
-@pytest.mark.integration
-def test_redirects_to_other_hosts_are_refused(address: str, tmp_path: Path) -> None:
-    place = odd_web_server.redirect_to("http://127.0.0.2:9/")
-    listing = model_store.read(address.replace("files", place), tmp_path)
+def test_an_address_that_is_no_store_is_a_problem(address: str, tmp_path: Path) -> None:
+    for path in ("forbidden", "missing", "endless", "redirect/loop"):
+        listing = model_store.read(address.replace("files", path), tmp_path)
+        assert not listing.models and listing.problem
+    other = address.replace("files", odd_web_server.redirect_to("http://127.0.0.2:9/"))
+    listing = model_store.read(other, tmp_path)
     assert not listing.models and "not allowed" in listing.problem
 
 
@@ -144,12 +134,8 @@ def test_the_files_of_a_model_are_downloaded(address: str, tmp_path: Path) -> No
     *_, last = model_store.download(model, folder, 10**6)
     assert sorted(path.name for path in folder.iterdir()) == ["info.json", "network.py"]
     assert last.files == 2 and last.bytes > 0
-
-
-@pytest.mark.integration
-def test_a_model_above_the_limit_is_not_downloaded(address: str, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="“Digits” could not be downloaded"):
-        list(model_store.download(StoredModel(address, "a model", INFO, {}), tmp_path / "download", 10))
+        list(model_store.download(model, tmp_path / "too large", 10))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -36,10 +36,7 @@ def messages(*arguments, **options) -> list:
 @pytest.mark.parametrize("processes", [1, 2, 5, None])
 def test_every_item_is_processed_once(processes: int | None) -> None:
     assert sorted(messages(double, 20, processes=processes)) == list(range(0, 40, 2))
-
-
-def test_no_items_yield_no_messages() -> None:
-    assert messages(double, 0) == []
+    assert messages(double, 0, processes=processes) == []
 
 
 def test_each_process_finishes_once() -> None:
@@ -63,35 +60,36 @@ class Unpicklable(Exception):
         super().__init__(f"{one} and {two}")
 
 
-def test_an_exception_is_raised_with_its_traceback() -> None:
-    def fail(piece: int, send: Send) -> None:
-        raise ValueError(f"piece {piece}")
-
-    with pytest.raises(ValueError, match="piece 0") as caught:
-        messages(fail, 1)
-    assert "in fail" in caught.value.__notes__[0]
+def fail(piece: int, send: Send) -> None:
+    raise ValueError(f"piece {piece}")
 
 
-def test_exceptions_that_cannot_be_pickled_are_described() -> None:
-    def fail(piece: int, send: Send) -> None:
-        raise Unpicklable(1, 2)
-
-    with pytest.raises(RuntimeError, match="Unpicklable: 1 and 2"):
-        messages(fail, 1)
+def fail_oddly(piece: int, send: Send) -> None:
+    raise Unpicklable(1, 2)
 
 
-def test_a_killed_process_is_detected() -> None:
-    def die(piece: int, send: Send) -> None:
-        if piece == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(ProcessDied, match="signal 9, SIGKILL"):
-        messages(die, 10, processes=2)
+def die(piece: int, send: Send) -> None:
+    if piece == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_that_exits_is_detected() -> None:
-    with pytest.raises(ProcessDied, match="exit code 3"):
-        messages(lambda piece, send: os._exit(3), 1)
+def leave(piece: int, send: Send) -> None:
+    os._exit(3)
+
+
+@pytest.mark.parametrize(
+    ("work", "error", "message"),
+    [
+        (fail, ValueError, "piece 0"),
+        (fail_oddly, RuntimeError, "Unpicklable: 1 and 2"),
+        (die, ProcessDied, "signal 9, SIGKILL"),
+        (leave, ProcessDied, "exit code 3"),
+    ],
+)
+def test_failures_are_raised(work: Callable[[int, Send], None], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        messages(work, 10, processes=1 if work is fail else 2)
+    assert work is not fail or "in fail" in caught.value.__notes__[0]
 
 
 def test_closing_early_ends_the_processes() -> None:

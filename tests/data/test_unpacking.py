@@ -22,15 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data import unpacking
-from digits.data.unpacking import (
-    ArchiveError,
-    Limits,
-    Progress,
-    Request,
-    Unpacking,
-    content_folder,
-    unpack,
-)
+from digits.data.unpacking import ArchiveError, Limits, Progress, Request, Unpacking, content_folder, unpack
 
 LIMITS = Limits(max_bytes=300_000_000, max_files=50, max_ratio=200, spare_bytes=0)
 FILES = {"cats/one.png": b"one" * 1000, "cats/two words.png": b"2", "dogs/ü.png": b"3" * 9999}

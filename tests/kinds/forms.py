@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import flask
+import msgspec
 from werkzeug.datastructures import MultiDict
 
 from digits.core import events
@@ -15,10 +16,13 @@ from digits.core.remote import RemotePolicy
 from digits.data.data_roots import Roots
 from digits.data.manifest import Manifest, load
 from digits.data.records import Record, SplitReader
+from digits.data.sources import Plan
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm
+from digits.kinds.recipes import read_source
 from digits.kinds.source_summary import SourceSummary
 from digits.worker.tasks import create_dataset
+from tests.kinds.tables import Silent
 
 APP = flask.Flask(__name__)
 
@@ -52,14 +56,23 @@ class Forms:
         assert last.finished
         return last
 
-    def create(self, **fields: Any) -> Created:
-        """Create a dataset, whose clone must have the same recipe; raises UserFault."""
+    def filled(self, **fields: Any) -> tuple[ImageDatasetForm[Any], Any]:
+        """Return a valid form and its recipe, which does not start processes."""
         with APP.app_context():
             form = self.form(**{"seed": 1} | fields)
             assert form.validate(), form.errors
             recipe = form.recipe()
-            assert self.clone(recipe) == recipe
         recipe.processes = 1
+        return form, recipe
+
+    def plan(self, **fields: Any) -> Plan:
+        """Return the plan of the dataset that a form describes; raises UnusableSource."""
+        return read_source(self.filled(**fields)[1], Silent())
+
+    def create(self, **fields: Any) -> Created:
+        """Create a dataset, whose clone must have the same recipe; raises UserFault."""
+        form, recipe = self.filled(**fields)
+        assert self.clone(recipe) == msgspec.structs.replace(recipe, processes=None)
         folders = (self.data.with_name(f"job-{number}") for number in itertools.count())
         folder = next(folder for folder in folders if not folder.exists())
         create(recipe, folder)

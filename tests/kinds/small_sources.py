@@ -97,9 +97,15 @@ def _csv(images: Path) -> CreateDataset:
     )
 
 
+def _json_lines(folder: Path, **values: Callable[[str], Any]) -> Path:
+    rows = ({"file_name": name} | {key: value(name) for key, value in values.items()} for name in names())
+    path = folder / "metadata.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
 def _metadata(images: Path) -> CreateDataset:
-    rows = [json.dumps({"file_name": name, "label": name[0]}) for name in names()]
-    (images / "metadata.jsonl").write_text("\n".join(rows))
+    _json_lines(images, label=lambda name: name[0])
     return CreateClassification(files=DatasetFolder(folder=str(images)), **SETTINGS)
 
 
@@ -137,9 +143,7 @@ def _parquet_numbers(images: Path) -> CreateDataset:
 
 
 def _json_labels(images: Path) -> CreateDataset:
-    rows = [json.dumps({"file_name": name, "labels": [name[0], "c"]}) for name in names()]
-    path = images / "metadata.jsonl"
-    path.write_text("\n".join(rows))
+    path = _json_lines(images, labels=lambda name: [name[0], "c"])
     return CreateMultilabel(table=str(path), folder=str(images), **SETTINGS)
 
 
@@ -150,23 +154,16 @@ def _boxes(images: Path) -> CreateDataset:
 
 def _hub_boxes(images: Path) -> CreateDataset:
     objects = {"bbox": [[1, 1, 5, 4]], "categories": ["cat"]}
-    path = images / "metadata.jsonl"
-    path.write_text("\n".join(json.dumps({"file_name": name, "objects": objects}) for name in names()))
+    path = _json_lines(images, objects=lambda name: objects)
     return CreateDetection(images=str(images), labels=str(path), **SETTINGS)
 
 
 def _coco(images: Path) -> CreateDataset:
-    content = {
-        "images": [
-            {"id": number, "file_name": name, "width": WIDTH, "height": HEIGHT}
-            for number, name in enumerate(names())
-        ],
-        "annotations": [
-            {"id": number, "image_id": number, "category_id": 1, "bbox": [1, 1, 5, 4]}
-            for number in range(2 * COUNT)
-        ],
-        "categories": [{"id": 1, "name": "cat"}],
-    }
+    size = {"width": WIDTH, "height": HEIGHT}
+    pictures = [{"id": number, "file_name": name, **size} for number, name in enumerate(names())]
+    box = {"category_id": 1, "bbox": [1, 1, 5, 4]}
+    boxes = [{"id": number, "image_id": number, **box} for number in range(2 * COUNT)]
+    content = {"images": pictures, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
     path = images.parent / "coco.json"
     path.write_text(json.dumps(content))
     return CreateDetection(images=str(images), labels=str(path), **SETTINGS)
@@ -248,12 +245,8 @@ def _records(images: Path) -> str:
     """Write a record for each image with targets of all kinds, and return the path of the file."""
     mask = io.BytesIO()
     Image.fromarray(np.arange(96, dtype=np.uint8).reshape(8, 12) % 2).save(mask, "PNG")
-    box = {
-        "image__object__bbox__xmin": [0.1, 0.2],
-        "image__object__bbox__ymin": [0.1, 0.2],
-        "image__object__bbox__xmax": [0.5, 0.9],
-        "image__object__bbox__ymax": [0.5, 0.9],
-    }
+    box = {f"image__object__bbox__{side}min": [0.1, 0.2] for side in "xy"}
+    box |= {f"image__object__bbox__{side}max": [0.5, 0.9] for side in "xy"}
     payloads = [
         example(
             image__encoded=encoded(number),

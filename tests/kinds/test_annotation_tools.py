@@ -5,29 +5,18 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flask import Flask
 from PIL import Image
-from werkzeug.datastructures import MultiDict
 
-from digits.data.data_roots import Roots
 from digits.data.unpacking import Limits, content_folder, unpack
-from digits.kinds import kind_named
-from tests.kinds.tables import Silent
+from tests.kinds.forms import Forms
 
 WIDTH, HEIGHT = 40, 20
-
-
-@pytest.fixture(autouse=True)
-def request_context() -> Iterator[None]:
-    """Forms need a request."""
-    with Flask("forms").test_request_context():
-        yield
 
 
 # Left, top, right and bottom of an object in one of two images.
@@ -60,10 +49,8 @@ def coco(files: Mapping[str, str], polygons: bool = False, **sizes: Any) -> byte
                 "attributes": {"occluded": False},
             }
         )
-    pictures = [
-        {"id": n, "file_name": files[name], "width": WIDTH, "height": HEIGHT, **sizes}
-        for n, name in enumerate(BOXES)
-    ]
+    size = {"width": WIDTH, "height": HEIGHT, **sizes}
+    pictures = [{"id": n, "file_name": files[name], **size} for n, name in enumerate(BOXES)]
     categories = [{"id": n, "name": name, "supercategory": ""} for n, name in enumerate(NAMES)]
     return json.dumps(
         {
@@ -190,34 +177,17 @@ def unpacked(folder: Path, files: Mapping[str, bytes]) -> Path:
     return content_folder(folder / "export")
 
 
-def form_of(kind: str, root: Path, **fields: str) -> Any:
-    values = {"dataset_name": "tools", "resize_width": WIDTH, "resize_height": HEIGHT, **fields}
-    meta = {"data_roots": Roots([root]), "csrf": False, "job_folder": None}
-    return kind_named(kind).load("form").DatasetForm(MultiDict(values), meta=meta)
-
-
-def plan(kind: str, root: Path, **fields: str) -> Any:
-    """Return the plan of the dataset that the form describes."""
-    form = form_of(kind, root, **fields)
-    assert form.validate(), form.errors
-    recipe = form.recipe()
-    recipe.processes = 1
-    return kind_named(kind).load("reader").read(recipe, Silent())
-
-
-def last(summaries: Iterator[Any]) -> Any:
-    *_, summary = summaries
-    return summary
+SIZE = {"resize_width": WIDTH, "resize_height": HEIGHT}
 
 
 @pytest.mark.parametrize("export", DETECTION)
 def test_boxes_of_an_export(tmp_path: Path, export: str) -> None:
     root = unpacked(tmp_path, DETECTION[export])
-    fields = {"train_image_folder": str(root), "pct_val": "0"}
-    summary = last(form_of("image-object-detection", root, **fields).scan_source())
+    forms, fields = Forms("image-object-detection", root), {"train_image_folder": root, "pct_val": 0}
+    summary = forms.summary(**fields)
     assert "2 images with 2 objects of 2 classes" in summary.facts[0] and not summary.problems, summary
-    assert summary.suggestion.fields["train_label_folder"].startswith(str(root))
-    found = plan("image-object-detection", root, **fields)
+    assert summary.suggestion and summary.suggestion.fields["train_label_folder"].startswith(str(root))
+    found = forms.plan(**fields, **SIZE)
     assert found.target.names == NAMES and not found.warnings
     train = found.splits["train"]
     boxes = {
@@ -229,10 +199,7 @@ def test_boxes_of_an_export(tmp_path: Path, export: str) -> None:
     }
 
 
-MASKS = {
-    "Label Studio COCO": label_studio_coco(polygons=True),
-    "CVAT COCO 1.0": cvat_coco(polygons=True),
-}
+MASKS = {"Label Studio COCO": label_studio_coco(polygons=True), "CVAT COCO 1.0": cvat_coco(polygons=True)}
 
 
 def color_mask(name: str, colors: Mapping[str, tuple[int, int, int]]) -> bytes:
@@ -257,10 +224,10 @@ MASKS["CVAT Segmentation mask 1.1"] = {
 @pytest.mark.parametrize("export", MASKS)
 def test_masks_of_an_export(tmp_path: Path, export: str) -> None:
     root = unpacked(tmp_path, MASKS[export])
-    fields = {"feature_folder": str(root), "folder_pct_val": "0"}
-    summary = last(form_of("image-segmentation", root, **fields).scan_source())
+    forms, fields = Forms("image-segmentation", root), {"feature_folder": root, "folder_pct_val": 0}
+    summary = forms.summary(**fields)
     assert not summary.problems and "3 classes: background, cat, dog." in summary.facts, summary
-    found = plan("image-segmentation", root, **fields)
+    found = forms.plan(**fields, **SIZE)
     assert found.target.names == ["background", *NAMES]
     shares = [1 - (200 + 600) / 1600, 100 * 2 / 1600, 600 / 1600]
     assert found.target.mean == pytest.approx([1 - shares[1] - shares[2], *shares[1:]])
@@ -279,7 +246,7 @@ def test_choices_of_label_studio(tmp_path: Path) -> None:
     }
     root = unpacked(tmp_path, files)
     fields = {"method": "csv", "table_train": str(root / "result.csv"), "folder_pct_val": "0"}
-    found = plan("image-classification", root, **fields)
+    found = Forms("image-classification", root).plan(**fields, **SIZE)
     train = found.splits["train"]
     labels = {file: found.target.names[label] for file, label in zip(train.files, train.targets, strict=True)}
     assert labels == {"upload/one.jpg": "cat", "upload/two.jpg": "dog"}
@@ -296,7 +263,7 @@ def test_several_choices_of_label_studio(tmp_path: Path) -> None:
         {"result.csv": "\n".join(rows).encode(), "one.jpg": picture("one"), "two.jpg": picture("two")},
     )
     fields = {"table_train": str(root / "result.csv"), "label_columns": "choice", "pct_val": "0"}
-    found = plan("image-multilabel", root, **fields)
+    found = Forms("image-multilabel", root).plan(**fields, **SIZE)
     train = found.splits["train"]
     words = {
         file: found.target.describe(value) for file, value in zip(train.files, train.targets, strict=True)
@@ -307,7 +274,7 @@ def test_several_choices_of_label_studio(tmp_path: Path) -> None:
 def test_video_annotations_are_refused(tmp_path: Path) -> None:
     xml = b"<annotations><version>1.1</version><track id='0' label='cat'></track></annotations>"
     root = unpacked(tmp_path, {"images/one.jpg": picture(), "annotations.xml": xml})
-    summary = last(form_of("image-object-detection", root, train_image_folder=str(root)).scan_source())
+    summary = Forms("image-object-detection", root).summary(train_image_folder=root)
     assert "Export the task from CVAT as “CVAT for images”." in summary.problems[0]
 
 
@@ -315,5 +282,5 @@ def test_other_shapes_of_cvat_are_reported(tmp_path: Path) -> None:
     xml = cvat_xml().replace(b"</image>", b'<polygon label="cat" points="1,1;2,2;3,1"/></image>', 1)
     files = {"images/one.jpg": picture(), "images/two.jpg": picture(), "annotations.xml": xml}
     root = unpacked(tmp_path, files)
-    found = plan("image-object-detection", root, train_image_folder=str(root))
+    found = Forms("image-object-detection", root).plan(train_image_folder=root, **SIZE)
     assert "annotations.xml: Only boxes are used. Other shapes: 1 × polygon." in found.warnings

@@ -185,9 +185,13 @@ PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) * 5
 
 
 @pytest.mark.parametrize(
-    "task", [{}, {"gan_view_task_id": "mnist_encoder"}, {"gan_view_task_id": "celeba_encoder"}]
+    ("pixels", "task"),
+    [
+        (PIXELS, {}),
+        (PIXELS[:, :, :1], {"gan_view_task_id": "mnist_encoder"}),
+        (PIXELS, {"gan_view_task_id": "celeba_encoder"}),
+    ],
 )
-@pytest.mark.parametrize("pixels", [PIXELS, PIXELS[:, :, :1]])
 def test_the_output_of_an_encoder_is_a_latent_vector_and_a_reconstruction(
     pixels: NDArray[np.uint8], task: dict[str, str]
 ) -> None:
@@ -199,20 +203,19 @@ def test_the_output_of_an_encoder_is_a_latent_vector_and_a_reconstruction(
     assert "attributes" not in drawn
 
 
-def test_an_image_file_has_the_shape_of_the_records() -> None:
-    recipe = CreateGeneric(train="records", width=4, height=4)
-    prediction = encoded([1.0, 2.0], PIXELS)
-    from_file = replace(prediction, pixels=None, recipe=recipe, geometry=Geometry((40, 20), 4, 4, "squash"))
-    assert draw("image-gan", from_file)["latent"] == [1.0, 2.0]
-
-
 def test_other_outputs_are_not_those_of_an_encoder() -> None:
-    view = named("image-gan").load()
-    prediction = encoded([], PIXELS)
-    assert not view.fits(prediction)  # only an image
-    assert not view.fits(replace(prediction, outputs={"logits": np.zeros(10, np.float32)}))
-    assert not view.fits(replace(encoded([1.0], PIXELS), pixels=None))
-    assert not view.fits(encoded([1.0], np.zeros((4, 4, 2), np.uint8)))
+    recipe = CreateGeneric(train="records", width=4, height=4)
+    geometry = Geometry((40, 20), 4, 4, "squash")
+    from_file = replace(encoded([1.0, 2.0], PIXELS), pixels=None, recipe=recipe, geometry=geometry)
+    assert draw("image-gan", from_file)["latent"] == [1.0, 2.0]  # an image file has the shape of the records
+    only_image = encoded([], PIXELS)
+    for prediction in (
+        only_image,
+        replace(only_image, outputs={"logits": np.zeros(10, np.float32)}),
+        replace(encoded([1.0], PIXELS), pixels=None),
+        encoded([1.0], np.zeros((4, 4, 2), np.uint8)),
+    ):
+        assert not named("image-gan").load().fits(prediction)
 
 
 def test_attributes_are_sorted_by_projection(tmp_path: Path) -> None:
@@ -253,16 +256,13 @@ def test_attributes_of_an_array(count: int, first: str, tmp_path: Path) -> None:
 def test_damaged_attribute_vectors_are_refused(
     name: str, content: bytes, message: str, tmp_path: Path
 ) -> None:
+    with pytest.raises(BadRequest, match="Enter the path"):
+        draw("image-gan", encoded([2.0, 1.0], PIXELS), gan_view_task_id="attributes")
     (tmp_path / name).write_bytes(content)
     options = {"gan_view_task_id": "attributes", "attributes_file": str(tmp_path / name)}
     with pytest.raises(BadRequest) as caught:
         draw("image-gan", encoded([2.0, 1.0], PIXELS), **options)
     assert caught.value.message.startswith(f"“attributes_file”: {name}: {message}")
-
-
-def test_attribute_vectors_must_be_named() -> None:
-    with pytest.raises(BadRequest, match="Enter the path"):
-        draw("image-gan", encoded([2.0, 1.0], PIXELS), gan_view_task_id="attributes")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from digits.data.images import UnusableImage, load
 from digits.kinds import decoding
 from digits.kinds.decoding import Decoder, ReadInput, ResizedImage, SmallArray, SmallImage
 from digits.kinds.gradients.recipe import Recipe
+from tests.data.test_images import png
 
 
 @pytest.fixture
@@ -40,12 +41,8 @@ def image(path: Path, width: int, height: int) -> str:
 
 def bomb(path: Path, side: int) -> str:
     """Create a small PNG file of ``side`` × ``side`` pixels."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
     head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")))
+    path.write_bytes(png(head, zlib.compress(b"\0")))
     return str(path)
 
 

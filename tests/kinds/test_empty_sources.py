@@ -14,35 +14,42 @@ from tests.site import Site, bars
 NO_IMAGES, NO_ROWS = "No images found in", "has no rows"
 
 
-def write_sources(folder: Path) -> None:
-    """Write images and empty sources of all types into ``folder``."""
+TABLES = {
+    "labels.txt": "a\nb\n",
+    "header.csv": "image,label,other\n",
+    "labels.csv": "image,labels\n",
+    "masks.csv": "image,mask\n",
+    "boxes.csv": "image,left,top,right,bottom,class\n",
+    "box.csv": "a.png,1,1,5,5,cat\n",
+    "texts.csv": "class,text\n",
+    "table/metadata.csv": "file_name,label\n",
+    "classes/a/notes.txt": "\n",
+    "blank.csv": "\n",
+}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of images and of empty sources of all types."""
+    folder = tmp_path_factory.mktemp("sources")
     bars(folder / "bars")
     for name in ("empty", "classes/a", "classes/b", "hub/train/a", "both/images", "both/masks", "table"):
         (folder / name).mkdir(parents=True)
-    for name in ("classes/a/notes.txt", "blank.csv"):
-        (folder / name).write_text("\n")
-    (folder / "labels.txt").write_text("a\nb\n")
-    (folder / "header.csv").write_text("image,label,other\n")
-    (folder / "labels.csv").write_text("image,labels\n")
-    (folder / "masks.csv").write_text("image,mask\n")
-    (folder / "boxes.csv").write_text("image,left,top,right,bottom,class\n")
-    (folder / "box.csv").write_text("a.png,1,1,5,5,cat\n")
-    (folder / "texts.csv").write_text("class,text\n")
-    (folder / "table" / "metadata.csv").write_text("file_name,label\n")
+    for name, text in TABLES.items():
+        (folder / name).write_text(text)
     table = pa.table({"image": pa.array([], pa.struct([("bytes", pa.binary()), ("path", pa.string())]))})
-    for name in ("hub.parquet",):
-        pq.write_table(table.append_column("label", [pa.array([], pa.string())]), folder / name)
+    pq.write_table(table.append_column("label", [pa.array([], pa.string())]), folder / "hub.parquet")
+    return folder
 
 
-HUB: dict[str, str] = {"method": "huggingface"}
-TEXT_FILES = {
-    "method": "textfile",
-    "textfile_use_local_files": "y",
-    "textfile_use_val": "",
-    "textfile_local_labels_file": "DATA/labels.txt",
-}
+HUB = {"method": "huggingface"}
+CSV = {"method": "csv", "table_train": "DATA/header.csv"}
+TEXT_FILES = {"method": "textfile", "textfile_use_local_files": "y", "textfile_use_val": ""}
+TEXT_FILES["textfile_local_labels_file"] = "DATA/labels.txt"
 BARS = "DATA/bars"
-VALIDATION = {"has_val_folder": "y", "validation_feature_folder": "DATA/empty"}
+VALIDATION = {"has_val_folder": "y", "feature_folder": BARS}
+NO_ANNOTATED = {"train_label_folder": "DATA/box.csv"}
+NO_BOXES = {"train_image_folder": "DATA/empty"}
 # The kind, the fields besides the one with the error, that field, its value and words of the error.
 CASES: list[tuple[str, dict[str, str], str, str, str]] = [
     ("image-classification", {}, "folder_train", "DATA/classes", NO_IMAGES),
@@ -50,40 +57,16 @@ CASES: list[tuple[str, dict[str, str], str, str, str]] = [
     ("image-classification", HUB, "dataset_folder", "DATA/hub", NO_IMAGES),
     ("image-classification", HUB, "dataset_folder", "DATA/table", NO_ROWS),
     ("image-classification", HUB, "dataset_folder", "DATA/hub.parquet", NO_ROWS),
-    (
-        "image-classification",
-        {"method": "csv", "table_train": "DATA/header.csv"},
-        "table_train_file",
-        "",
-        NO_ROWS,
-    ),
+    ("image-classification", CSV, "table_train_file", "", NO_ROWS),
     ("image-classification", TEXT_FILES, "textfile_local_train_images", "DATA/blank.csv", "is empty"),
-    (
-        "image-object-detection",
-        {"train_image_folder": "DATA/empty"},
-        "train_label_folder",
-        "",
-        "No annotations",
-    ),
-    (
-        "image-object-detection",
-        {"train_label_folder": "DATA/box.csv"},
-        "train_image_folder",
-        "DATA/empty",
-        NO_IMAGES,
-    ),
+    ("image-object-detection", NO_BOXES, "train_label_folder", "", "No annotations"),
+    ("image-object-detection", NO_ANNOTATED, "train_image_folder", "DATA/empty", NO_IMAGES),
     ("image-object-detection", {"train_image_folder": BARS}, "train_label_folder", "DATA/boxes.csv", NO_ROWS),
     ("image-segmentation", {}, "feature_folder", "DATA/both", NO_IMAGES),
     ("image-segmentation", {"feature_folder": BARS}, "label_folder", "DATA/empty", NO_IMAGES),
     ("image-segmentation", {"method": "csv"}, "table_train", "DATA/masks.csv", "no"),
     ("image-processing", {}, "feature_folder", "DATA/empty", NO_IMAGES),
-    (
-        "image-processing",
-        {"feature_folder": BARS, **VALIDATION},
-        "validation_feature_folder",
-        "DATA/empty",
-        NO_IMAGES,
-    ),
+    ("image-processing", VALIDATION, "validation_feature_folder", "DATA/empty", NO_IMAGES),
     ("image-gan", {}, "image_folder", "DATA/empty", NO_IMAGES),
     ("image-pairs", {}, "pair_source", "DATA/empty", NO_IMAGES),
     ("image-pairs", {}, "pair_source", "DATA/header.csv", NO_ROWS),
@@ -97,12 +80,10 @@ CASES: list[tuple[str, dict[str, str], str, str, str]] = [
 
 @pytest.mark.parametrize(("kind", "others", "field", "value", "words"), CASES)
 def test_an_empty_source_is_an_error_of_its_field(
-    tmp_path: Path, kind: str, others: dict[str, str], field: str, value: str, words: str
+    sources: Path, kind: str, others: dict[str, str], field: str, value: str, words: str
 ) -> None:
-    write_sources(tmp_path)
-    fields = {field: value, **others}
-    sent = {name: text.replace("DATA", str(tmp_path)) for name, text in fields.items()}
-    assert words in " ".join(Forms(kind, tmp_path).errors(**sent)[field])
+    sent = {name: text.replace("DATA", str(sources)) for name, text in {field: value, **others}.items()}
+    assert words in " ".join(Forms(kind, sources).errors(**sent)[field])
 
 
 @pytest.mark.integration

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from digits.kinds.export import formats_of
 from digits.kinds.gan.recipe import CreateGan
 from digits.kinds.multilabel.recipe import CreateMultilabel
 from digits.kinds.pairs.recipe import CreatePairs
+from digits.kinds.recipes import read_source
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_recipe import TargetImageFolders
@@ -53,18 +53,12 @@ def png(pixels: Any) -> bytes:
 
 
 def export(
-    tmp_path: Path,
-    kind: str,
-    format_name: str,
-    target: Target,
-    records: list[Record],
-    ending: str = "zip",
+    tmp_path: Path, kind: str, format_name: str, target: Target, records: list[Record], ending: str = "zip"
 ) -> Path:
     """Write records as the train and validation split of a dataset, and unpack a download of it."""
-    folder = tmp_path / "dataset"
     splits = {"train": records, "val": records[:1]}
-    manifest = write_dataset(folder, kind, target, splits, records[0].channels)
-    made = formats_of(kind_named(kind))[format_name](folder, manifest, IndexCache(1000))
+    manifest = write_dataset(tmp_path / "dataset", kind, target, splits, records[0].channels)
+    made = formats_of(kind_named(kind))[format_name](tmp_path / "dataset", manifest, IndexCache(1000))
     data = b"".join(stream(ending, made.entries()))
     made.close()
     for name, content in unpacked(ending, data).items():
@@ -75,7 +69,7 @@ def export(
 
 
 def read(recipe: Any) -> Any:
-    return kind_named(recipe.kind).load("reader").read(recipe, Silent())
+    return read_source(recipe, Silent())
 
 
 def test_every_kind_has_a_format_besides_tfrecords() -> None:
@@ -107,10 +101,8 @@ def test_boxes_are_equal_after_a_download(
 ) -> None:
     target = Boxes.of(NAMES, len(OBJECTS))
     rows = np.array(OBJECTS, np.float32)
-    records = [
-        record(target, rows.ravel().tolist(), "x/one.png"),
-        record(target, [-1.0] * rows.size, "y/one.jpg"),
-    ]
+    none = [-1.0] * rows.size
+    records = [record(target, rows.ravel().tolist(), "x/one.png"), record(target, none, "y/one.jpg")]
     found = export(tmp_path, "image-object-detection", format_name, target, records)
     plan = read(
         CreateDetection(images=str(found / images_at), labels=str(found / labels_at), pct_val=0, **SIZE)
@@ -153,17 +145,12 @@ def test_masks_are_equal_after_a_download(tmp_path: Path) -> None:
     pixels[5:9, 2:20], pixels[:3, :4], pixels[-2:, -2:] = 1, 2, 255
     records = [record(target, [png(pixels[..., None])])]
     found = export(tmp_path, "image-segmentation", "masks", target, records)
-    folders = TargetImageFolders(
-        images=str(found / "JPEGImages/train"), targets=str(found / "SegmentationClass/train")
-    )
-    plan = read(
-        CreateSegmentation(
-            train=folders, class_labels_file=str(found / "labels.txt"), pct_val=0, processes=1, **SIZE
-        )
-    )
-    (data,) = plan.features(
-        plan.splits["train"], 0, images.Geometry((WIDTH, HEIGHT), WIDTH, HEIGHT, "squash")
-    )[target.feature]
+    places = {"images": found / "JPEGImages/train", "targets": found / "SegmentationClass/train"}
+    folders = TargetImageFolders(**{name: str(path) for name, path in places.items()})
+    names = str(found / "labels.txt")
+    plan = read(CreateSegmentation(train=folders, class_labels_file=names, pct_val=0, processes=1, **SIZE))
+    geometry = images.Geometry((WIDTH, HEIGHT), WIDTH, HEIGHT, "squash")
+    (data,) = plan.features(plan.splits["train"], 0, geometry)[target.feature]
     assert plan.target.names == target.names
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), pixels)
     assert (found / "labelmap.txt").read_text().splitlines()[1] == "background:0,0,0::"
@@ -200,21 +187,16 @@ def test_pairs_and_texts_are_equal_after_a_download(tmp_path: Path) -> None:
     target = ClassIndex.of(["different", "same"])
     pairs = [record(target, [label], f"{label} | x", channels=6) for label in (0, 1)]
     found = export(tmp_path / "a", "image-pairs", "csv", target, pairs)
-    train = read(CreatePairs(source=str(found / "train.csv"), folder=str(found), pct_val=0, **SIZE)).splits[
-        "train"
-    ]
+    recipe = CreatePairs(source=str(found / "train.csv"), folder=str(found), pct_val=0, **SIZE)
+    train = read(recipe).splits["train"]
     both = dict(zip(train.targets, train.pairs, strict=True))[1]
     pixels = [np.asarray(Image.open(found / name)) for name in both]
     assert np.array_equal(np.concatenate(pixels, axis=2), pairs[1].as_array())
 
     target = ClassIndex.of(["news", "spam"])
-    texts = [
-        replace(item, features={**item.features, "text/snippet": [text.encode()]})
-        for item, text in (
-            (record(target, [0]), 'a "quoted", text'),
-            (record(target, [1]), "= 1\n2"),
-        )
-    ]
+    texts = [record(target, [label]) for label in (0, 1)]
+    for item, text in zip(texts, (b'a "quoted", text', b"= 1\n2"), strict=True):
+        item.features["text/snippet"] = [text]
     found = export(tmp_path / "b", "text-classification", "csv", target, texts)
     plan = read(CreateText(table=str(found / "train.csv"), pct_val=0, width=40))
     train = plan.splits["train"]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.core import events
 from digits.core.recipe import CreateDataset
 from digits.data import manifest as manifests
 from digits.data.records import SplitReader
@@ -21,8 +20,8 @@ from digits.kinds.gradients.recipe import CreateGradients
 from digits.kinds.text.characters import DEFAULT_ALPHABET
 from digits.kinds.text.recipe import CreateText
 from digits.kinds.views import Views, views_of
-from digits.worker.tasks import create_dataset
 from tests.kinds import small_sources
+from tests.kinds.forms import create
 from tests.tfrecord_files import example, picture, write_records
 
 SMALL: dict[str, Any] = {"processes": 1, "seed": 1, "pct_val": 0.0}
@@ -59,32 +58,22 @@ SOURCES: dict[str, small_sources.Make] = small_sources.ALL | {
 }
 
 
+# Both encodings of images, and one of each form of input.
+RECORDS = [(source, encoding) for source in ("csv", "auto-encoder") for encoding in ("png", "none")]
+RECORDS += [
+    (source, "png") for source in ("multi-label", "boxes", "image to image", "gradients", "ready-made images")
+]
+RECORDS += [
+    (source, "none") for source in ("regression", "masks", "listed pairs", "texts", "arrays of numbers")
+]
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("encoding", ["png", "none"])
-@pytest.mark.parametrize(
-    "source",
-    [
-        "csv",
-        "multi-label",
-        "regression",
-        "boxes",
-        "masks",
-        "image to image",
-        "auto-encoder",
-        "listed pairs",
-        "texts",
-        "gradients",
-        "arrays of numbers",
-        "ready-made images",
-    ],
-)
+@pytest.mark.parametrize(("source", "encoding"), RECORDS)
 def test_the_records_of_a_dataset_are_its_inputs(tmp_path: Path, source: str, encoding: str) -> None:
-    recipe = SOURCES[source](small_sources.write_images(tmp_path / "images"))
-    recipe.encoding = "none" if source == "listed pairs" else encoding  # type: ignore[assignment]
-    (tmp_path / "create").mkdir()
-    log = events.EventLog(tmp_path / "create" / "events.jsonl")
-    create_dataset.run(recipe, tmp_path / "create", log)
-    log.close()
+    recipe: Any = SOURCES[source](small_sources.write_images(tmp_path / "images"))
+    recipe.encoding = encoding
+    create(recipe, tmp_path)
     manifest = manifests.load(tmp_path)
     split = manifest.splits["train"]
     views = views_of(kind_named(recipe.kind))

@@ -35,6 +35,16 @@ def described(plans: list[Plan]) -> str:
     return f"{' and '.join(counts)}: {hashlib.sha256(hashes.encode()).hexdigest()[:10]}"
 
 
+def targets_of(made: Plan) -> list[tuple[str, str]]:
+    """The targets of all records, with their names."""
+    splits = made.splits.values()
+    return sorted(
+        (file, repr(target))
+        for split in splits
+        for file, target in zip(split.files, split.targets, strict=True)
+    )
+
+
 # By source: the number of records for training, validation and testing without and with images of its own for
 # validation, and the start of the hash of their names and groups.
 EXPECTED = {
@@ -77,3 +87,16 @@ def test_a_seed_gives_the_same_splits_in_every_release(tmp_path: Path, source: s
     if with_validation(recipe):
         plans.append(plan(recipe))
     assert described(plans) == EXPECTED[source]
+
+
+# Pairs are drawn for each split, and small boxes of KITTI are ignored in validation images.
+@pytest.mark.parametrize("source", [name for name in EVERY if name not in ("random pairs", "kitti")])
+def test_records_keep_their_targets_and_the_seed_chooses_their_split(tmp_path: Path, source: str) -> None:
+    recipe: Any = EVERY[source](write_images(tmp_path / "images"))
+    recipe.pct_val = recipe.pct_test = 0.0
+    whole = plan(recipe)
+    recipe.pct_val, recipe.pct_test = 25.0, 20.0
+    divided = plan(recipe)
+    assert targets_of(divided) == targets_of(whole)
+    recipe.seed = 2
+    assert described([plan(recipe)]) != described([divided])

@@ -68,10 +68,10 @@ def test_a_dataset_of_the_hub_becomes_a_dataset(tmp_path: Path, path: str) -> No
     forms = Forms("image-regression", tmp_path / "data")
     folder = forms.data / "hub" / "data"
     folder.mkdir(parents=True)
-    image = io.BytesIO()
-    Image.new("L", (8, 8)).save(image, "PNG")
-    for name in ("train-00000-of-00002", "train-00001-of-00002", "test"):
-        content = pa.table({"image": [image.getvalue()] * 4, "size": range(4)})
+    for number, name in enumerate(("train-00000-of-00002", "train-00001-of-00002", "test")):
+        image = io.BytesIO()
+        Image.new("L", (8, 8), number).save(image, "PNG")
+        content = pa.table({"image": [image.getvalue()] * 4, "size": range(4 * number, 4 * number + 4)})
         pq.write_table(content, folder / f"{name}.parquet")
     fields = {"table_train": forms.data / path, "pct_val": 25, "delimiter": "tab", "header": "yes"}
     found = forms.summary(**fields)
@@ -81,3 +81,6 @@ def test_a_dataset_of_the_hub_becomes_a_dataset(tmp_path: Path, path: str) -> No
     assert (found.suggestion.fields if found.suggestion else None) == suggested
     made = forms.create(**fields, resize_width=8, resize_height=8)
     assert made.counts == {"train": 6, "val": 2} | ({"test": 4} if path == "hub" else {})
+    for record in made.records("train") + made.records("val"):
+        (size,) = record.target(made.manifest.target)
+        assert (record.as_pixels() == size // 4).all()

@@ -40,15 +40,8 @@ def test_credentials_reach_the_program_once(tmp_path: Path) -> None:
         yield News(listed=4)
         yield News(listed=4, total_files=4, files=1, bytes=10, total_bytes=40)
         yield News(total_files=4, files=4, bytes=40, total_bytes=40)
-        yield News(
-            total_files=4,
-            files=4,
-            bytes=40,
-            total_bytes=40,
-            is_finished=True,
-            warnings=["Careful."],
-            failed=failed,
-        )
+        end = {"is_finished": True, "warnings": ["Careful."], "failed": failed}
+        yield News(total_files=4, files=4, bytes=40, total_bytes=40, **end)
 
     progress = Progress()
     assert copies.fetch(progress, run=run) == [("s3://b/x/1.png", "denied")]

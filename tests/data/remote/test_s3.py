@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,25 +33,17 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def fetch(
-    endpoint: str,
-    address: str,
-    target: Path,
-    *,
-    max_bytes: int = 10**7,
-    max_files: int = 5000,
-    is_folder: bool = True,
-) -> News:
-    request = Request(
-        sources=[Source(address=address, path=str(target), is_folder=is_folder)],
-        allowed=["s3://*", endpoint],
-        max_bytes=max_bytes,
-        max_files=max_files,
-        endpoint=endpoint,
-        access_key="key",
-        secret_key="not-so-secret",
+def fetch(endpoint: str, address: str, target: Path, *, is_folder: bool = True, **settings: Any) -> News:
+    values: dict[str, Any] = {
+        "allowed": ["s3://*", endpoint],
+        "max_bytes": 10**7,
+        "max_files": 5000,
+        **settings,
+    }
+    source = Source(address=address, path=str(target), is_folder=is_folder)
+    *_, last = client.run(
+        Request(sources=[source], endpoint=endpoint, access_key="key", secret_key="not-so-secret", **values)
     )
-    *_, last = client.run(request)
     return last
 
 
@@ -91,13 +84,6 @@ def test_a_private_endpoint_must_be_listed(endpoint: str, tmp_path: Path) -> Non
         (["s3://*"], "does not allow"),
         (["s3://*", f"http://*:{port}"], "private address"),
     ):
-        request = Request(
-            sources=[Source(address=f"s3://{BUCKET}/many", path=str(tmp_path / "copy"))],
-            allowed=allowed,
-            max_bytes=10**7,
-            max_files=5000,
-            endpoint=endpoint,
-        )
         with pytest.raises(FetchFailed) as failure:
-            list(client.run(request))
+            fetch(endpoint, f"s3://{BUCKET}/many", tmp_path / "copy", allowed=allowed)
         assert words in failure.value.sentences

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,9 @@ def _lmdb(*values: bytes) -> Callable[[Path], Path]:
     return lambda folder: write_lmdb(folder / "db", [*good, *values])
 
 
+HUGE_DATUM = b"\x08\x03\x10\xff\xff\xff\x07\x18\xff\xff\xff\x07\x22\x01a"
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -118,10 +122,7 @@ def _lmdb(*values: bytes) -> Callable[[Path], Path]:
         (_lmdb(datum(picture(1), -1)), "00000004_1: the label -1 is negative"),
         (_lmdb(datum(picture(1)[:3], 1)), "00000004_1: its shape is 8×3×3, unlike 8×6×3"),
         (_lmdb(datum(picture(1), 1)[:12] + b"\x20"), "00000004_1: it is not a Caffe Datum"),
-        (
-            _lmdb(b"\x08\x03\x10\xff\xff\xff\x07\x18\xff\xff\xff\x07\x22\x01a"),
-            "it declares 16777215×16777215×3 values but contains 1",
-        ),
+        (_lmdb(HUGE_DATUM), "it declares 16777215×16777215×3 values but contains 1"),
         (lambda folder: write_lmdb(folder / "db", []), r"The database .*db is empty"),
     ],
 )
@@ -130,6 +131,14 @@ def test_faults_of_records_are_reported_with_their_keys(
 ) -> None:
     with pytest.raises(UnusableSource, match=message):
         plan(make(tmp_path))
+
+
+def _put(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def _removed(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
 
 
 def _truncate(job: Path) -> None:
@@ -155,21 +164,15 @@ def _link_out(job: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda job: (job / "train_db" / "data.mdb").unlink(), "train_db is not a database"),
-        (
-            lambda job: (job / "train_db" / "data.mdb").write_text("text"),
-            "train_db cannot be read: it is not an LMDB",
-        ),
+        (_removed("train_db/data.mdb"), "train_db is not a database"),
+        (_put("train_db/data.mdb", b"text"), "train_db cannot be read: it is not an LMDB"),
         (_truncate, "train_db cannot be read: the file is truncated"),
-        (lambda job: (job / "labels.txt").unlink(), "has no labels.txt"),
+        (_removed("labels.txt"), "has no labels.txt"),
         (
-            lambda job: (job / "labels.txt").write_text("cold\nwarm\n"),
+            _put("labels.txt", b"cold\nwarm\n"),
             r"4 records of .*train_db cannot be used: 00000002_2: the label 2 is not between 0 and 1",
         ),
-        (
-            lambda job: (job / "mean.binaryproto").write_bytes(b"\xff"),
-            "mean.binaryproto is damaged or not a Caffe mean image",
-        ),
+        (_put("mean.binaryproto", b"\xff"), "mean.binaryproto is damaged or not a Caffe mean image"),
         (_mean(1, WIDTH), "mean.binaryproto has shape 8×6×1, but the records have shape 8×6×3"),
         (_mean(3, 5), "mean.binaryproto has shape 5×6×3, but the records have shape 8×6×3"),
         (lambda job: _replace(job, 6, 4), r"its shape is 8×4×3, unlike 8×6×3 in .*train_db"),
@@ -216,6 +219,8 @@ def _virtual(file: h5py.File) -> None:
 
 
 IMAGES = np.zeros((4, 3, HEIGHT, WIDTH), np.float32)
+HUGE, LARGE = (10**9, 3, 256, 256), (4, 3, 4000, 4000)
+PASSWORDS = ("/etc/passwd", 0, h5py.h5f.UNLIMITED)
 
 
 @pytest.mark.parametrize(
@@ -230,33 +235,25 @@ IMAGES = np.zeros((4, 3, HEIGHT, WIDTH), np.float32)
         (_with("label", data=[0, 1, 1.5, 0]), r"1 record .*0\.h5:2: the label 1\.5 is not an integer"),
         (_with("label", data=[0, 1, np.nan, 0]), r"0\.h5:2: the label nan is not an integer"),
         (_with("data", data=np.full((4, 3, 1, 1), b"a", object), dtype=h5py.string_dtype()), "not numbers"),
+        (_with("data", shape=HUGE, chunks=(1, 3, 256, 256)), "contains only part of the data"),
+        (_with("data", shape=HUGE), "contains only part of the data"),
         (
-            _with("data", shape=(10**9, 3, 256, 256), chunks=(1, 3, 256, 256)),
-            "contains only part of the data",
-        ),
-        (_with("data", shape=(10**9, 3, 256, 256)), "contains only part of the data"),
-        (
-            _with(
-                "data", shape=(4, 3, 4000, 4000), chunks=(4, 3, 4000, 4000), dtype="f4", compression="gzip"
-            ),
+            _with("data", shape=LARGE, chunks=LARGE, dtype="f4", compression="gzip"),
             "stored in chunks of 732 MiB",
         ),
         (_linked(h5py.ExternalLink("/etc/passwd", "data")), "“data” .*is a link, which is not followed"),
         (_linked(h5py.SoftLink("/label")), "“data” .*is a link, which is not followed"),
         (_hdf5(_virtual), "“data” .*refers to other files"),
         (
-            _with("data", shape=IMAGES.shape, dtype="f4", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)]),
+            _with("data", shape=IMAGES.shape, dtype="f4", external=[PASSWORDS]),
             "“data” .*refers to other files",
         ),
-        (lambda folder: (folder / "0.h5").write_bytes(b"text"), r"0\.h5 .*is damaged or not an HDF5 file"),
-        (lambda folder: (folder / "0.h5").unlink(), r"0\.h5 .*cannot be read: .*No such file"),
-        (lambda folder: (folder / "list.txt").write_text("/etc/passwd\n"), "passwd in .* cannot be read"),
-        (lambda folder: (folder / "list.txt").write_text("0.h5\na/0.h5\n"), "lists a file twice"),
-        (lambda folder: (folder / "list.txt").write_text(""), "has no HDF5 files"),
-        (
-            lambda folder: (folder / "0.h5").write_bytes((folder / "0.h5").read_bytes()[:3000]),
-            r"0\.h5 .*is damaged or not an HDF5 file|is damaged",
-        ),
+        (_put("0.h5", b"text"), r"0\.h5 .*is damaged or not an HDF5 file"),
+        (_removed("0.h5"), r"0\.h5 .*cannot be read: .*No such file"),
+        (_put("list.txt", b"/etc/passwd\n"), "passwd in .* cannot be read"),
+        (_put("list.txt", b"0.h5\na/0.h5\n"), "lists a file twice"),
+        (_put("list.txt", b""), "has no HDF5 files"),
+        (lambda folder: os.truncate(folder / "0.h5", 3000), "is damaged"),
     ],
 )
 def test_faults_of_hdf5_files_are_named(
@@ -270,11 +267,7 @@ def test_faults_of_hdf5_files_are_named(
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [
-        (np.nan, "NaN or infinity"),
-        (256, "0 to 256, are not pixel values"),
-        (0.5, "not integers"),
-    ],
+    [(np.nan, "NaN or infinity"), (256, "0 to 256, are not pixel values"), (0.5, "not integers")],
 )
 def test_values_that_are_no_pixels_are_unusable(tmp_path: Path, value: float, reason: str) -> None:
     folder = write_hdf5(tmp_path / "hdf5", 8)

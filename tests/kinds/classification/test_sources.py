@@ -67,12 +67,6 @@ def test_a_text_file_lists_paths_with_spaces_and_class_indexes(tmp_path: Path) -
     assert any("3 images of train.txt not found: line 1: a  b.png; line 3" in text for text in made.warnings)
 
 
-def test_text_files_are_shuffled_by_the_seed(tmp_path: Path) -> None:
-    source = text_files(tmp_path)
-    first, again, other = (plan(source, seed=seed).splits["train"].files for seed in (1, 1, 2))
-    assert first == again != other and sorted(first) == sorted(other)
-
-
 @pytest.mark.parametrize(
     ("lines", "labels", "message"),
     [
@@ -100,13 +94,6 @@ def test_faults_of_text_files_are_reported_with_their_lines(
 ) -> None:
     with pytest.raises(UnusableSource, match=message):
         plan(text_files(tmp_path, lines, labels))
-
-
-def test_a_missing_text_file_is_named(tmp_path: Path) -> None:
-    source = text_files(tmp_path)
-    Path(source.train.file).unlink()
-    with pytest.raises(UnusableSource, match=r"train.txt cannot be read: No such file"):
-        plan(source)
 
 
 def test_a_long_text_file_is_read_line_by_line(tmp_path: Path) -> None:
@@ -145,16 +132,6 @@ def test_a_csv_file_has_columns_of_images_and_labels(
 def test_integer_labels_are_sorted_by_value(tmp_path: Path) -> None:
     made = plan(table(tmp_path, "".join(f"{number}.png,{number}\n" for number in range(12))))
     assert made.groups == [str(number) for number in range(12)]
-
-
-def test_each_class_of_a_csv_file_is_divided(tmp_path: Path) -> None:
-    text = "".join(f"{number}.png,{'cat' if number < 8 else 'dog'}\n" for number in range(24))
-    made = plan(table(tmp_path, text), pct_val=25, pct_test=25)
-    assert {name: [split.groups.count(0), split.groups.count(1)] for name, split in made.splits.items()} == {
-        "train": [4, 8],
-        "val": [2, 4],
-        "test": [2, 4],
-    }
 
 
 @pytest.mark.parametrize(

@@ -159,16 +159,8 @@ def test_images_are_padded_before_they_are_resized(forms: Forms, table: Path) ->
 def test_pages_show_the_padding_and_regions_to_ignore(site: Site) -> None:
     """Regions to ignore are drawn but not counted."""
     table = write_table(site.data)
-    annotations = [
-        {
-            "id": number,
-            "image_id": number % 6,
-            "category_id": 1,
-            "bbox": [4, 4, 20, 20],
-            "iscrowd": number // 6,
-        }
-        for number in range(12)
-    ]
+    box = {"category_id": 1, "bbox": [4, 4, 20, 20]}
+    annotations = [{"id": n, "image_id": n % 6, "iscrowd": n // 6, **box} for n in range(12)]
     coco = {
         "images": [{"id": number, "file_name": f"{number}.png"} for number in range(6)],
         "annotations": annotations,
@@ -184,16 +176,6 @@ def test_pages_show_the_padding_and_regions_to_ignore(site: Site) -> None:
     assert "<bdi>ignored</bdi>" in explored
     assert site.json(f"/datasets/{dataset}.json")["padding"] == [64, 48]
     assert "64×48, then resized" in site.get(f"/datasets/{dataset}").text
-
-
-def test_the_form_returns_with_the_errors_of_its_fields(site: Site) -> None:
-    fields = {
-        "dataset_name": "no",
-        "train_image_folder": str(site.data),
-        "train_label_folder": str(site.data),
-    }
-    answer = site.client.post("/datasets/images/detection", data=fields)
-    assert answer.status_code == 400 and "contains no annotations" in answer.text
 
 
 def test_errors_belong_to_their_fields(forms: Forms, table: Path) -> None:

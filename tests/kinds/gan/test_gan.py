@@ -82,18 +82,12 @@ def test_the_center_is_cropped(tmp_path: Path, side: int, size: tuple[int, int])
 def test_a_gan_generates_images_like_those_of_a_folder(site: Site) -> None:
     faces = write_faces(site.data / "faces")
     page = site.get("/datasets/generic/new/image-gan").text
-    assert all(
-        f'name="{name}"' in page for name in ("file_list", "image_folder", "center_crop_size", "resize")
-    )
+    names = ("file_list", "image_folder", "center_crop_size", "resize")
+    assert all(f'name="{name}"' in page for name in names)
     listed = site.data / "list.txt"
     listed.write_text("8\nDark Odd\n" + "".join(f"{i}.png 1 {1 if i % 2 else -1}\n" for i in range(8)))
-    fields = {
-        "dataset_name": "faces",
-        "image_folder": faces,
-        "file_list": listed,
-        "center_crop_size": 8,
-        "resize": 8,
-    }
+    fields = {"dataset_name": "faces", "image_folder": faces, "file_list": listed}
+    fields |= {"center_crop_size": 8, "resize": 8}
     refused = site.post("/datasets/generic/create/image-gan.json", **fields | {"file_list": faces / "0.png"})
     assert refused.status_code == 400 and "file_list" in refused.get_json()["errors"]
     dataset = site.post("/datasets/generic/create/image-gan.json", **fields).get_json()["id"]

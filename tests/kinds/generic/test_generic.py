@@ -102,22 +102,16 @@ def test_a_network_learns_from_arrays_of_numbers(site: Site) -> None:
     started = site.post(f"{MODELS}/infer_db", job_id=model, db_path=str(path), num_test_images=2)
     assert started.status_code == 302
     found = site.wait(lambda: finished(site.json(f"{started.location}.json")))
-    assert found["source"] == "vectors.tfrecord" and [row["image"] for row in found["results"]] == [
-        "vectors.tfrecord:0",
-        "vectors.tfrecord:1",
-    ]
+    assert found["source"] == "vectors.tfrecord"
+    assert [row["image"] for row in found["results"]] == [f"vectors.tfrecord:{number}" for number in range(2)]
     shown = site.get(started.location).text
     assert "vectors.tfrecord:1" in shown and f"{started.location}/images/" not in shown
     other = write_records(site.data / "other.tfrecord", [example(z=1.0), *vectors(1)])
     records = site.post(f"{MODELS}/infer_db.json", job_id=model, db_path=str(other)).get_json()
-    assert list(records["outputs"]) == ["other.tfrecord:1"] and list(records["skipped"]) == [
-        "other.tfrecord:0"
-    ]
-    for path_text, message in (
-        ("", "db_path"),
-        ("/etc/passwd", "outside"),
-        (str(site.data / "no"), "not exist"),
-    ):
+    assert list(records["outputs"]) == ["other.tfrecord:1"]
+    assert list(records["skipped"]) == ["other.tfrecord:0"]
+    missing = str(site.data / "no")
+    for path_text, message in (("", "db_path"), ("/etc/passwd", "outside"), (missing, "not exist")):
         answer = site.post(f"{MODELS}/infer_db.json", job_id=model, db_path=path_text)
         assert answer.status_code in (400, 403) and message in str(answer.get_json()["error"])
 
@@ -148,10 +142,8 @@ def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:
     fields = {"job_id": model, "db_path": str(images)}
     assert len(site.post(f"{MODELS}/infer_db.json", **fields).get_json()["outputs"]) == 2
     found = site.post(f"{MODELS}/infer_db.json", **fields, dont_resize="true").get_json()
-    assert (
-        list(found["outputs"]) == ["b.tfrecord:1"]
-        and "8×6 pixels, not 8×8" in found["skipped"]["b.tfrecord:0"]
-    )
+    assert list(found["outputs"]) == ["b.tfrecord:1"]
+    assert "8×6 pixels, not 8×8" in found["skipped"]["b.tfrecord:0"]
 
 
 def test_the_form_shows_the_features_and_the_shapes(tmp_path: Path) -> None:
@@ -290,11 +282,7 @@ def test_arrays_have_versions_and_statistics(site: Site) -> None:
 def plan(path: Path, **settings: Any) -> Plan:
     found = reader.map_features(CreateGeneric(train=str(path), **settings))
     height, width, channels = found.shape
-    size: dict[str, Any] = {
-        "height": height,
-        "width": width,
-        "channels": channels if channels in (1, 3) else 1,
-    }
+    size: dict[str, Any] = {"height": height, "width": width, "channels": channels if channels == 3 else 1}
     recipe = CreateGeneric(train=str(path), dtype=found.dtype, shape=list(found.shape), **size, **settings)  # type: ignore[arg-type]
     return reader.read(recipe, Silent())
 
@@ -323,9 +311,8 @@ def test_targets_have_any_shape(
     assert (made.target.dtype, made.target.shape, made.target.names) == (dtype, shape, names)
     assert {name: len(split) for name, split in made.splits.items()} == {"train": 3, "val": 1}
     array = made.array(made.splits["train"], 0)
-    assert array.dtype == np.float32 and array.shape == tuple(
-        settings.get("input_shape", (1, len(values["x"]), 1))
-    )
+    expected = tuple(settings.get("input_shape", (1, len(values["x"]), 1)))
+    assert array.dtype == np.float32 and array.shape == expected
     assert made.stacked == array.shape[2]
 
 

@@ -71,6 +71,7 @@ def test_the_layout_and_the_separator_can_be_given(tmp_path: Path) -> None:
     digits = "image,digits\na.png,1\nb.png,0\n"
     assert read(tmp_path, digits) == {"a.png": ["digits"], "b.png": []}
     assert read(tmp_path, digits, layout="list") == {"a.png": ["1"], "b.png": ["0"]}
+    assert read(tmp_path, "image,0,1,2\na.png,0,1,1\n") == {"a.png": ["1", "2"]}
 
 
 def test_all_shards_and_splits_of_a_folder_are_read(tmp_path: Path) -> None:
@@ -92,10 +93,6 @@ def test_all_shards_and_splits_of_a_folder_are_read(tmp_path: Path) -> None:
         "train-00000-of-00002.parquet: 1 image has no labels: train-00000-of-00002.parquet, line 2: "
         "train-00000-of-00002.parquet:1."
     ]
-
-
-def test_column_names_can_be_numbers(tmp_path: Path) -> None:
-    assert read(tmp_path, "image,0,1,2\na.png,0,1,1\n") == {"a.png": ["1", "2"]}
 
 
 @pytest.mark.parametrize(
@@ -156,19 +153,6 @@ MANY = "image,labels\n" + "".join(
 )
 
 
-def test_images_are_split_with_their_labels(tmp_path: Path) -> None:
-    first, again = (plan(tmp_path, MANY, pct_val=20, pct_test=10, seed=3) for _ in range(2))
-    assert {name: len(split) for name, split in first.splits.items()} == {"train": 70, "val": 20, "test": 10}
-    files = [file for split in first.splits.values() for file in split.files]
-    assert sorted(files) == sorted(f"{n}.png" for n in range(100))
-    assert files == [file for split in again.splits.values() for file in split.files]
-    assert first.target.names == ["common", "rare"] and first.target.multi_hot
-    for split in first.splits.values():
-        for file, target in zip(split.files, split.targets, strict=True):
-            number = int(file.removesuffix(".png"))
-            assert list(target) == [float(number % 10 != 0), float(number % 5 == 0)]
-
-
 def test_images_are_counted_by_label_and_grouped_by_their_rarest_label(tmp_path: Path) -> None:
     text = "image,labels\na.png,common rare\nb.png,common\nc.png,common\nd.png,\n"
     found = plan(tmp_path, text, pct_val=0)
@@ -181,15 +165,14 @@ def test_images_are_counted_by_label_and_grouped_by_their_rarest_label(tmp_path:
     assert found.counts(train, [train.files.index("a.png"), train.files.index("d.png")]).tolist() == [1, 1]
 
 
-def test_the_frequencies_of_labels_are_those_of_training_images(tmp_path: Path) -> None:
-    found = plan(tmp_path, MANY, pct_val=50)
-    train = np.array(found.splits["train"].targets)
-    assert found.target.mean == pytest.approx(train.mean(axis=0).tolist())
-    assert found.target.std == pytest.approx(train.std(axis=0).tolist())
-
-
-def test_a_separate_table_replaces_the_split(tmp_path: Path) -> None:
+def test_statistics_are_those_of_training_images_and_a_separate_table_replaces_the_split(
+    tmp_path: Path,
+) -> None:
     val = write(tmp_path, "image,labels\nx.png,rare new\n", "val.csv")
+    divided = plan(tmp_path, MANY, pct_val=50)
+    train = np.array(divided.splits["train"].targets)
+    assert divided.target.mean == pytest.approx(train.mean(axis=0).tolist())
+    assert divided.target.std == pytest.approx(train.std(axis=0).tolist())
     found = plan(tmp_path, MANY, val_table=str(val))
     assert len(found.splits["train"]) == 100 and found.splits["val"].files == ["x.png"]
     assert found.target.names == ["common", "new", "rare"]

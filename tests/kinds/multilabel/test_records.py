@@ -14,8 +14,13 @@ from tests.kinds.forms import Forms
 from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 
+Values = list[dict[str, Any]]
+
 
 def plan(path: Path, *features: str, **settings: Any) -> Plan:
+    if "labels" in settings:
+        (path.parent / "names.txt").write_text("land\nsea\nsky\n")
+        settings["labels"] = str(path.parent / settings["labels"])
     source = LabelRecords(train=str(path), label_features=list(features), **settings)
     return reader.read(CreateMultilabel(records=source, pct_val=0), Silent())
 
@@ -34,45 +39,31 @@ def labels(found: Plan) -> list[list[str]]:
     ]
 
 
+NAMED, COLUMNS, LIST = {"labels": "names.txt"}, {"layout": "columns"}, {"layout": "list"}
+SIZED = [{"sea": 1, "sky": 0, "width": 8}, {"sea": 1, "sky": 1, "width": 8}]
+
+
 @pytest.mark.parametrize(
     ("values", "features", "settings", "expected"),
     [
         # A list of class numbers, or of texts; a feature with a usual name is detected.
         ([{"labels": [10, 2]}, {"labels": []}, {"labels": 2}], (), {}, [["2", "10"], [], ["2"]]),
         ([{"labels": [b"sky", b"sea"], "id": 1}, {"labels": b"sky"}], (), {}, [["sea", "sky"], ["sky"]]),
-        (
-            [{"found": [1, 2]}, {"found": [0]}],
-            ("found",),
-            {"labels": "names.txt"},
-            [["sea", "sky"], ["land"]],
-        ),
+        ([{"found": [1, 2]}, {"found": [0]}], ("found",), NAMED, [["sea", "sky"], ["land"]]),
         # 0 or 1 for each label, in features of their own or in one.
-        (
-            [{"sea": 1, "sky": 0, "width": 8}, {"sea": 1, "sky": 1, "width": 8}],
-            (),
-            {},
-            [["sea"], ["sea", "sky"]],
-        ),
+        (SIZED, (), {}, [["sea"], ["sea", "sky"]]),
         ([{"sea": 1.0, "sky": 0.0}, {"sea": -1.0, "sky": 1.0}], ("sky", "sea"), {}, [["sea"], ["sky"]]),
-        (
-            [{"labels": [0, 1, 1]}, {"labels": [1, 0, 0]}],
-            (),
-            {"labels": "names.txt"},
-            [["sea", "sky"], ["land"]],
-        ),
-        ([{"y": [0, 1]}, {"y": [1, 1]}], (), {"layout": "columns"}, [["y 1"], ["y 0", "y 1"]]),
+        ([{"labels": [0, 1, 1]}, {"labels": [1, 0, 0]}], (), NAMED, [["sea", "sky"], ["land"]]),
+        ([{"y": [0, 1]}, {"y": [1, 1]}], (), COLUMNS, [["y 1"], ["y 0", "y 1"]]),
     ],
 )
 def test_the_labels_of_records(
     tmp_path: Path,
-    values: list[dict[str, Any]],
+    values: Values,
     features: tuple[str, ...],
-    settings: dict[str, Any],
+    settings: dict[str, str],
     expected: list[list[str]],
 ) -> None:
-    (tmp_path / "names.txt").write_text("land\nsea\nsky\n")
-    if "labels" in settings:
-        settings = {**settings, "labels": str(tmp_path / settings["labels"])}
     found = plan(records(tmp_path, *values), *features, **settings)
     assert labels(found) == expected
     assert found.splits["train"].images.read("a.tfrecord:0") == picture()
@@ -96,42 +87,20 @@ def test_images_without_labels_and_their_groups_are_reported(tmp_path: Path) -> 
             "record 1: “sea” has the value 2, which is not 0 or 1",
         ),
         ([{"sea": 1, "sky": 0}, {"sea": 1}], (), {}, "record 1: it has no feature “sky”"),
-        (
-            [{"sea": 1}, {"sea": [1, 0]}],
-            ("sea",),
-            {"layout": "columns"},
-            "“sea” has 2 numbers, but 1 in the first",
-        ),
+        ([{"sea": 1}, {"sea": [1, 0]}], ("sea",), COLUMNS, "“sea” has 2 numbers, but 1 in the first"),
         ([{"labels": 1}, {"labels": b"sea"}], (), {}, "“labels” is bytes, but int64 in earlier records"),
-        (
-            [{"labels": [0.5, 1.0]}],
-            (),
-            {"layout": "list"},
-            "“labels” is float32 instead of integers or strings",
-        ),
-        ([{"labels": 3}], (), {"labels": "names.txt"}, "the class 3 is not between 0 and 1"),
-        (
-            [{"labels": [1, 0, 0]}],
-            (),
-            {"labels": "names.txt"},
-            "“labels” has 3 numbers, but there are 2 names",
-        ),
+        ([{"labels": [0.5, 1.0]}], (), LIST, "“labels” is float32 instead of integers or strings"),
+        ([{"labels": 3}], (), NAMED, "the class 3 is not between 0 and 2"),
+        ([{"labels": [1, 0, 0, 0]}], (), NAMED, "“labels” has 4 numbers, but there are 3 names"),
         ([{"sea": 1}], ("tilt",), {}, "The first record has no feature “tilt”"),
         ([{"text_length": 7}], (), {}, "None of the features looks like labels"),
         ([{"labels": []}], (), {}, "The records have no labels"),
-        ([{"sea": 1, "sky": 0}], ("sea", "sky"), {"layout": "list"}, "Several features may list the labels"),
+        ([{"sea": 1, "sky": 0}], ("sea", "sky"), LIST, "Several features may list the labels"),
     ],
 )
 def test_records_without_usable_labels_are_named(
-    tmp_path: Path,
-    values: list[dict[str, Any]],
-    features: tuple[str, ...],
-    settings: dict[str, Any],
-    message: str,
+    tmp_path: Path, values: Values, features: tuple[str, ...], settings: dict[str, str], message: str
 ) -> None:
-    (tmp_path / "names.txt").write_text("sea\nsky\n")
-    if "labels" in settings:
-        settings = {**settings, "labels": str(tmp_path / "names.txt")}
     with pytest.raises(UnusableSource, match=message):
         plan(records(tmp_path, *values), *features, **settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,16 @@ from digits.data.targets.target_image import TargetImage
 pytestmark = pytest.mark.tensorflow
 
 
-def evaluate(kind: str, target: Target, **found: Any) -> tuple[Any, dict, dict]:
-    """Return the errors, metrics and details of an evaluation. Runs where TensorFlow may be used."""
+Evaluate = Callable[..., tuple[Any, dict[str, Any], dict[str, Any]]]
+
+
+@pytest.fixture
+def evaluate(in_child: Callable[..., Any]) -> Evaluate:
+    """Return a function that returns the errors, metrics and details of an evaluation."""
+    return lambda kind, target, **found: in_child(_evaluate, kind, target, found)
+
+
+def _evaluate(kind: str, target: Target, found: dict[str, Any]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     import importlib
 
     from digits.kinds.network.evaluation import Found
@@ -28,19 +37,13 @@ def evaluate(kind: str, target: Target, **found: Any) -> tuple[Any, dict, dict]:
     return evaluation.errors(all_found), evaluation.metrics(all_found), evaluation.details(all_found)
 
 
-def test_classes(in_child: Any) -> None:
+def test_classes(evaluate: Evaluate) -> None:
     chance = np.random.default_rng(3)
     names = [f"class {number}" for number in range(7)]
     predicted = chance.dirichlet(np.ones(7), 300).astype(np.float32)
     true = chance.integers(0, 6, 300)  # no record of the last class
-    errors, metrics, details = in_child(
-        lambda: evaluate(
-            "classification",
-            ClassIndex.of(names),
-            records=300,
-            predicted=predicted,
-            targets=true,
-        )
+    errors, metrics, details = evaluate(
+        "classification", ClassIndex.of(names), records=300, predicted=predicted, targets=true
     )
     own, likely = predicted[np.arange(300), true], predicted.argmax(axis=1)
     assert errors == pytest.approx(1 - own)
@@ -66,16 +69,11 @@ def test_classes(in_child: Any) -> None:
     assert curve["false_alarms"][30] == pytest.approx(((predicted[:, 2] >= 0.3) & (true != 2)).sum(), abs=1)
 
 
-def test_pairs(in_child: Any) -> None:
+def test_pairs(evaluate: Evaluate) -> None:
     distances = np.array([0.1, 0.2, 0.9, 0.3, 0.8, 1.1], np.float32)
     matches = np.array([1, 1, 1, 0, 0, 0], np.float32)
-    errors, _, details = in_child(
-        lambda: evaluate(
-            "pairs",
-            ClassIndex.of(["different", "same"]),
-            records=6,
-            values=np.stack([distances, matches], 1),
-        )
+    errors, _, details = evaluate(
+        "pairs", ClassIndex.of(["different", "same"]), records=6, values=np.stack([distances, matches], 1)
     )
     assert errors.argmax() == 2  # the matching pair with a distance of 0.9
     (curve,) = details["curves"]
@@ -90,29 +88,18 @@ def test_pairs(in_child: Any) -> None:
     assert curve["thresholds"][curve["start"]] == pytest.approx(0.25, abs=0.01)
 
 
-def test_images_numbers_and_masks(in_child: Any) -> None:
+def test_images_numbers_and_masks(evaluate: Evaluate) -> None:
     psnr, ssim = np.array([20.0, 35.5, 28.0], np.float32), np.array([[0.4], [0.9], [0.7]], np.float32)
-    errors, _, details = in_child(
-        lambda: evaluate(
-            "image_to_image",
-            TargetImage.of(4, 4, 1),
-            records=3,
-            statistics={"psnr": psnr},
-            values=ssim,
-        )
+    errors, _, details = evaluate(
+        "image_to_image", TargetImage.of(4, 4, 1), records=3, statistics={"psnr": psnr}, values=ssim
     )
     assert errors.argsort().tolist() == [1, 2, 0]
     assert [item["title"] for item in details["histograms"]] == ["PSNR (dB)", "SSIM"]
     assert all(sum(item["counts"]) == 3 for item in details["histograms"])
 
-    true, predicted = (
-        np.array([[1.0], [2.0], [4.0]], np.float32),
-        np.array([[1.0], [3.0], [2.0]], np.float32),
-    )
-    errors, _, details = in_child(
-        lambda: evaluate(
-            "regression", Numbers.of(["age"], [0], [2]), records=3, predicted=predicted, targets=true
-        )
+    true, predicted = (np.array(rows, np.float32)[:, None] for rows in ([1, 2, 4], [1, 3, 2]))
+    errors, _, details = evaluate(
+        "regression", Numbers.of(["age"], [0], [2]), records=3, predicted=predicted, targets=true
     )
     assert errors == pytest.approx([0, 0.5, 1])
     (item,) = details["numbers"]
@@ -122,25 +109,17 @@ def test_images_numbers_and_masks(in_child: Any) -> None:
 
     # Pixels of the intersections of two classes, of the unions, and of the masks; the second mask has one class only.
     values = np.array([[4, 2, 8, 6, 5, 3], [10, 0, 10, 2, 10, 0]], np.float32)
-    errors, _, details = in_child(
-        lambda: evaluate("segmentation", Mask.of(["a", "b"], 4, 4), records=2, values=values)
-    )
+    errors, _, details = evaluate("segmentation", Mask.of(["a", "b"], 4, 4), records=2, values=values)
     assert errors == pytest.approx([1 - (4 / 8 + 2 / 6) / 2, 1 - (1 + 0) / 2])
     assert [item["iou"] for item in details["classes"]] == pytest.approx([14 / 18, 2 / 8])
     assert [item["support"] for item in details["classes"]] == [2, 1]
 
 
-def test_labels(in_child: Any) -> None:
+def test_labels(evaluate: Evaluate) -> None:
     true = np.array([[1, 0], [1, 1], [0, 0]], np.float32)
     predicted = np.array([[0.9, 0.1], [0.8, 0.3], [0.6, 0.2]], np.float32)
-    errors, metrics, details = in_child(
-        lambda: evaluate(
-            "multilabel",
-            LabelSet.of(["x", "y"], [0, 0], [1, 1]),
-            records=3,
-            predicted=predicted,
-            targets=true,
-        )
+    errors, metrics, details = evaluate(
+        "multilabel", LabelSet.of(["x", "y"], [0, 0], [1, 1]), records=3, predicted=predicted, targets=true
     )
     assert errors == pytest.approx([0.1, 0.7, 0.6])
     assert metrics["exact_match"] == pytest.approx(1 / 3)

@@ -88,13 +88,6 @@ def test_a_separate_folder_or_table_is_a_split(folder: Path, tmp_path: Path, spl
     assert {name: len(part) for name, part in plan(table, **options).splits.items()} == {"train": 2, split: 2}
 
 
-def test_a_table_is_divided(tmp_path: Path) -> None:
-    table = write(tmp_path, "".join(f"{number}.png,{number + 1}.png,{number % 2}\n" for number in range(8)))
-    made = plan(table, pct_val=25.0, pct_test=25.0)
-    assert {name: len(part) for name, part in made.splits.items()} == {"train": 4, "val": 2, "test": 2}
-    assert len({pair for split in made.splits for pair in pairs(made, split)}) == 8
-
-
 def test_folders_that_are_too_small_are_refused(tmp_path: Path) -> None:
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "1.png").touch()

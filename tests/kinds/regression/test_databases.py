@@ -61,6 +61,7 @@ def _labels(values: list[bytes], key: str = "{:09d}") -> Callable[[Path], object
 
 
 GOOD = [numbers([[[1, 2]]])] * 8
+FAULTY = "000000007 of .* cannot be used: "
 
 
 @pytest.mark.parametrize(
@@ -68,21 +69,12 @@ GOOD = [numbers([[[1, 2]]])] * 8
     [
         (_labels(GOOD[:7]), "train_db has 8 images, but 7 labels"),
         (_labels(GOOD, "{:08d}"), "000000000 of .* cannot be used: its label has a different key, 00000000"),
-        (
-            _labels([*GOOD[:7], numbers([[[1]]])]),
-            "000000007 of .* cannot be used: it has 1 number, but the first record has 2",
-        ),
-        (
-            _labels([*GOOD[:7], numbers([[[1, np.nan]]])]),
-            "000000007 of .* cannot be used: a label is NaN",
-        ),
-        (_labels([*GOOD[:7], datum(picture(1), 1, "PNG")]), "000000007 of .* cannot be used: it is an image"),
+        (_labels([*GOOD[:7], numbers([[[1]]])]), f"{FAULTY}it has 1 number, but the first record has 2"),
+        (_labels([*GOOD[:7], numbers([[[1, np.nan]]])]), f"{FAULTY}a label is NaN"),
+        (_labels([*GOOD[:7], datum(picture(1), 1, "PNG")]), f"{FAULTY}it is an image"),
         (_labels([numbers(np.zeros((3, 6, 8)))] * 8), "it has 144 numbers; the limit is 100"),
         (_labels([]), "but 0 labels"),
-        (
-            lambda job: (job / "train_db" / "labels").rename(job / "moved"),
-            "is not a generic DIGITS dataset",
-        ),
+        (lambda job: (job / "train_db/labels").rename(job / "moved"), "is not a generic DIGITS dataset"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, change: Callable[[Path], object], message: str) -> None:

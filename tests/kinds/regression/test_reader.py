@@ -38,28 +38,13 @@ def test_the_images_of_a_parquet_file_keep_its_order(tmp_path: Path) -> None:
     assert train.targets == sorted(train.targets) and val.images.read(val.files[0]) == b"x"
 
 
-def write_shards(folder: Path, *values: list[object], split: str = "train") -> list[Path]:
+def write_shards(folder: Path, *values: list[object]) -> list[Path]:
     """Write the numbers of a split as shards with an image in each row."""
-    folder.mkdir(exist_ok=True)
     paths = []
     for number, column in enumerate(values):
-        paths.append(folder / f"{split}-{number:05d}-of-{len(values):05d}.parquet")
-        pq.write_table(pa.table({"n": column, "image": [b"%d" % number] * len(column)}), paths[-1])
+        paths.append(folder / f"train-{number:05d}-of-{len(values):05d}.parquet")
+        pq.write_table(pa.table({"n": column, "image": [b"x"] * len(column)}), paths[-1])
     return paths
-
-
-@pytest.mark.parametrize("path", ["data/train-00001-of-00002.parquet", "data/train-*", ""])
-def test_all_shards_of_a_split_are_read(tmp_path: Path, path: str) -> None:
-    write_shards(tmp_path / "data", [1, 2, 3], [4, 5])
-    write_shards(tmp_path / "data", [6], split="validation")
-    recipe = CreateRegression(table=str(tmp_path / path), folder=str(tmp_path), pct_val=0, pct_test=20)
-    made = reader.read(recipe, Silent())
-    found = {name: sorted(target[0] for target in split.targets) for name, split in made.splits.items()}
-    assert sorted(found["train"] + found["test"]) == [1, 2, 3, 4, 5] and len(found["test"]) == 1
-    assert found.get("val") == (None if path else [6])
-    train = made.splits["train"]
-    for name, (number,) in zip(train.files, train.targets, strict=True):
-        assert train.images.read(name) == (b"0" if number <= 3 else b"1")
 
 
 def test_faults_of_shards_name_the_file(tmp_path: Path) -> None:
@@ -87,12 +72,9 @@ def test_metadata_files_are_read_in_the_folders_of_the_splits(tmp_path: Path) ->
     assert made["test"].images.describe() == str(tmp_path / "test")
 
 
-def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
+def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     found = table(tmp_path, "a.png,1\nb.png,2\n")
     assert (found.names, found.values.tolist()) == (["column 2"], [[1], [2]])
-
-
-def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     text = "id,path,angle,note\n7,a.png,1,x\n8,b.png,2,y\n"
     found = table(tmp_path, text, image_column="path", target_columns=["angle"])
     assert (found.files, found.names) == (["a.png", "b.png"], ["angle"])
@@ -119,17 +101,6 @@ def test_an_unusable_table_is_refused_with_its_line(tmp_path: Path, text: str, m
 
 
 ROWS = "file,n\n" + "".join(f"{number}.png,{number}\n" for number in range(100))
-
-
-def test_rows_are_split_randomly_but_reproducibly(tmp_path: Path) -> None:
-    first, again = (plan(tmp_path, ROWS, pct_val=20, pct_test=10, seed=3) for _ in range(2))
-    assert {name: len(split) for name, split in first.splits.items()} == {"train": 70, "val": 20, "test": 10}
-    files = [name for split in first.splits.values() for name in split.files]
-    assert sorted(files) == sorted(f"{number}.png" for number in range(100))
-    assert files != sorted(files)
-    assert files == [name for split in again.splits.values() for name in split.files]
-    for split in first.splits.values():
-        assert [float(name.removesuffix(".png")) for name in split.files] == [row[0] for row in split.targets]
 
 
 def test_a_separate_table_replaces_the_split(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,16 @@ def whole() -> Any:
     return np.zeros((HEIGHT, WIDTH), np.uint8)
 
 
+def runs(counts: Any, size: Sequence[int] = (HEIGHT, WIDTH)) -> dict[str, Any]:
+    return {"segmentation": {"size": list(size), "counts": counts}}
+
+
 def write(folder: Path, annotations: list[dict[str, Any]], **changes: Any) -> Path:
     (folder / "images").mkdir(exist_ok=True)
     Image.new("L", (WIDTH, HEIGHT)).save(folder / "images" / "a.png")
     body = {
         "images": [{"id": 1, "file_name": "a.png", "width": WIDTH, "height": HEIGHT}],
-        "categories": [
-            {"id": 9, "name": "dog"},
-            {"id": 5, "name": "cat"},
-            {"id": 7, "name": "unused"},
-        ],
+        "categories": [{"id": n, "name": name} for n, name in ((9, "dog"), (5, "cat"), (7, "unused"))],
         "annotations": [
             {"id": 100 + number, "image_id": 1, "category_id": 5, **item}
             for number, item in enumerate(annotations)
@@ -87,13 +88,12 @@ def test_run_lengths_are_drawn_and_crowds_are_ignored(tmp_path: Path) -> None:
     region = whole()
     region[2:5, 4:11] = 1
     compressed = coco_masks.encode(np.asfortranarray(region))
-    text = {"size": [HEIGHT, WIDTH], "counts": compressed["counts"].decode()}
     flat = region.T.ravel()
     changes = np.flatnonzero(np.diff(np.concatenate([[0], flat, [0]])))
     counts = np.diff([0, *changes, flat.size]).tolist()
     crowd = {"segmentation": square(0, 0, 5, HEIGHT), "iscrowd": 1}
-    for segmentation in (text, {"size": [HEIGHT, WIDTH], "counts": counts}):
-        found = plan(write(tmp_path, [{"segmentation": segmentation}, crowd]))
+    for each in (compressed["counts"].decode(), counts):
+        found = plan(write(tmp_path, [runs(each), crowd]))
         expected = whole()
         expected[:, :5] = IGNORED
         expected[2:5, 4:11] = 1
@@ -104,46 +104,30 @@ def test_run_lengths_are_drawn_and_crowds_are_ignored(tmp_path: Path) -> None:
 def test_many_run_lengths_are_read_like_by_the_reference(tmp_path: Path) -> None:
     region = np.random.default_rng(0).integers(0, 2, (HEIGHT, WIDTH), np.uint8)
     compressed = coco_masks.encode(np.asfortranarray(region))
-    counts = compressed["counts"].decode()
-    found = plan(write(tmp_path, [{"segmentation": {"size": [HEIGHT, WIDTH], "counts": counts}}]))
+    found = plan(write(tmp_path, [runs(compressed["counts"].decode())]))
     assert mask_of(found).tolist() == region.tolist()
 
 
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [
-        ({"segmentation": square(20, 1, 22, 3)}, "annotation 101: it is outside the image .12×8 pixels"),
-        ({"segmentation": square(1, 1, 1e9, 3)}, "annotation 101: a polygon extends far beyond"),
-        ({"segmentation": [[1, 2, 3, 4]]}, "annotation 101: a polygon has 4 coordinates"),
-        ({"segmentation": [[1, 2, 3, 4, 5, "x"]]}, "annotation 101: a polygon is not a list of numbers"),
-        ({"segmentation": "x"}, "annotation 101: the segmentation is neither"),
-        (
-            {"segmentation": {"size": [WIDTH, HEIGHT], "counts": [96]}},
-            r"annotation 101: its mask has size",
-        ),
-        (
-            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": [95]}},
-            "annotation 101: its run lengths do not add",
-        ),
-        (
-            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": [-1, 97]}},
-            "annotation 101: its run lengths do not",
-        ),
-        (
-            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": "P\u00e9"}},
-            "annotation 101: its compressed run",
-        ),
-        (
-            {"segmentation": {"size": [HEIGHT, WIDTH], "counts": "oo"}},
-            "annotation 101: its compressed run lengths",
-        ),
-        ({"image_id": 2, "segmentation": square(1, 1, 2, 2)}, "annotation 101: image 2 does not exist"),
-        ({"category_id": 6, "segmentation": square(1, 1, 2, 2)}, "annotation 101: category 6 does not exist"),
+        ({"segmentation": square(20, 1, 22, 3)}, "it is outside the image .12×8 pixels"),
+        ({"segmentation": square(1, 1, 1e9, 3)}, "a polygon extends far beyond"),
+        ({"segmentation": [[1, 2, 3, 4]]}, "a polygon has 4 coordinates"),
+        ({"segmentation": [[1, 2, 3, 4, 5, "x"]]}, "a polygon is not a list of numbers"),
+        ({"segmentation": "x"}, "the segmentation is neither"),
+        (runs([96], size=[WIDTH, HEIGHT]), "its mask has size"),
+        (runs([95]), "its run lengths do not add"),
+        (runs([-1, 97]), "its run lengths do not"),
+        (runs("P\u00e9"), "its compressed run"),
+        (runs("oo"), "its compressed run lengths"),
+        ({"image_id": 2, "segmentation": square(1, 1, 2, 2)}, "image 2 does not exist"),
+        ({"category_id": 6, "segmentation": square(1, 1, 2, 2)}, "category 6 does not exist"),
     ],
 )
 def test_errors_name_the_annotation(tmp_path: Path, annotation: dict[str, Any], message: str) -> None:
     path = write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}, annotation])
-    with pytest.raises(UnusableSource, match=message):
+    with pytest.raises(UnusableSource, match=f"annotation 101: {message}"):
         plan(path)
 
 

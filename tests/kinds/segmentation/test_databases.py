@@ -58,38 +58,32 @@ def test_the_folder_of_an_old_dataset_becomes_a_dataset(tmp_path: Path, kind: st
     assert pixels == {picture(number).tobytes() for number in range(3)}
 
 
+def plan(folder: Path) -> Plan:
+    folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
+    recipe = CreateSegmentation(train=folders, pct_val=0, width=WIDTH, height=HEIGHT, processes=1)
+    return reader.read(recipe, Silent())
+
+
 def test_faults_of_the_databases_are_named(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "old") / "train_db"
-
-    def plan() -> object:
-        folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
-        recipe = CreateSegmentation(train=folders, width=WIDTH, height=HEIGHT, processes=1)
-        return reader.read(recipe, Silent())
-
-    plan()
+    plan(folder)
     data = folder / "labels" / "data.mdb"
     whole = data.read_bytes()
     data.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UnusableSource, match="labels cannot be read"):
-        plan()
+        plan(folder)
     data.unlink()
     with pytest.raises(UnusableSource, match="labels"):
-        plan()
+        plan(folder)
     data.parent.rmdir()
     write_lmdb(data.parent, [datum(mask(0), 0)], key="other{}{}")
     with pytest.raises(UnusableSource, match="No label image has the same name as an image"):
-        plan()
+        plan(folder)
 
 
 def test_masks_in_hdf5_files_belong_to_the_images_of_the_same_number(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "old", backend="hdf5") / "train_db"
-
-    def plan() -> Plan:
-        folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
-        recipe = CreateSegmentation(train=folders, pct_val=0, width=WIDTH, height=HEIGHT, processes=1)
-        return reader.read(recipe, Silent())
-
-    split = plan().splits["train"]
+    split = plan(folder).splits["train"]
     assert isinstance(split, TargetImageSplit) and sorted(split.files) == [
         f"{number:08d}" for number in range(9)
     ]
@@ -99,15 +93,14 @@ def test_masks_in_hdf5_files_belong_to_the_images_of_the_same_number(tmp_path: P
         assert np.array_equal(np.asarray(Image.open(io.BytesIO(label))), mask(int(name))[..., 0])
     (folder / "labels" / "5.h5").unlink()
     (folder / "labels" / "list.txt").unlink()
-    assert "4 images have no label image" in " ".join(plan().warnings)
+    assert "4 images have no label image" in " ".join(plan(folder).warnings)
 
 
 def test_damaged_hdf5_files_are_named(tmp_path: Path) -> None:
     folder = write_job(tmp_path / "old", backend="hdf5") / "train_db"
     (folder / "labels" / "0.h5").write_bytes(b"no database")
-    folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
     with pytest.raises(UnusableSource, match=r"0\.h5 in .* is damaged or not an HDF5 file"):
-        reader.read(CreateSegmentation(train=folders, width=WIDTH, height=HEIGHT, processes=1), Silent())
+        plan(folder)
 
 
 def test_a_folder_of_images_with_hdf5_files_is_no_database(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -42,14 +43,8 @@ def rows(*values: int) -> NDArray[np.uint8]:
 
 def plan(root: Path, **settings: object) -> Plan:
     folders = TargetImageFolders(images=str(root / "images"), targets=str(root / "masks"))
-    values = {
-        "train": folders,
-        "pct_val": 0.0,
-        "width": SIZE[0],
-        "height": SIZE[1],
-        "processes": 1,
-        **settings,
-    }
+    size = {"width": SIZE[0], "height": SIZE[1]}
+    values = {"train": folders, "pct_val": 0.0, "processes": 1, **size, **settings}
     return reader.read(CreateSegmentation(**values), Silent())  # type: ignore[arg-type]
 
 
@@ -159,35 +154,24 @@ def test_surplus_files_are_named_and_left_out(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("read", "text", "reason"),
     [
-        ("", "is empty"),
-        ("a\n\nb", "line 2, is empty"),
-        ("a\nb\na", "line 3, repeats “a” of line 1"),
-        ("\n".join(map(str, range(256))), "more than 255 lines"),
+        (reader.read_class_names, "", "is empty"),
+        (reader.read_class_names, "a\n\nb", "line 2, is empty"),
+        (reader.read_class_names, "a\nb\na", "line 3, repeats “a” of line 1"),
+        (reader.read_class_names, "\n".join(map(str, range(256))), "more than 255 lines"),
+        (reader.read_color_map, "0 0 0\n0 0", "line 2 is not a color: “0 0”"),
+        (reader.read_color_map, "0 0 0\n0 0 256", "line 2 is not a color"),
+        (reader.read_color_map, "1 2 3\n4 5 6\n1 2 3", "line 3 repeats the color of line 1"),
+        (reader.read_color_map, "\n".join(f"0 {n // 256} {n % 256}" for n in range(300)), "300 colors"),
     ],
 )
-def test_mistakes_in_class_labels_name_the_line(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "names.txt"
-    path.write_text(text)
+def test_mistakes_in_class_labels_and_color_maps_name_the_line(
+    tmp_path: Path, read: Callable[[str], object], text: str, reason: str
+) -> None:
+    (tmp_path / "lines.txt").write_text(text)
     with pytest.raises(UnusableSource, match=reason):
-        reader.read_class_names(str(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("0 0 0\n0 0", "line 2 is not a color: “0 0”"),
-        ("0 0 0\n0 0 256", "line 2 is not a color"),
-        ("1 2 3\n4 5 6\n1 2 3", "line 3 repeats the color of line 1"),
-        ("\n".join(f"0 {n // 256} {n % 256}" for n in range(300)), "300 colors"),
-    ],
-)
-def test_mistakes_in_color_maps_name_the_line(tmp_path: Path, text: str, reason: str) -> None:
-    path = tmp_path / "map.txt"
-    path.write_text(text)
-    with pytest.raises(UnusableSource, match=reason):
-        reader.read_color_map(str(path))
+        read(str(tmp_path / "lines.txt"))
 
 
 def test_a_padded_color_map_of_digits_is_accepted(tmp_path: Path) -> None:
@@ -196,18 +180,15 @@ def test_a_padded_color_map_of_digits_is_accepted(tmp_path: Path) -> None:
     assert reader.read_color_map(str(path)) == ([], [(0, 0, 0), (128, 0, 0)])
 
 
-def test_splits_are_disjoint_and_depend_on_the_seed_only(tmp_path: Path) -> None:
+def test_several_processes_find_the_same_and_separate_folders_are_a_split(tmp_path: Path) -> None:
     for number in range(40):
         picture(tmp_path / "images", f"{number}.png")
         picture(tmp_path / "masks", f"{number}.png", rows(0, number % 2, 1))
-    first, again = (plan(tmp_path, pct_val=25.0, pct_test=10.0, seed=4, processes=n) for n in (1, 2))
-    other = plan(tmp_path, pct_val=25.0, pct_test=10.0, seed=5)
-    files = {name: split.files for name, split in first.splits.items()}
-    assert {name: len(found) for name, found in files.items()} == {"train": 26, "val": 10, "test": 4}
-    assert len({file for found in files.values() for file in found}) == 40
-    assert files == {name: split.files for name, split in again.splits.items()}
+    first, again = (plan(tmp_path, pct_val=25.0, pct_test=10.0, processes=count) for count in (1, 2))
+    assert {name: split.files for name, split in first.splits.items()} == {
+        name: split.files for name, split in again.splits.items()
+    }
     assert first.target == again.target
-    assert files["val"] != other.splits["val"].files
     folders = TargetImageFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
     separate = plan(tmp_path, val=folders)
     assert {name: len(split) for name, split in separate.splits.items()} == {"train": 40, "val": 40}

@@ -112,18 +112,3 @@ def test_records_become_a_dataset(tmp_path: Path) -> None:
     assert "no feature “tilt”" in forms.errors(**fields, target_feature="tilt")["record_train"][0]
     made = forms.create(**fields, resize_width=8, resize_height=6, max_unusable_percent=20)
     assert made.manifest.target.names == ["background", "class 1"] and made.manifest.skipped == 1
-
-
-def test_images_of_records_can_be_their_own_targets(tmp_path: Path) -> None:
-    forms = Forms("image-processing", tmp_path / "data")
-    path = write_records(forms.data / "a.tfrecord", scenes())
-    fields = {"method": "tfrecord", "record_train": path, "resize_width": 8, "resize_height": 6}
-    for target in ("", "-"):
-        facts = forms.summary(**fields, target_feature=target).facts
-        assert ("Without target images, each image is its own target." in facts) == bool(target)
-        made = forms.create(**fields, target_feature=target, resize_channels=3)
-        same = [
-            np.array_equal(record.target(made.manifest.target), record.as_pixels())
-            for record in made.records()
-        ]
-        assert set(same) == {bool(target)}

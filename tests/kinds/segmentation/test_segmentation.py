@@ -196,14 +196,12 @@ def test_the_source_is_summarized(forms: Forms) -> None:
 def test_a_coco_file_beside_the_images_becomes_a_dataset(forms: Forms) -> None:
     folder = forms.data / "export"
     (folder / "images").mkdir(parents=True)
-    pictures, annotations = [], []
     for number in range(8):
         Image.new("L", (20, 20), 30 * number).save(folder / "images" / f"{number}.png")
-        pictures.append({"id": number, "file_name": f"images/{number}.png", "width": 20, "height": 20})
-        corners = [2, 2, 12, 2, 12, 12, 2, 12]
-        annotations.append(
-            {"id": number, "image_id": number, "category_id": 1, "segmentation": [corners], "iscrowd": 0}
-        )
+    size = {"width": 20, "height": 20}
+    pictures = [{"id": number, "file_name": f"images/{number}.png", **size} for number in range(8)]
+    square = {"category_id": 1, "segmentation": [[2, 2, 12, 2, 12, 12, 2, 12]], "iscrowd": 0}
+    annotations = [{"id": number, "image_id": number, **square} for number in range(8)]
     body = {"images": pictures, "annotations": annotations, "categories": [{"id": 1, "name": "square"}]}
     (folder / "result.json").write_text(json.dumps(body))
 

@@ -18,9 +18,9 @@ from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_recipe import TargetImageTable
 from tests.kinds.forms import Forms
-from tests.kinds.segmentation.test_records import mask
+from tests.kinds.segmentation.test_records import mask, scenes
 from tests.kinds.tables import Silent, write
-from tests.tfrecord_files import picture
+from tests.tfrecord_files import picture, write_records
 
 GEOMETRY = Geometry((8, 6), 8, 6, "squash")
 
@@ -98,10 +98,7 @@ def write_folders(folder: Path) -> None:
     [
         ("file_name,note,mask\nimages/{0}.png,x,masks/{0}.png\n", {}),
         ("masks/{0}.png^images/{0}.png\n", {"delimiter": "^", "image_column": "column 2"}),
-        (
-            "one;two\nmasks/{0}.png;images/{0}.png\n",
-            {"target_column": "one", "header": "yes"},
-        ),
+        ("one;two\nmasks/{0}.png;images/{0}.png\n", {"target_column": "one", "header": "yes"}),
     ],
 )
 def test_tables_can_list_the_paths_of_masks(tmp_path: Path, text: str, columns: dict[str, Any]) -> None:
@@ -159,14 +156,18 @@ def test_a_dataset_of_the_hub_becomes_a_dataset(tmp_path: Path) -> None:
     assert made.counts == {"train": 9, "val": 3, "test": 2}
 
 
-def test_images_of_tables_can_be_their_own_targets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["csv", "tfrecord"])
+def test_images_can_be_their_own_targets(tmp_path: Path, method: str) -> None:
     forms = Forms("image-processing", tmp_path / "data")
-    folder = write_dataset(forms.data / "hub")
-    fields = {"method": "csv", "table_train": folder, "image_column": "pixel_values"}
+    if method == "csv":
+        fields = {"table_train": write_dataset(forms.data / "hub"), "image_column": "pixel_values"}
+    else:
+        fields = {"record_train": write_records(forms.data / "a.tfrecord", scenes())}
+    fields |= {"method": method, "resize_width": 8, "resize_height": 6, "resize_channels": 3}
     for target in ("", "-"):
-        facts = forms.summary(**fields, target_column=target).facts
+        fields["target_column" if method == "csv" else "target_feature"] = target
+        facts = forms.summary(**fields).facts
         assert ("Without target images, each image is its own target." in facts) == bool(target)
-    size = {"resize_width": 8, "resize_height": 6, "resize_channels": 3}
-    made = forms.create(**fields, **size, target_column="-")
-    for record in made.records():
-        assert np.array_equal(record.target(made.manifest.target), record.as_pixels())
+        made = forms.create(**fields)
+        pairs = [(record.target(made.manifest.target), record.as_pixels()) for record in made.records()]
+        assert {np.array_equal(*pair) for pair in pairs} == {bool(target)}

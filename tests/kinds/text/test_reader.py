@@ -111,30 +111,30 @@ def test_errors_name_the_line(tmp_path: Path, text: str | bytes, words: str) -> 
         plan(write(tmp_path, text))
 
 
-def test_missing_files_and_invalid_settings_are_explained(tmp_path: Path) -> None:
-    table = write(tmp_path, "a,x\nb,y\n")
-    with pytest.raises(UnusableSource, match="No such file"):
-        plan(tmp_path / "nothing.csv")
-    with pytest.raises(UnusableSource, match="more than once"):
-        plan(table, alphabet="aba")
-    with pytest.raises(UnusableSource, match="line 2, is not UTF-8"):
-        plan(table, labels_file=str(write(tmp_path, b"a\n\xff\n", "labels.txt")))
-    with pytest.raises(UnusableSource, match="lists classes more than once: a"):
-        plan(table, labels_file=str(write(tmp_path, "a\nb\na\n", "labels.txt")))
-    val = write(tmp_path, "a,x\nc,y\n", "val.csv")
-    with pytest.raises(UnusableSource, match=r"val.csv .*line 2: unknown class “c”"):
-        plan(table, val_table=str(val))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"table": "nothing.csv"}, "No such file"),
+        ({"alphabet": "aba"}, "more than once"),
+        ({"labels_file": "latin.txt"}, "line 2, is not UTF-8"),
+        ({"labels_file": "labels.txt"}, "lists classes more than once: a"),
+        ({"val_table": "val.csv"}, r"val.csv .*line 2: unknown class “c”"),
+    ],
+)
+def test_missing_files_and_invalid_settings_are_explained(
+    tmp_path: Path, options: dict[str, str], words: str
+) -> None:
+    write(tmp_path, b"a\n\xff\n", "latin.txt")
+    write(tmp_path, "a\nb\na\n", "labels.txt")
+    write(tmp_path, "a,x\nc,y\n", "val.csv")
+    files = {name: value if name == "alphabet" else str(tmp_path / value) for name, value in options.items()}
+    table = files.pop("table", str(write(tmp_path, "a,x\nb,y\n")))
+    with pytest.raises(UnusableSource, match=words):
+        plan(Path(table), **files)
 
 
-def test_splits_contain_each_text_once_and_depend_on_the_seed_only(tmp_path: Path) -> None:
+def test_a_separate_table_replaces_the_split(tmp_path: Path) -> None:
     table = write(tmp_path, "".join(f"{number % 3},text {number}\n" for number in range(40)))
-    made = plan(table, pct_val=25.0, pct_test=10.0, seed=5)
-    assert {name: len(part) for name, part in made.splits.items()} == {"train": 26, "val": 10, "test": 4}
-    names = [name for part in made.splits.values() for name in part.files]
-    assert sorted(names) == sorted(f"line {line}" for line in range(1, 41))
-    again, other = (plan(table, pct_val=25.0, pct_test=10.0, seed=seed) for seed in (5, 6))
-    assert list(again.splits["val"].files) == list(made.splits["val"].files)
-    assert list(other.splits["val"].files) != list(made.splits["val"].files)
     val = write(tmp_path, "0,x\n2,y\n", "val.csv")
     separate = plan(table, val_table=str(val), pct_val=50.0)
     assert len(separate.splits["train"]) == 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -97,9 +97,5 @@ assert single.predict(tf.zeros([5])).shape == [5, 1]
 
 
 @pytest.mark.tensorflow
-def test_metrics_match_their_definitions_for_any_batch_size(in_child: Any) -> None:
-    assert in_child(_run) is None
-
-
-def _run() -> None:
-    exec(PROGRAM, {})
+def test_metrics_match_their_definitions_for_any_batch_size(run_program: Callable[[str], None]) -> None:
+    run_program(PROGRAM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -62,9 +62,7 @@ else:
 
 
 @pytest.mark.tensorflow
-def test_metrics_match_their_formulas_for_any_scale_and_batch_size(in_child: Any) -> None:
-    assert in_child(_run) is None
-
-
-def _run() -> None:
-    exec(PROGRAM, {})
+def test_metrics_match_their_formulas_for_any_scale_and_batch_size(
+    run_program: Callable[[str], None],
+) -> None:
+    run_program(PROGRAM)
