@@ -8,6 +8,7 @@ interrupted download resumes.
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -16,7 +17,8 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -37,6 +39,18 @@ ATTEMPTS = 4
 STALL_SECONDS = 20.0
 SLOWEST_BYTES_PER_SECOND = 1000
 PARTIAL_SUFFIX = ".partial"
+
+
+@contextmanager
+def locked(path: Path, report_waiting: Callable[[], object]) -> Iterator[None]:
+    """Hold the lock of the file ``path``, so that two downloads do not write at once; call ``report_waiting`` first."""
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report_waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class SourceError(Exception):

@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile, open_plain, read_bytes
 from digits.data import caffe
 from digits.data.caffe import Entry, Shape
 from digits.data.images import MAX_PIXELS, UnusableImage
-from digits.data.sources import UnusableSource, listed, show
+from digits.data.sources import UnusableSource, first_line_of, listed, show
 
 LIST_FILE = "list.txt"
 HDF5_ENDINGS = (".h5", ".hdf5")
@@ -111,7 +111,7 @@ class Hdf5Arrays:
         except UnusableSource as error:
             raise UnusableImage(error.message.rstrip(".")) from error
         except Exception as error:  # h5py raises various errors for damaged files
-            raise UnusableImage(f"the HDF5 file is damaged: {_first_line(error)}") from error
+            raise UnusableImage(f"the HDF5 file is damaged: {first_line_of(error)}") from error
         return caffe.as_file(caffe.whole_pixels(values))
 
     def describe(self) -> str:
@@ -156,7 +156,7 @@ class Hdf5Arrays:
             raise UnusableSource(f"{show(name)} in {self.describe()} cannot be read: {error}.") from error
         except OSError as error:
             raise UnusableSource(
-                f"{show(name)} in {self.describe()} is damaged or not an HDF5 file: {_first_line(error)}."
+                f"{show(name)} in {self.describe()} is damaged or not an HDF5 file: {first_line_of(error)}."
             ) from error
 
 
@@ -321,12 +321,8 @@ def _incomplete(found: Any, name: str, place: str) -> UnusableSource:
 
 
 def _damaged(place: str, error: Exception) -> UnusableSource:
-    return UnusableSource(f"{show(place)} is damaged: {_first_line(error)}.")
+    return UnusableSource(f"{show(place)} is damaged: {first_line_of(error)}.")
 
 
 def _sizes(shape: tuple[int, ...]) -> str:
     return "×".join(f"{size:,}" for size in shape) or "of a single value"
-
-
-def _first_line(error: Exception) -> str:
-    return show((str(error).splitlines() or [type(error).__name__])[0]).rstrip(".")

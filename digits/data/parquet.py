@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.images import UnusableImage, read_source
-from digits.data.sources import UnusableSource, listed, path_below, show
+from digits.data.sources import UnusableSource, first_line_of, listed, path_below, show
 
 MAX_IMAGE_ROWS = 256
 MAX_BATCH_ROWS = 65536
@@ -423,4 +423,4 @@ def _type_of(feature: Any) -> str:
 def _first_line(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "its next rows need more memory than there is. Write the file with smaller values"
-    return show((str(error).splitlines() or [type(error).__name__])[0]).rstrip(".")
+    return first_line_of(error)

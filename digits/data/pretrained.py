@@ -7,18 +7,19 @@ administrator's folder may differ from that of Keras. Files without a published 
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.errors import Unavailable
-from digits.data.downloads import SourceError, checksum_of, download_file
+from digits.core.remote import is_address
+from digits.data.downloads import SourceError, checksum_of, download_file, locked
 from digits.data.pretrained_catalog import Pretrained, WeightsFile
 
 # Called with the fraction done and the current action.
 Progress = Callable[[float, str], None]
+
+_WAITING = "Waiting for another download of the same weights"
 
 
 class WeightsMissing(Unavailable):
@@ -56,11 +57,6 @@ class Obtained:
     differs: bool = False
 
 
-def is_address(source: str) -> bool:
-    """Return whether ``source`` is a web address, not a folder."""
-    return source.startswith(("http://", "https://"))
-
-
 def obtain(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> Obtained:
     """Return a file with the weights of ``entry``; download it if there is none.
 
@@ -73,7 +69,7 @@ def obtain(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> Obta
         return found
     try:
         places.folder.mkdir(parents=True, exist_ok=True)
-        with _locked(places.folder / f".{entry.id}.lock", progress):
+        with locked(places.folder / f".{entry.id}.lock", lambda: progress(0.0, _WAITING)):
             return Obtained(_intact(entry, places.folder) or _download(entry, places, progress))
     except OSError as error:
         raise WeightsMissing(
@@ -141,14 +137,3 @@ def _download(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> P
         f"Put the file {file.name} into {places.folder} (it is published at {entry.address}/{file.name}), or "
         f"specify a folder or mirror that contains it with --weights-source. Tried {'; '.join(failures)}.",
     )
-
-
-@contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    with open(path, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(0.0, "Waiting for another download of the same weights")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -10,17 +10,16 @@ configured mirrors, and packages that contain the same images.
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from digits.core.errors import NotFound, Unavailable
 from digits.core.files import UnreadableFile, read_json, remove_tree, write_bytes, write_json
 from digits.core.schema import JsonObject
-from digits.data.downloads import Source, SourceError
+from digits.data.downloads import Source, SourceError, locked
 from digits.data.sample_catalog import SAMPLES, Sample
 from digits.data.sample_formats import SPLITS, LabeledImages, Reader
 
@@ -37,6 +36,7 @@ COMPLETE_FILE = "sample.json"
 # Files that have arrived; removed when the sample is complete.
 DOWNLOAD_FOLDER = ".partial"
 _LAYOUT_VERSION = 1
+_WAITING = "Waiting for another download into the same folder"
 LABELS_FILE = "labels.txt"
 _TEXT_FILES = (LABELS_FILE, *(f"{split}.txt" for split in SPLITS))
 
@@ -70,7 +70,7 @@ def lay_out(sample: Sample, folder: Path, progress: Progress, *, mirrors: Sequen
     """Do what `download` does for a sample that need not be in the catalog."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder, progress):
+        with locked(folder / ".lock", lambda: progress(0.0, _WAITING)):
             if not _is_complete(sample, folder):
                 _fill(sample, folder, progress, mirrors)
     except OSError as error:
@@ -115,18 +115,6 @@ def _is_complete(sample: Sample, folder: Path) -> bool:
     if body != {"sample": sample.id, "layout": _LAYOUT_VERSION}:
         return False
     return all((folder / split / label).is_dir() for split in SPLITS for label in sample.labels)
-
-
-@contextmanager
-def _locked(folder: Path, progress: Progress) -> Iterator[None]:
-    """Hold the folder's lock, so that two downloads do not write at once."""
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(0.0, "Waiting for another download into the same folder")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _sources(sample: Sample, mirrors: Sequence[str]) -> list[tuple[Source, Reader]]:

@@ -270,6 +270,11 @@ def show(path: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def first_line_of(error: Exception) -> str:
+    """Return the first line of the message of a library, without a period, or else the type of the error."""
+    return show((str(error).splitlines() or [type(error).__name__])[0]).rstrip(".")
+
+
 def listed(names: Iterable[str]) -> str:
     """The first few of ``names`` for a sentence, and the number of further ones."""
     shown = [show(name) for name in names]
