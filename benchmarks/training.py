@@ -413,7 +413,7 @@ def gradient_charts(work: Work, job: Path, turns: int, interval: int) -> float:
     """Run steps on one constant batch, alternately with every ``interval``-th step measured and with none, and return
     the median ratio of their processor times.
     """
-    from digits.worker.training.loop.metric_rows import MAX_INTERVAL
+    from digits.worker.training.loop.timeline import MAX_INTERVAL
 
     training, rate = _built(work, job)[1].training, 0.0001
     chunk = _constant_chunks(work)

@@ -72,6 +72,11 @@ def describe(error: BaseException) -> Failed:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """Return the beginning of the message of a library's ``error``, which may be long."""
+    return str(error).strip().partition("\n")[0][:300]
+
+
 def in_a_sentence(failure: Failed) -> str:
     """Return the message of ``failure`` with its line, for use without the traceback."""
     return f"Line {failure.line}: {failure.message}" if failure.line else failure.message

@@ -203,13 +203,13 @@ def trained(
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> None:
     """Train in short calls that save a resume point whenever possible."""
-    from digits.worker.training.loop import metric_rows, timeline
+    from digits.worker.training.loop import timeline
     from digits.worker.training.weights import checkpoints
 
     monkeypatch.setattr(checkpoints, "RESUME_SECONDS", 0.0)
     monkeypatch.setattr(checkpoints, "MAX_TIME_FRACTION", 1.0)
     monkeypatch.setattr(timeline, "MAX_STEPS_PER_CALL", 2)
-    monkeypatch.setattr(metric_rows, "SINGLE_STEPS", 12)  # so that most rows cover several steps
+    monkeypatch.setattr(timeline, "SINGLE_STEPS", 12)  # so that most rows cover several steps
 
 
 @pytest.fixture

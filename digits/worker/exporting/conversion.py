@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from digits.worker.exporting.exported import Exported, ServedModel, input_name, refuse_operations
-from digits.worker.failure import UserFault
+from digits.worker.failure import UserFault, first_line
 from digits.worker.training.models.trained import Trained
 
 OPSET = 17
@@ -29,9 +29,8 @@ def write_saved_model(exported: ServedModel, folder: Path) -> None:
     try:
         tf.saved_model.save(exported, str(folder), signatures=exported.functions, options=options)
     except (AssertionError, ValueError, TypeError) as error:
-        reason = str(error).partition("\n")[0][:300]
         raise UserFault(
-            f"The network cannot be exported as a SavedModel: {reason}",
+            f"The network cannot be exported as a SavedModel: {first_line(error)}",
             "It may depend on an external resource, such as a table or a loaded graph.",
         ) from error
 
@@ -67,9 +66,8 @@ def write_litert(
         unsupported = set(_LITERT_OPERATION.findall(str(error)))
         if unsupported:
             raise refuse_operations(model, "LiteRT", unsupported) from error
-        reason = str(error).strip().partition("\n")[0][:300]
         raise UserFault(
-            f"The network cannot be converted to LiteRT: {reason}",
+            f"The network cannot be converted to LiteRT: {first_line(error)}",
             "Export it as a SavedModel, which supports all operations.",
         ) from error
     file.write_bytes(content)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from digits.core import pretrained_files
 from digits.core.files import files_below, open_plain
 from digits.data.unpacking import MAX_LEVELS
-from digits.worker.failure import UserFault
+from digits.worker.failure import UserFault, first_line
 
 SAVED_MODEL_FILE = "saved_model.pb"
 # Outputs are considered probabilities if they sum to 1 within this tolerance.
@@ -52,8 +52,7 @@ class WholeModel:
             try:
                 return cls(path, tf.saved_model.load(str(path)))
             except Exception as error:  # TensorFlow raises many types
-                reason = str(error).partition("\n")[0][:300]
-                raise UserFault(f"The SavedModel {path.name} cannot be read: {reason}") from error
+                raise UserFault(f"The SavedModel {path.name} cannot be read: {first_line(error)}") from error
         if path.suffix not in pretrained_files.KERAS_SUFFIXES or path.name.endswith(".weights.h5"):
             return None
         try:
@@ -61,8 +60,7 @@ class WholeModel:
         except Exception as error:  # Keras raises many types
             if path.suffix != ".keras":  # an HDF5 file may contain weights alone
                 return None
-            reason = str(error).partition("\n")[0][:300]
-            raise UserFault(f"The Keras model {path.name} cannot be read: {reason}") from error
+            raise UserFault(f"The Keras model {path.name} cannot be read: {first_line(error)}") from error
 
     @property
     def input_shape(self) -> tuple[int | None, int | None, int | None]:

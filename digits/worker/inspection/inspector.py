@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -183,12 +184,5 @@ def as_maps(kernel: NDArray[Any]) -> NDArray[Any]:
 
 def as_json(picture: Picture) -> dict[str, Any]:
     """Return a picture with its ``url``, ``width``, ``height``, numbers of tiles and limits."""
-    return {
-        "url": images.data_uri(picture.png),
-        "width": picture.width,
-        "height": picture.height,
-        "shown": picture.shown,
-        "total": picture.total,
-        "low": picture.low,
-        "high": picture.high,
-    }
+    numbers = dataclasses.asdict(picture)
+    return {"url": images.data_uri(numbers.pop("png")), **numbers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -50,7 +51,7 @@ def loss(pred: Any, y: Any) -> tf.Tensor:
     Raises UserFault for boxes.
     """
     target = _target()
-    usual = _LOSSES.get(type(target), _squared_error)
+    usual: Callable[..., tf.Tensor] = _LOSSES.get(type(target), _squared_error)
     return usual(target, pred, y)
 
 
@@ -200,18 +201,6 @@ def _target() -> Target:
     return target
 
 
-def _class_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
-    return classification_loss(pred, y)
-
-
-def _mask_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
-    return segmentation_loss(channels_last(pred, target.outputs), y)
-
-
-def _image_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
-    return mse_loss(channels_last(pred, target.shape[2]) / 255.0, y / 255.0)
-
-
 def _label_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
     logits = full_precision.to_float32(pred)
     return tf.reduce_mean(
@@ -228,12 +217,12 @@ def _refuse_boxes(target: Target, pred: Any, y: Any) -> tf.Tensor:
 
 
 # The usual losses. That of numbers and other arrays is the mean squared error.
-_LOSSES = {
+_LOSSES: dict[type[Target], Callable[..., tf.Tensor]] = {
     Boxes: _refuse_boxes,
-    ClassIndex: _class_loss,
+    ClassIndex: lambda target, pred, y: classification_loss(pred, y),
     LabelSet: _label_loss,
-    Mask: _mask_loss,
-    TargetImage: _image_loss,
+    Mask: lambda target, pred, y: segmentation_loss(channels_last(pred, target.outputs), y),
+    TargetImage: lambda target, pred, y: mse_loss(channels_last(pred, target.shape[2]) / 255.0, y / 255.0),
 }
 
 

@@ -13,7 +13,7 @@ from digits.core import pretrained_files
 from digits.data.pretrained_catalog import CATALOG, Pretrained
 from digits.worker import build_context
 from digits.worker.build_context import PretrainedParts
-from digits.worker.failure import UserFault
+from digits.worker.failure import UserFault, first_line
 from digits.worker.network import applications, job_export, loading
 from digits.worker.network.variables import plain, plain_name
 
@@ -104,7 +104,7 @@ def _keras_model(path: Path, title: str, include_top: bool) -> Callable[[Any], A
         model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except ValueError as error:
         raise UserFault(
-            f"digits.pretrained: {path.name} is not a Keras model: {str(error).partition(chr(10))[0][:200]}",
+            f"digits.pretrained: {path.name} is not a Keras model: {first_line(error)}",
             "A file of weights alone can be chosen as initial weights of the training.",
         ) from error
     if not include_top:

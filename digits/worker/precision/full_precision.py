@@ -63,13 +63,13 @@ def through_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-def functions_in_float32(*sources: Any) -> dict[str, Callable[..., Any]]:
-    """Return the functions of modules, such as losses, each wrapped by `in_float32`, by name."""
-    functions: dict[str, Callable[..., Any]] = {}
-    for source in reversed(sources):
-        for name in dir(source):
-            function = getattr(source, name)
-            computes = not name.startswith(("_", "get_", "add_")) and callable(function)
-            if computes and not isinstance(function, type):
-                functions[name] = in_float32(function)
-    return functions
+def functions_in_float32(module: Any) -> dict[str, Callable[..., Any]]:
+    """Return the functions of a ``module``, such as losses, each wrapped by `in_float32`, by name."""
+    named = {
+        name: getattr(module, name) for name in dir(module) if not name.startswith(("_", "get_", "add_"))
+    }
+    return {
+        name: in_float32(function)
+        for name, function in named.items()
+        if callable(function) and not isinstance(function, type)
+    }

@@ -33,10 +33,9 @@ from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.loop.activations import Activations
-from digits.worker.training.loop.side_effects import SavedState
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
 from digits.worker.training.loop.timeline import Timeline, max_steps
-from digits.worker.training.loop.validation import Evaluation
+from digits.worker.training.loop.validation import Evaluation, SavedState
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.device_config import DeviceConfig
 from digits.worker.training.step.optimizers import STATE_SCOPE, Optimizer
@@ -290,12 +289,6 @@ def lazy_step(resources: Resources) -> TrainingStep:
     """Return a step that `digits.worker.training.step.step_debugger` builds when it runs it."""
     config = dataclasses.replace(resources.config, devices=resources.config.devices[:1], compiled=False)
     return resources.step(resources.network(), Phase(resources.optimizer), config, measures_labels=True)
-
-
-def flops_of(resources: Resources, steps: Steps) -> int | None:
-    """Return the floating-point operations for one image, None if unknown. Builds the network again."""
-    with resources.save_state():
-        return steps.shown.count_flops()
 
 
 def _config_for(resources: Resources, shown: inference.Inference) -> DeviceConfig:

@@ -1,9 +1,19 @@
-"""The steps and epochs of a training: after which steps periodic work is due, and how many steps a call runs."""
+"""The steps and epochs of a training: how many steps a call runs, and after which steps work is due.
+
+`MetricRows` are the rows of the curves: means of the metrics over consecutive steps. The steps that end a row depend on
+the step number alone, not on the speed of the machine or the number of steps per call. So two runs with the same seed
+have the same rows.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 # Fractions of a step below this are rounding errors.
 _EPSILON = 1e-9
@@ -14,6 +24,16 @@ MAX_STEPS_PER_CALL = 1000
 # Limits for images that are streamed, because those of all steps of a call are in memory together.
 MAX_STREAMED_STEPS = 100
 MAX_STREAMED_BYTES = 2**26
+
+# The first steps have a row each, so that a slow network shows results early. From this number of steps on
+# a row covers 2 steps, from twice this number on 4, and so on.
+SINGLE_STEPS = 1000
+
+# The steps between two measurements of a long training, so that the extra work does not slow it down.
+MAX_INTERVAL = 32
+# A shorter training has this many measurements or more, but not at shorter intervals than this.
+MIN_MEASUREMENTS = 32
+MIN_INTERVAL = 4
 
 
 @dataclass(frozen=True)
@@ -73,3 +93,89 @@ def max_steps(is_resident: bool, step_bytes: int) -> int:
     if is_resident:
         return MAX_STEPS_PER_CALL
     return max(1, min(MAX_STREAMED_STEPS, MAX_STREAMED_BYTES // step_bytes, MAX_STEPS_PER_CALL))
+
+
+def ends_row(step: int) -> bool:
+    """Whether a row ends after ``step`` steps; the first step is step 1."""
+    return step % (1 << (step // SINGLE_STEPS).bit_length()) == 0
+
+
+def measuring_interval(total_steps: int) -> int:
+    """Return the steps between two measurements of a training of ``total_steps`` steps.
+
+    It is a power of two, like the number of steps in a row of the curves.
+    """
+    interval = MAX_INTERVAL
+    while interval > MIN_INTERVAL and total_steps < MIN_MEASUREMENTS * interval:
+        interval //= 2
+    return interval
+
+
+def next_measured(step: int, interval: int) -> int:
+    """Return the first step after ``step`` that is measured. It always ends a row of the curves."""
+    measured = (step // interval + 1) * interval
+    while not ends_row(measured):
+        measured += interval
+    return measured
+
+
+@dataclass(frozen=True)
+class Row:
+    """The mean of each metric over the ``count`` steps that end with ``step``.
+
+    ``steps_per_second`` is None if no step was timed.
+    """
+
+    step: int
+    count: int
+    means: list[float]
+    steps_per_second: float | None
+
+
+class MetricRows:
+    """Collects the metrics of steps into rows."""
+
+    def __init__(self) -> None:
+        self._step = self._count = self._timed = 0
+        self._total: Any = 0.0
+        self._seconds = 0.0
+
+    def restore(self, step: int, names: Sequence[str], state: Mapping[str, Any] | None) -> None:
+        """Continue after ``step`` steps with a saved `state`; that of metrics with other names is ignored."""
+        self._step = step
+        if state and state.get("names") == list(names):
+            self._count = int(state["count"])
+            self._total = np.array([float.fromhex(value) for value in state["total"]])
+
+    def add(self, metrics: NDArray[np.float32], seconds: float | None) -> list[Row]:
+        """Add the metrics [steps, names] of consecutive steps and return the rows that end.
+
+        ``seconds`` is the time that the steps took; None excludes them from the throughput.
+        """
+        rows: list[Row] = []
+        for values in metrics.astype(np.float64):
+            # One step at a time, so that the sum does not depend on the number of steps per call.
+            self._total = self._total + values
+            self._step, self._count = self._step + 1, self._count + 1
+            if seconds is not None:
+                self._timed, self._seconds = self._timed + 1, self._seconds + seconds / len(metrics)
+            if ends_row(self._step):
+                rows += self.cut()
+        return rows
+
+    def cut(self) -> list[Row]:
+        """End the current row; return no row if it is empty."""
+        if not self._count:
+            return []
+        speed = self._timed / max(self._seconds, 1e-9) if self._timed else None
+        row = Row(self._step, self._count, (self._total / self._count).tolist(), speed)
+        self._total, self._count, self._timed, self._seconds = 0.0, 0, 0, 0.0
+        return [row]
+
+    def state(self, names: Sequence[str]) -> dict[str, Any] | None:
+        """The state to pass to `restore`, for JSON; None if the current row is empty."""
+        if not self._count:
+            return None
+        # Hexadecimal text is exact, and it can be NaN, which JSON numbers cannot.
+        total = [float(value).hex() for value in self._total]
+        return {"names": list(names), "count": self._count, "total": total}

@@ -19,12 +19,18 @@ from digits.kinds import kind_named
 from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.training.loop import reporting, setup, usage
-from digits.worker.training.loop.metric_rows import MetricRows, Row, measuring_interval, next_measured
 from digits.worker.training.loop.profiler import Profiler
 from digits.worker.training.loop.reporting import Reports
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import spread
-from digits.worker.training.loop.timeline import Milestone, Pace
+from digits.worker.training.loop.timeline import (
+    MetricRows,
+    Milestone,
+    Pace,
+    Row,
+    measuring_interval,
+    next_measured,
+)
 from digits.worker.training.loop.validation import Validation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
@@ -77,7 +83,8 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         "parameters": resources.store.parameters,
         "environment": environment.describe(),
     }
-    flops = setup.flops_of(resources, steps)
+    with resources.save_state():
+        flops = steps.shown.count_flops()  # builds the network again
     if flops is not None:
         result["flops"] = flops
     return {**result, "ended_early": ended_early} if ended_early else result

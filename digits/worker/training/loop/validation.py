@@ -13,9 +13,9 @@ from digits.worker.input import feeds
 from digits.worker.input.preparation import Chunk, Preparation, chunk_signature
 from digits.worker.network import tower
 from digits.worker.network.network import Network
-from digits.worker.network.variables import VariableStore, make_state
+from digits.worker.network.variables import VariableStore, make_state, plain_name
+from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.loop.side_effects import SavedState
 from digits.worker.training.loop.timeline import Pace
 from digits.worker.training.step import numerics
 from digits.worker.training.step.tracing import stack_rows, trace
@@ -25,6 +25,39 @@ Rows = NDArray[np.float32]
 # Limits of the values of records that are kept for the metrics of a validation, and returned by a call.
 MAX_RECORD_VALUES = 50_000_000
 MAX_RECORD_VALUES_PER_CALL = 4_000_000
+
+
+class SavedState:
+    """The present values of everything that running a network may modify apart from its weights.
+
+    That is variables that are not trained, such as moving averages and the counters of metrics, and the states
+    of random generators. As a context manager, it restores them when the block ends.
+    """
+
+    def __init__(self, store: VariableStore, randomness: Randomness, generators: PythonGenerators) -> None:
+        variables = {**store.variables, **store.local, **randomness.variables}
+        self._values = [(item, item.numpy()) for item in variables.values() if not item.trainable]
+        self._store, self._generators = store, generators
+        self._generators_state = generators.state()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Restore all values."""
+        for variable, value in self._values:
+            variable.assign(value)
+        self._generators.restore(self._generators_state)
+
+    def restore_network(self) -> None:
+        """Restore the variables that belong to the network, such as moving averages, but no counters."""
+        variables = self._store.variables
+        for variable, value in self._values:
+            if plain_name(variable) in variables:
+                variable.assign(value)
 
 
 class Evaluation:
@@ -71,11 +104,6 @@ class Evaluation:
     def metric_names(self) -> list[str]:
         """The names of the metrics that `summarize` returns."""
         return list(self.summarize([0.0] * len(self.names), np.zeros((0, self.record_width), np.float32)))
-
-    @property
-    def graph(self) -> tf.Graph:
-        """The graph of the traced function."""
-        return self._function.get_concrete_function().graph
 
     def _loop(
         self, images: tf.Tensor, labels: tf.Tensor, positions: tf.Tensor

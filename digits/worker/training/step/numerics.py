@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ def explained(step: int, rate: float) -> Iterator[None]:
         if mark is None:
             raise
         op_type, name, line, value = mark.groups()
-        raise fault(FaultyOperation(op_type, name, int(line)), value, step, rate) from None
+        raise fault(op_type, name, int(line), value, step, rate) from None
 
 
 def check_losses(
@@ -95,30 +94,23 @@ def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: b
     )
 
 
-@dataclass(frozen=True)
-class FaultyOperation:
-    """The operation ``name`` and its type, and the line of the network that creates it; 0 for none."""
+def fault(
+    op_type: str, operation: str, line: int, value: str, step: int, rate: float, inputs: str = ""
+) -> UserFault:
+    """The error that reports the ``operation`` that is the first to yield ``value``, NaN or Inf.
 
-    op_type: str
-    name: str
-    line: int
-
-
-def fault(operation: FaultyOperation, value: str, step: int, rate: float, inputs: str = "") -> UserFault:
-    """The error that reports the operation that is the first to yield ``value``, NaN or Inf.
-
-    ``inputs`` is a sentence about its inputs.
+    ``line`` is that of the network that creates it, 0 for none, and ``inputs`` a sentence about its inputs.
     """
-    name = _LOOP_SCOPE.sub("", operation.name)
+    name = _LOOP_SCOPE.sub("", operation)
     layer = name.rpartition("/")[0].removeprefix(f"{MODEL_SCOPE}/")
     where = f" in {layer}" if layer and "gradients" not in layer else ""
     backwards = " while gradients were computed" if "gradients" in name else ""
     return UserFault(
-        f"The operation {name} ({operation.op_type}){where} is the first to return {value} values{backwards}, "
+        f"The operation {name} ({op_type}){where} is the first to return {value} values{backwards}, "
         f"at step {step}, at the learning rate {rate:g}.",
         f"{inputs or 'All of its inputs were finite.'} Check it for a division by zero, the logarithm or "
         "root of a value that is not positive, or values that grow without bound.",
-        operation.line or None,
+        line or None,
     )
 
 

@@ -178,9 +178,9 @@ class Values:
             value = "NaN" if tf.reduce_any(tf.math.is_nan(output)) else "Inf"
             given = ", ".join(_range(value.numpy()) for value in inputs if value.dtype.is_floating)
             self.fault = numerics.fault(
-                numerics.FaultyOperation(
-                    operation.type, operation.name, numerics.line_of(operation.name, self.graph)
-                ),
+                operation.type,
+                operation.name,
+                numerics.line_of(operation.name, self.graph),
                 value,
                 self._step,
                 self._rate,

@@ -79,11 +79,6 @@ class StepFunction:
         """The metrics by name, from the ``means`` of the columns `Traced.names`."""
         return self.step.network.summarize(dict(zip(self.traced.names, means, strict=True)))
 
-    @property
-    def graph(self) -> tf.Graph:
-        """The graph of the traced function."""
-        return self._function.get_concrete_function().graph
-
     def _loop(
         self,
         images: tf.Tensor,

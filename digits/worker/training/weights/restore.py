@@ -27,7 +27,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data.pretrained_catalog import CATALOG, Pretrained, with_files
-from digits.worker.failure import UserFault
+from digits.worker.failure import UserFault, first_line
 from digits.worker.network import applications
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.weights.snapshots import FROZEN_SUFFIX, choose_another, listed
@@ -400,9 +400,8 @@ def _explaining_errors(path: Path) -> Iterator[None]:
     except UserFault:
         raise
     except Exception as error:  # several libraries read here, with errors of their own
-        reason = str(error).partition("\n")[0][:300]
         raise UserFault(
-            f"The weights {path.name} cannot be read: {reason}",
+            f"The weights {path.name} cannot be read: {first_line(error)}",
             choose_another(path)
             or "Choose a snapshot, a checkpoint, a frozen graph, a SavedModel or a .keras file.",
         ) from error

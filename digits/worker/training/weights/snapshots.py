@@ -28,7 +28,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits.core import files, resume_point
-from digits.worker.failure import UserFault
+from digits.worker.failure import UserFault, first_line
 
 STEP_NAME = "global_step"
 FROZEN_SUFFIX = "_not_in_use"
@@ -176,7 +176,7 @@ def _opened(source: Path) -> Iterator[Any]:
 
 
 def _damage(source: Path, error: BaseException) -> str:
-    return f"The snapshot {source.name} is damaged: {str(error).partition(chr(10))[0][:300]}"
+    return f"The snapshot {source.name} is damaged: {first_line(error)}"
 
 
 def listed(names: list[str], most: int = 8) -> str:

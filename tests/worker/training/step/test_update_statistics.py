@@ -63,13 +63,13 @@ def test_short_trainings_have_short_intervals(in_child: Any) -> None:
 
 
 def _intervals(totals: list[int]) -> list[int]:
-    from digits.worker.training.loop.metric_rows import measuring_interval
+    from digits.worker.training.loop.timeline import measuring_interval
 
     return [measuring_interval(total) for total in totals]
 
 
 def _measured_steps(total: int) -> list[int]:
-    from digits.worker.training.loop.metric_rows import measuring_interval, next_measured
+    from digits.worker.training.loop.timeline import measuring_interval, next_measured
 
     steps = [0]
     while (step := next_measured(steps[-1], measuring_interval(total))) <= total:
