@@ -18,7 +18,6 @@ from wtforms.validators import (
     ValidationError,
 )
 
-from digits.core import schema
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.recipe import CreateDataset
 from digits.core.remote import (
@@ -39,13 +38,14 @@ from digits.kinds.form_fields import (
     OWN_DIRECTION,
     AllowedPath,
     Between,
+    Binding,
     FlagField,
     JobForm,
     OptionalInteger,
     SwitchField,
+    WholeNumber,
     choices,
     number,
-    plain,
     select,
     whole,
 )
@@ -70,24 +70,25 @@ _CHANNELS = {"L": 1, "RGB": 3}
 _STORAGE = "records are stored in uncompressed TFRecord files"
 
 
-def required_integer(label: str, recipe: type[CreateDataset], name: str) -> IntegerField:
-    """Return a field with the default and the limits of the field ``name`` of a ``recipe``."""
-    limits = schema.limits(recipe, name)
-    return IntegerField(
+def required_integer(label: str, recipe: type[CreateDataset], *names: str) -> WholeNumber:
+    """Return a field of the settings ``names`` of a ``recipe``, with the default and the limits of the first one."""
+    bindings = tuple(Binding(recipe, name) for name in names)
+    limits = bindings[0].limits
+    return WholeNumber(
         label,
         default=int(limits.default),
         validators=[InputRequired("This field is required."), Between(limits)],
+        binding=bindings,
     )
 
 
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
-    The form makes a ``RECIPE``. ``NAMES`` are the fields of its settings, by setting, except for those of images and of
-    the source, and ``FIXED`` settings without a field. ``SOURCES`` are the sources that the form offers, by default
-    the first one; with several, it has a field ``method``. Fields of the other sources are not validated. Without
-    ``SOURCES``, there is no summary of the source. Without ``has_images``, the page has no fields for the size of the
-    images, because the source does not contain any.
+    The form makes a ``RECIPE``, whose settings are bound to fields, except for those that are ``FIXED``. ``SOURCES``
+    are the sources that the form offers, by default the first one; with several, it has a field ``method``. Fields of
+    the other sources are neither validated nor read. Without ``SOURCES``, there is no summary of the source. Without
+    ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
 
     Pass a `RemotePolicy` as ``remote`` in ``meta`` to accept remote addresses instead of paths. ``addresses`` has those
     in valid fields.
@@ -99,9 +100,9 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     # The fields of remote addresses of all kinds.
     REMOTE = ("s3_endpoint_url", "s3_accesskey", "s3_secretkey")
     RECIPE: ClassVar[type[Any]]
-    NAMES: ClassVar[Mapping[str, str]] = {}
     FIXED: ClassVar[Mapping[str, Any]] = {}
     SOURCES: ClassVar[tuple[FormSource, ...]] = ()
+    SHARES: ClassVar[tuple[str, ...]] = ()
     _fields: dict[str, Any]
     # Why fields of DIGITS have no effect if their values differ from the default.
     IGNORED: Mapping[str, str] = {
@@ -164,13 +165,26 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def scanned_fields(self) -> list[str]:
         """Return the fields that `scan_source` reads."""
-        fields = [name for source in self.SOURCES for name in source.scanned]
-        return list(dict.fromkeys([*fields, *self.NAMES.values(), *(["method"] if "method" in self else [])]))
+        fields = [name for source in self.SOURCES for name in source.scanned(self)]
+        return list(dict.fromkeys([*fields, *self._own_names(), *(["method"] if "method" in self else [])]))
+
+    def _own_names(self) -> list[str]:
+        """Return the fields of settings that are those neither of images nor of a source."""
+        others = {*self._source_names(), *self.SHARES}
+        names = [name for name in self.names_of(self.RECIPE) if name not in others]
+        return [name for name in names if self[name].binding.kind is not CreateDataset]
+
+    def _source_names(self) -> set[str]:
+        """Return the fields of all sources."""
+        return {name for source in self.SOURCES for name in source.fields(self)}
+
+    def _unused(self) -> set[str]:
+        """Return the fields of the sources that are not chosen."""
+        return self._source_names() - set(self.source.fields(self)) if self.SOURCES else set()
 
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
         fields = self._fields
-        others = {name for source in self.SOURCES for name in source.fields}
-        unused = others - set(self.source.fields) if self.SOURCES else set()
+        unused = self._unused()
         self._fields = {name: field for name, field in fields.items() if name not in unused}
         try:
             is_valid: bool = super().validate(*arguments, **keywords)
@@ -183,7 +197,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         if not self.SOURCES:
             return True
         source = self.source
-        fields = [self[name] for name in (*source.fields, *self.NAMES.values())]
+        fields = [self[name] for name in (*source.fields(self), *self._own_names())]
         if any(field.errors for field in fields) or self.addresses:
             return True
         try:
@@ -267,14 +281,17 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         return self.draft(**self.image_settings())
 
     def draft(self, **image_settings: Any) -> AnyRecipe:
-        """Return the recipe without the settings of images, to check and to summarize the source."""
-        source = self.source.read(self) if self.SOURCES else {}
-        settings = {**image_settings, **self.read_settings(self.NAMES), **self.FIXED, **source}
-        return cast(AnyRecipe, self.RECIPE(**settings))
+        """Return the recipe to check and to summarize the source, whose settings of images may be invalid."""
+        source, used = {}, {field.name for field in self}
+        if self.SOURCES:
+            source = self.source.read(self)
+            used -= self._source_names() if self.source.attribute else self._unused()
+        settings = self.settings_of(self.RECIPE, used)
+        return cast(AnyRecipe, self.RECIPE(**{**settings, **image_settings, **self.FIXED, **source}))
 
     def fill_source(self, recipe: AnyRecipe) -> None:
         """Fill in the fields of this kind from a ``recipe``."""
-        self.fill_settings(cast(Any, recipe), self.NAMES)
+        self.fill_struct(recipe)
         for source in self.SOURCES:
             if source.is_in(recipe):
                 if "method" in self:
@@ -290,7 +307,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         source = self.source
         required = source.required_paths(self)
         own = {name for split in SPLITS[1:] for name in source.own_fields(split)}
-        for name in (*source.scanned, *self.NAMES.values()):
+        for name in (*source.scanned(self), *self._own_names()):
             # The path of another split may be incomplete while it is typed.
             with contextlib.suppress(*([DigitsError] if name in own else [])):
                 if self[name].data or name in required:
@@ -310,15 +327,10 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
                 field.data = validator.resolve(self, field.data or "")
 
     def image_settings(self) -> dict[str, Any]:
-        """Return the arguments of `CreateDataset` for the image fields, with a random seed if none is given."""
+        """Return the settings of images that no field alone decides, with a random seed if none is given."""
         return {
-            "width": self.resize_width.data,
-            "height": self.resize_height.data,
             "channels": _CHANNELS.get(self.channel_conversion.data) or int(self.resize_channels.data),
-            "resize_mode": self.resize_mode.data,
-            "encoding": self.encoding.data,
             "seed": secrets.randbelow(2**31) if self.seed.data is None else self.seed.data,
-            "max_unusable_percent": self.max_unusable_percent.data,
         }
 
     def fills_from(self, recipe: CreateDataset) -> bool:
@@ -346,20 +358,11 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def fill_recipe(self, recipe: AnyRecipe) -> None:
         """Fill in the fields that `recipe` reads; its inverse."""
-        self.set(
-            resize_width=recipe.width,
-            resize_height=recipe.height,
-            resize_channels=str(recipe.channels),
-            resize_mode=recipe.resize_mode,
-            encoding=recipe.encoding,
-            channel_conversion="none",
-            dsopts_feature_encoding="",
-            seed=recipe.seed,
-            max_unusable_percent=plain(recipe.max_unusable_percent),
-        )
+        self.set(channel_conversion="none", dsopts_feature_encoding="")
         if recipe.remote is not None:
             self.set(s3_endpoint_url=recipe.remote.endpoint, s3_keepcopiesondisk=recipe.remote.keep_copies)
         self.fill_source(recipe)
+        self.set(seed=recipe.seed)  # even if it is the default, which an empty field replaces by a random one
 
 
 class SharesForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
@@ -370,8 +373,8 @@ class SharesForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
 
     SHARES = ("pct_val", "pct_test")
 
-    pct_val = required_integer("Validation split (%)", CreateWithShares, "pct_val")
-    pct_test = required_integer("Test split (%)", CreateWithShares, "pct_test")
+    pct_val: Any = required_integer("Validation split (%)", CreateWithShares, "pct_val")
+    pct_test: Any = required_integer("Test split (%)", CreateWithShares, "pct_test")
 
     def own_sources(self, split: str) -> list[str]:
         """Return the names of the fields of the sources of a split."""
@@ -403,8 +406,7 @@ class SharesForm(ImageDatasetForm[AnyRecipe], Generic[AnyRecipe]):
         super().fill_recipe(recipe)
         own = self.own_splits()
         for split, name in zip(SPLITS[1:], self.SHARES, strict=True):
-            if split not in own:
-                self[name].data = round(getattr(recipe, f"pct_{split}"))
+            self[name].data = self[name].default if split in own else round(getattr(recipe, f"pct_{split}"))
 
 
 def check_shares(pct_val: int | None, pct_test: int | None) -> None:

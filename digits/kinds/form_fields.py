@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -61,11 +61,19 @@ class Binding(NamedTuple):
 
 
 class Bound(Field):
-    """Base of form fields that edit a setting: `JobForm.struct` reads it, and `JobForm.fill_struct` fills it in."""
+    """Base of form fields that edit a setting: `JobForm.struct` reads it, and `JobForm.fill_struct` fills it in.
 
-    def __init__(self, *arguments: Any, binding: Binding | None = None, **keywords: Any) -> None:
+    A field can edit settings of several structs.
+    """
+
+    def __init__(self, *arguments: Any, binding: Binding | tuple[Binding, ...] = (), **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.binding: Any = binding
+        self.bindings = (binding,) if isinstance(binding, Binding) else binding
+
+    @property
+    def binding(self) -> Any:
+        """The first binding; None without one."""
+        return next(iter(self.bindings), None)
 
     @property
     def setting(self) -> Any:
@@ -127,34 +135,31 @@ class JobForm(FlaskForm, metaclass=_FormMeta):
             if field.raw_data == [] and value is not None:
                 field.raw_data = [str(value)]
 
-    def settings_of(self, kind: type[Struct]) -> dict[str, Any]:
-        """Return the settings of ``kind`` that fields edit, by name. The form must be valid."""
-        return {field.binding.name: field.setting for field in self._fields_of(kind)}
+    def settings_of(self, kind: type[Struct], names: Container[str] | None = None) -> dict[str, Any]:
+        """Return the settings of ``kind`` that fields edit, or only those called ``names``, by name.
+
+        An empty setting is missing: it has its default. Raises DigitsError for some invalid fields.
+        """
+        fields = [item for item in self._fields_of(kind) if names is None or item[0].name in names]
+        values = {binding.name: field.setting for field, binding in fields}
+        return {name: value for name, value in values.items() if value not in (None, "", [])}
 
     def struct(self, kind: type[S], **others: Any) -> S:
-        """Return a ``kind`` with the settings that fields edit, except ``others``. The form must be valid."""
+        """Return a ``kind`` with the settings that fields edit, except ``others``."""
         return kind(**(self.settings_of(kind) | others))
 
     def fill_struct(self, struct: Struct) -> None:
         """Fill in the fields that edit settings of ``struct``; the inverse of `struct`."""
-        for field in self._fields_of(type(struct)):
-            self.set(**{field.name: field.data_of(getattr(struct, field.binding.name))})
+        for field, binding in self._fields_of(type(struct)):
+            self.set(**{field.name: field.data_of(getattr(struct, binding.name))})
 
-    def _fields_of(self, kind: type[Struct]) -> list[Any]:
-        bound = [field for field in self if isinstance(field, Bound) and field.binding]
-        return [field for field in bound if issubclass(kind, field.binding.kind)]
+    def names_of(self, kind: type[Struct]) -> list[str]:
+        """Return the names of the fields that edit settings of ``kind``."""
+        return list(dict.fromkeys(field.name for field, _ in self._fields_of(kind)))
 
-    def read_settings(self, names: Mapping[str, str]) -> dict[str, Any]:
-        """Return the settings in fields, without those that are empty; ``names`` are the fields by setting.
-
-        Raises DigitsError for an invalid field that has a `setting` of another type.
-        """
-        values = {setting: setting_in(self[name]) for setting, name in names.items()}
-        return {setting: value for setting, value in values.items() if value is not None}
-
-    def fill_settings(self, settings: Struct, names: Mapping[str, str]) -> None:
-        """Fill in fields from ``settings``: the inverse of `read_settings`."""
-        self.set(**{name: data_of(self[name], getattr(settings, setting)) for setting, name in names.items()})
+    def _fields_of(self, kind: type[Struct]) -> list[tuple[Any, Binding]]:
+        bound = [(field, binding) for field in self if isinstance(field, Bound) for binding in field.bindings]
+        return [(field, binding) for field, binding in bound if issubclass(kind, binding.kind)]
 
     def text_of(self, name: str) -> str:
         """Return the text in the field ``name``."""
@@ -171,27 +176,9 @@ class JobForm(FlaskForm, metaclass=_FormMeta):
 
 def bindings_of(form_class: type[JobForm]) -> dict[str, Binding]:
     """Return the bindings of the fields of a form, by the names of the fields, in the order of the form."""
-    fields = fields_of(form_class).items()
-    return {name: field.kwargs["binding"] for name, field in fields if "binding" in field.kwargs}
-
-
-def setting_in(field: Field) -> Any:
-    """Return the value of a field in a recipe; None if the field is empty.
-
-    It is the data of the field, unless it has a ``setting``, as a `Bound` field.
-    """
-    data = field.data.strip() if isinstance(field.data, str) else field.data
-    value = getattr(field, "setting", data)
-    return None if value in ("", []) else value
-
-
-def data_of(field: Field, setting: Any) -> Any:
-    """Return the data of a field for its value in a recipe."""
-    if hasattr(field, "data_of"):
-        return field.data_of(setting)
-    if setting is None:
-        return "" if isinstance(field, StringField) else None
-    return round(setting) if isinstance(field, IntegerField) else setting
+    bound = {name: field.kwargs.get("binding") for name, field in fields_of(form_class).items()}
+    firsts = {name: binding[0] if type(binding) is tuple else binding for name, binding in bound.items()}
+    return {name: binding for name, binding in firsts.items() if binding}
 
 
 def _shorten(field: Field) -> None:
@@ -468,11 +455,16 @@ def select(
     name: str,
     default: str | None = None,
     words: dict[str, str] | None = None,
+    also: type[Struct] | None = None,
 ) -> ChoiceField:
-    """A choice among ``options``, by default with the default of the field ``name`` of ``kind``."""
+    """A choice among ``options``, by default with the default of the field ``name`` of ``kind``.
+
+    It edits the setting of the same name of the struct ``also``, too.
+    """
     binding = Binding(kind, name, words or {})
+    bindings = (binding, *([Binding(also, name)] if also else []))
     return ChoiceField(
-        label, choices=options, default=default or str(binding.limits.default), binding=binding
+        label, choices=options, default=default or str(binding.limits.default), binding=bindings
     )
 
 
@@ -483,6 +475,11 @@ def number_list(
     binding = Binding(kind, name)
     default = [] if binding.limits.default is None else [binding.limits.default]
     return NumberList(label, number_type, binding.limits, default=default, binding=binding)
+
+
+def text_field(label: str, kind: type[Struct], name: str, *validators: Any) -> TextField:
+    """A text for the field ``name`` of ``kind``."""
+    return TextField(label, default="", validators=validators, binding=Binding(kind, name))
 
 
 def flag(label: str, kind: type[Struct], name: str, words: str = "") -> FlagField:

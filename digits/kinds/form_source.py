@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -20,34 +20,34 @@ DatasetForm: TypeAlias = Any
 class FormSource:
     """A source of `digits.kinds.dataset_form.ImageDatasetForm.SOURCES`.
 
-    The value ``method`` of the form's field of the same name selects it; ``title`` is the word for it. ``names`` are
-    the form fields of its settings, by setting, that of the training source first; ``extra`` are further fields. The
-    recipe stores the settings in the ``attribute`` as a struct of the class ``settings``, or itself if that is empty.
-    ``own`` are the fields with a source of a split, with ``{}`` for its name.
+    The value ``method`` of the form's field of the same name selects it; ``title`` is the word for it. ``path`` is the
+    field with the training source, which errors of the source are shown at. The recipe stores the settings in the
+    ``attribute`` as a struct of the class ``settings``; ``names`` are the fields to summarize, by default those bound
+    to it. If the attribute is empty, ``names`` are bound to settings of the recipe itself. ``extra`` are further
+    fields. ``own`` are the fields with a source of a split, with ``{}`` for its name.
     """
 
     method = ""
     title = ""
+    path = ""
     attribute = ""
     settings: type[Struct] = Struct
-    names: Mapping[str, str] = {}
+    names: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
-
-    @property
-    def path(self) -> str:
-        """The field with the training source, which errors of the source are shown at."""
-        return next(iter(self.names.values()))
 
     @property
     def scanned_paths(self) -> tuple[str, ...]:
         """The fields with the training source that the page shows."""
         return (self.path,)
 
-    @property
-    def scanned(self) -> tuple[str, ...]:
-        """The fields that `summarize` reads."""
-        return tuple(self.names.values())
+    def scanned(self, form: DatasetForm) -> tuple[str, ...]:
+        """Return the fields that `summarize` reads."""
+        return self.names or tuple(form.names_of(self.settings))
+
+    def fields(self, form: DatasetForm) -> tuple[str, ...]:
+        """Return all fields of the source."""
+        return (*self.scanned(form), *self.extra)
 
     def required_paths(self, form: DatasetForm) -> tuple[str, ...]:
         """Return the fields without which there is no summary."""
@@ -57,11 +57,6 @@ class FormSource:
         """Return the remote addresses of the training source."""
         texts = [str(form[name].data or "") for name in self.scanned_paths]
         return [line.strip() for text in texts for line in text.splitlines() if is_address(line)]
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """All fields of the source."""
-        return (*self.names.values(), *self.extra)
 
     def own_fields(self, split: str) -> list[str]:
         """Return the fields with a source of ``split``."""
@@ -76,19 +71,17 @@ class FormSource:
         }
 
     def read(self, form: DatasetForm) -> dict[str, Any]:
-        """Return the settings in the fields as arguments of the recipe; raises DigitsError."""
-        values = form.read_settings(self.names)
-        return {self.attribute: self.settings(**values)} if self.attribute else values
+        """Return arguments of the recipe that no field is bound to; raises DigitsError."""
+        return {self.attribute: form.struct(self.settings)} if self.attribute else {}
 
     def is_in(self, recipe: Any) -> bool:
         """Return whether ``recipe`` has this source."""
-        if self.attribute:
-            return isinstance(getattr(recipe, self.attribute), self.settings)
-        return bool(getattr(recipe, next(iter(self.names))))
+        return not self.attribute or isinstance(getattr(recipe, self.attribute), self.settings)
 
     def fill(self, form: DatasetForm, recipe: Any) -> None:
-        """Fill in the fields from ``recipe``: the inverse of `read`."""
-        form.fill_settings(getattr(recipe, self.attribute) if self.attribute else recipe, self.names)
+        """Fill in the fields from ``recipe`` that are not bound to its settings: the inverse of `read`."""
+        if self.attribute:
+            form.fill_struct(getattr(recipe, self.attribute))
 
     def check(self, form: DatasetForm, recipe: Any) -> None:
         """Raise UnusableSource if the beginning of the source cannot be read with the settings of ``recipe``."""

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, cast
 
+from msgspec import Struct
 from wtforms import Form, SelectField, StringField
 from wtforms.fields.choices import Choice
 from wtforms.validators import Length, Optional, ValidationError
@@ -15,7 +16,7 @@ from wtforms.validators import Length, Optional, ValidationError
 from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, RequiredIf
+from digits.kinds.form_fields import AllowedFiles, Binding, Bound, RequiredIf, text_field
 from digits.kinds.form_source import FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.record_source import RecordMapping, RecordSource, first_record
@@ -28,12 +29,15 @@ MAX_NAME_CHARACTERS = 200
 _SHAPE = re.compile(r"[\s,x×]+", re.IGNORECASE)
 
 
-class FeatureField(SelectField):
+class FeatureField(Bound, SelectField):
     """A feature of the records. The page offers those of the first record; empty: detected."""
 
     def __init__(self, label: str, **arguments: Any) -> None:
         checks = [Optional(), Length(max=MAX_NAME_CHARACTERS)]
         super().__init__(label, choices=[], default="", validate_choice=False, validators=checks, **arguments)
+
+    def data_of(self, value: str) -> str:
+        return value or ""
 
     def iter_choices(self) -> Iterator[Choice]:
         yield Choice("", "Automatic", not self.data, {})
@@ -41,12 +45,17 @@ class FeatureField(SelectField):
             yield Choice(self.data, self.data, True, {})
 
 
+def feature_field(label: str, kind: type[Struct], name: str) -> FeatureField:
+    """A feature for the field ``name`` of ``kind``."""
+    return FeatureField(label, binding=Binding(kind, name))
+
+
 def shape_text(sizes: Iterable[int]) -> str:
     """Return ``28×28×1``."""
     return "×".join(map(str, sizes))
 
 
-class ShapeField(StringField):
+class ShapeField(Bound, StringField):
     """The shape of an image: ``28×28``, ``28 28 1`` or ``32, 32, 3``. ``setting`` is the list of its sizes.
 
     It has 2 or 3 sizes, or those in ``ranks``.
@@ -81,15 +90,15 @@ class ShapeField(StringField):
 class RecordFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
     """The fields of forms with TFRecord files among their sources; see `Records`."""
 
-    record_train = StringField("TFRecord files", default="", validators=[RequiredIf(), AllowedFiles()])
-    record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
-    record_test = StringField("Test files", default="", validators=[AllowedFiles()])
-    image_feature = FeatureField("Image feature")
-    record_shape = ShapeField("Shape of raw images", default="")
+    record_train = text_field("TFRecord files", RecordSource, "train", RequiredIf(), AllowedFiles())
+    record_val = text_field("Validation files", RecordSource, "val", AllowedFiles())
+    record_test = text_field("Test files", RecordSource, "test", AllowedFiles())
+    image_feature = feature_field("Image feature", RecordSource, "image_feature")
+    record_shape = ShapeField("Shape of raw images", default="", binding=Binding(RecordSource, "shape"))
 
 
 class Records(FormSource):
-    """TFRecord files, whose settings are a subclass of `RecordSource`; ``names`` are the fields of those it adds.
+    """TFRecord files, whose settings are a subclass of `RecordSource`.
 
     The class ``mapping`` describes the records; its instances are also `digits.kinds.record_summary.RecordMapping`s.
     ``none`` contains the fields that can be left without a feature, and the words of that choice.
@@ -97,26 +106,18 @@ class Records(FormSource):
 
     method = METHOD
     title = "TFRecord"
+    path = "record_train"
     own = ("record_{}",)
 
     def __init__(
         self,
         settings: type[RecordSource],
         mapping: type[RecordMapping],
-        names: Mapping[str, str],
         *,
         attribute: str = "records",
         none: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.settings, self.attribute, self.mapping, self._none = settings, attribute, mapping, none
-        self.names = {
-            "train": "record_train",
-            "val": "record_val",
-            "test": "record_test",
-            "image_feature": "image_feature",
-            "shape": "record_shape",
-            **names,
-        }
 
     def check(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
         files = recipe.records.find()

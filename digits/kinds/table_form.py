@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol
 
+from msgspec import Struct
 from wtforms import Form, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
@@ -18,26 +19,45 @@ from digits.data.data_roots import Roots
 from digits.data.sources import UnusableSource
 from digits.data.tables import Dialect, Row, absolute_paths
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, choices, select
+from digits.kinds.form_fields import (
+    AllowedFiles,
+    AllowedPath,
+    Binding,
+    Bound,
+    RequiredIf,
+    TextField,
+    choices,
+    select,
+    text_field,
+)
 from digits.kinds.form_source import FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.source_summary import SourceSummary, Suggestion
-from digits.kinds.table_source import CreateFromTable, SplitTable, TableRows, check_columns, tables_at
+from digits.kinds.table_source import (
+    CreateFromLines,
+    CreateFromTable,
+    SplitTable,
+    TableRows,
+    TableSettings,
+    check_columns,
+    tables_at,
+)
 from digits.kinds.table_summary import RowSource, suggest_tables, summarize_tables
 
 HEAD_BYTES = 1 << 16
 NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
 HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
-# The fields of the dialect, by setting.
-DIALECT = {"delimiter": "delimiter", "header": "header"}
+# The fields of the dialect.
+DIALECT = ("delimiter", "header")
 
 
-def optional_name(label: str, max_characters: int = 200) -> StringField:
-    """Return a field with the name of a column, or with several names."""
-    return StringField(label, default="", validators=[Optional(), Length(max=max_characters)])
+def optional_name(label: str, *settings: tuple[type[Struct], str]) -> TextField:
+    """Return a field of ``settings``, structs and names, for the name of a column."""
+    bindings = tuple(Binding(*each) for each in settings)
+    return TextField(label, default="", validators=[Optional(), Length(max=200)], binding=bindings)
 
 
-class DelimiterField(StringField):
+class DelimiterField(Bound, StringField):
     """A delimiter of cells: one character, or ``tab``; empty: detected. ``setting`` is the character."""
 
     @property
@@ -59,8 +79,12 @@ class DelimiterField(StringField):
 class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
     """The fields for the dialect of CSV files."""
 
-    delimiter = DelimiterField("Delimiter", default="")
-    header = select("Column names", HEADERS, CreateFromTable, "header")
+    delimiter = DelimiterField(
+        "Delimiter",
+        default="",
+        binding=(Binding(CreateFromLines, "delimiter"), Binding(TableSettings, "delimiter")),
+    )
+    header = select("Column names", HEADERS, CreateFromLines, "header", also=TableSettings)
 
     def default_folder(self, table: str) -> str:
         """Return the image folder of a table for which none is given: see `default_folder`."""
@@ -70,11 +94,13 @@ class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
 class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
     """The fields of forms with a table that lists images among their sources; see `Tables`."""
 
-    table_train = StringField("Table", validators=[RequiredIf(NO_TABLE), AllowedFiles()])
-    image_folder = StringField("Image folder", validators=[AllowedPath("folder", may_be_empty=True)])
-    image_column = optional_name("Image column")
-    table_val = StringField("Validation table", validators=[AllowedFiles()])
-    table_test = StringField("Test table", validators=[AllowedFiles()])
+    table_train = text_field("Table", CreateFromTable, "table", RequiredIf(NO_TABLE), AllowedFiles())
+    image_folder = text_field(
+        "Image folder", CreateFromTable, "folder", AllowedPath("folder", may_be_empty=True)
+    )
+    image_column = optional_name("Image column", (CreateFromTable, "image_column"))
+    table_val = text_field("Validation table", CreateFromTable, "val_table", AllowedFiles())
+    table_test = text_field("Test table", CreateFromTable, "test_table", AllowedFiles())
 
 
 class TableOverview(Protocol):
@@ -88,40 +114,38 @@ class TableOverview(Protocol):
 
 
 class Tables(FormSource):
-    """A table that lists images, with the settings of `CreateFromTable`; ``names`` are the fields of further settings.
+    """A table that lists images, with the settings of `CreateFromTable`; ``names`` are fields of further settings.
 
     ``open_rows`` opens a number of bytes of a table with the settings of a recipe; it raises UnusableSource.
     """
 
     method = "csv"
     title = "Table"
+    path = "table_train"
     own = ("table_{}",)
 
     def __init__(
         self,
         open_rows: Callable[[Any, SplitTable, int], TableRows[Any]],
         overview: Callable[[Any], TableOverview],
-        names: Mapping[str, str],
+        *names: str,
     ) -> None:
         self._open_rows, self._overview = open_rows, overview
-        self.names = {
-            "table": "table_train",
-            "folder": "image_folder",
-            "image_column": "image_column",
-            "val_table": "table_val",
-            "test_table": "table_test",
-            **DIALECT,
-            **names,
-        }
+        tables = ("table_train", "image_folder", "image_column", "table_val", "table_test")
+        self.names = (*tables, *DIALECT, *names)
 
     def read(self, form: Any) -> dict[str, Any]:
-        values = super().read(form)
+        values = form.settings_of(CreateFromTable)
+        tables = {prefix: values.get(f"{prefix}table") for prefix in ("", "val_", "test_")}
         folder = values.get("folder")
-        for prefix in ("", "val_", "test_"):
-            table, own = values.get(f"{prefix}table"), values.pop(f"{prefix}folder", None)
-            if table:
-                values[f"{prefix}folder"] = own or folder or form.default_folder(table)
-        return values
+        return {
+            f"{prefix}folder": values.get(f"{prefix}folder") or folder or form.default_folder(table)
+            for prefix, table in tables.items()
+            if table
+        }
+
+    def is_in(self, recipe: CreateFromTable) -> bool:
+        return bool(recipe.table)
 
     def fill(self, form: Any, recipe: CreateFromTable) -> None:
         super().fill(form, recipe)

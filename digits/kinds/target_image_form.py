@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -19,13 +19,25 @@ from digits.data.sources import UnusableSource
 from digits.data.tables import Row
 from digits.data.target_images import find_folders
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm, required_integer
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, FlagField, RequiredIf, check_images
+from digits.kinds.form_fields import (
+    AllowedFiles,
+    AllowedPath,
+    FlagField,
+    RequiredIf,
+    check_images,
+    text_field,
+)
 from digits.kinds.form_source import FormSource
-from digits.kinds.record_form import FeatureField, RecordFields
+from digits.kinds.record_form import RecordFields, feature_field
 from digits.kinds.source_summary import SourceSummary, Suggestion
-from digits.kinds.table_form import DIALECT, NO_TABLE, DialectFields, optional_name
+from digits.kinds.table_form import NO_TABLE, DialectFields, optional_name
 from digits.kinds.table_source import check_columns, tables_at
-from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders, TargetImageTable
+from digits.kinds.target_image_recipe import (
+    CreateWithTargetImages,
+    TargetImageFolders,
+    TargetImageRecords,
+    TargetImageTable,
+)
 from digits.kinds.target_image_source import FoundTargetImages
 from digits.kinds.target_image_summary import (
     TargetImageOverview,
@@ -55,7 +67,8 @@ class Folders(FormSource):
     title = "Folders"
     attribute = "train"
     settings = TargetImageFolders
-    names = dict(zip(("images", "targets"), FOLDERS["train"], strict=True))
+    path = "feature_folder"
+    names = FOLDERS["train"]
     extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder")
     own = ("has_{}_folder",)
 
@@ -70,12 +83,13 @@ class Folders(FormSource):
         return {split: self._folders(form, split) for split in ("train", *self.own_splits(form))}
 
     def _folders(self, form: ImageDatasetForm[Any], split: str) -> TargetImageFolders:
-        return TargetImageFolders(**form.read_settings(dict(zip(self.names, FOLDERS[split], strict=True))))
+        images, targets = map(form.text_of, FOLDERS[split])
+        return TargetImageFolders(images=images, targets=targets)
 
     def fill(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         form.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
         for split, folders in recipe.folders().items():
-            form.fill_settings(folders, dict(zip(self.names, FOLDERS[split], strict=True)))
+            form.set(**dict(zip(FOLDERS[split], (folders.images, folders.targets), strict=True)))
 
     def complete(self, form: ImageDatasetForm[Any], split: str) -> None:
         """Find the folders of images and targets in that of the images, if none is entered for the targets.
@@ -156,13 +170,7 @@ class Table(FormSource):
     title = "Table"
     attribute = "table"
     settings = TargetImageTable
-    names: Mapping[str, str] = {
-        "table": "table_train",
-        "folder": "image_folder",
-        "image_column": "image_column",
-        "target_column": "target_column",
-        **DIALECT,
-    }
+    path = "table_train"
 
     def __init__(
         self, describe: Callable[[Any, TargetImageRows, list[Row[str]], SourceSummary], None]
@@ -170,9 +178,8 @@ class Table(FormSource):
         self._describe = describe
 
     def read(self, form: Any) -> dict[str, Any]:
-        values = form.read_settings(self.names)
-        folder = values.pop("folder", None) or form.default_folder(values["table"])
-        return {self.attribute: TargetImageTable(folder=folder, **values)}
+        folder = form.text_of("image_folder") or form.default_folder(form.text_of(self.path))
+        return {self.attribute: form.struct(TargetImageTable, folder=folder)}
 
     def fill(self, form: Any, recipe: CreateWithTargetImages) -> None:
         super().fill(form, recipe)
@@ -201,16 +208,16 @@ class TargetImageForm(
 
     SHARES = ("folder_pct_val", "folder_pct_test")
 
-    table_train = StringField("Table", default="", validators=[RequiredIf(NO_TABLE), AllowedFiles()])
-    image_folder = StringField(
-        "Image folder", default="", validators=[AllowedPath("folder", may_be_empty=True)]
+    table_train = text_field("Table", TargetImageTable, "table", RequiredIf(NO_TABLE), AllowedFiles())
+    image_folder = text_field(
+        "Image folder", TargetImageTable, "folder", AllowedPath("folder", may_be_empty=True)
     )
-    image_column = optional_name("Image column")
-    target_column = optional_name("Target column")
+    image_column = optional_name("Image column", (TargetImageTable, "image_column"))
+    target_column = optional_name("Target column", (TargetImageTable, "target_column"))
     feature_folder = StringField(
         "Images", default="", validators=[RequiredIf("Enter a folder."), AllowedPath("folder")]
     )
-    target_feature = FeatureField("Target feature")
+    target_feature = feature_field("Target feature", TargetImageRecords, "target_feature")
     label_folder = StringField("Targets", default="", validators=[AllowedPath("folder", may_be_empty=True)])
     pct_val = pct_test = None
     folder_pct_val = required_integer("Validation split (%)", CreateWithTargetImages, "pct_val")

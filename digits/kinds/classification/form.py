@@ -13,9 +13,17 @@ from wtforms.validators import Optional, StopValidation, ValidationError
 from digits.core import schema
 from digits.core.errors import DigitsError
 from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.data.data_roots import FileType
 from digits.data.sources import show
 from digits.data.tables import MAX_HEADER_BYTES
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.classification.recipe import (
+    CreateClassification,
+    Databases,
+    DatasetFolder,
+    FolderSplit,
+    LabeledRecords,
+    Tables,
+)
 from digits.kinds.classification.sources import CLOUD, NO_IMAGE_FOLDER, SOURCES, Lists
 from digits.kinds.classification.uploads import UploadFields
 from digits.kinds.dataset_form import SharesForm, required_integer
@@ -29,9 +37,11 @@ from digits.kinds.form_fields import (
     OptionalInteger,
     RequiredIf,
     SwitchField,
+    flag,
+    text_field,
 )
 from digits.kinds.form_source import method_field
-from digits.kinds.record_form import FeatureField, RecordFields
+from digits.kinds.record_form import RecordFields, feature_field
 from digits.kinds.table_form import optional_name
 
 
@@ -42,12 +52,12 @@ def _count(label: str, name: str, *checks: Any, default: bool = True) -> Optiona
     return OptionalInteger(label, default=value, validators=[Optional(), between, *checks])
 
 
-def _optional_path(label: str, file_type: Any) -> StringField:
-    return StringField(label, default="", validators=[AllowedPath(file_type, may_be_empty=True)])
+def _optional(file_type: FileType) -> AllowedPath:
+    return AllowedPath(file_type, may_be_empty=True)
 
 
-def _optional_files(label: str) -> StringField:
-    return StringField(label, default="", validators=[AllowedFiles()])
+def _optional_path(label: str, file_type: FileType) -> StringField:
+    return StringField(label, default="", validators=[_optional(file_type)])
 
 
 class _NeedFolder:
@@ -179,7 +189,7 @@ class DatasetForm(
     folder_train_more = TextAreaField(
         "More folders", default="", validators=[AllowedPath("folder", may_be_empty=True)]
     )
-    one_class = FlagField("Create with one class", default=False)
+    one_class = flag("Create with one class", CreateClassification, "one_class")
     pct_val = pct_test = None
     folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")
@@ -192,18 +202,18 @@ class DatasetForm(
     )
 
     image_folder = _image_folder("Image folder")
-    image_column = optional_name("Image column")
-    label_column = optional_name("Label column")
+    image_column = optional_name("Image column", (Tables, "image_column"), (DatasetFolder, "image_column"))
+    label_column = optional_name("Label column", (Tables, "label_column"), (DatasetFolder, "label_column"))
 
-    dataset_folder = StringField("Dataset folder", default="", validators=[RequiredIf(), AllowedFiles()])
+    dataset_folder = text_field("Dataset folder", DatasetFolder, "folder", RequiredIf(), AllowedFiles())
 
-    label_feature = FeatureField("Label feature")
-    record_labels = _optional_path("Class names", "file")
+    label_feature = feature_field("Label feature", LabeledRecords, "label_feature")
+    record_labels = text_field("Class names", LabeledRecords, "labels", _optional("file"))
 
-    database_train = StringField("Dataset or database", default="", validators=[RequiredIf(), AllowedFiles()])
-    database_val = _optional_files("Validation database")
-    database_test = _optional_files("Test database")
-    database_labels = _optional_path("Labels", "file")
+    database_train = text_field("Dataset or database", Databases, "folder", RequiredIf(), AllowedFiles())
+    database_val = text_field("Validation database", Databases, "val", AllowedFiles())
+    database_test = text_field("Test database", Databases, "test", AllowedFiles())
+    database_labels = text_field("Labels", Databases, "labels", _optional("file"))
 
     s3_bucket = StringField("Bucket", default="", validators=[RequiredIf()])
     s3_path = StringField("Folder", default="")

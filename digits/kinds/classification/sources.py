@@ -53,11 +53,8 @@ class Folders(FormSource):
 
     method = "folder"
     title = "Folders"
-    names = {
-        "folders": "folder_train",
-        "more_folders": "folder_train_more",
-        "min_per_class": "folder_train_min_per_class",
-    }
+    path = "folder_train"
+    names: tuple[str, ...] = ("folder_train", "folder_train_more", "folder_train_min_per_class")
     extra: tuple[str, ...] = (
         *("one_class", "folder_train_max_per_class"),
         *(
@@ -77,23 +74,17 @@ class Folders(FormSource):
     def scanned_paths(self) -> tuple[str, ...]:
         return ("folder_train", "folder_train_more")
 
-    @property
-    def scanned(self) -> tuple[str, ...]:
-        return (*super().scanned, *self.own_fields("val"), *self.own_fields("test"))
+    def scanned(self, form: Any) -> tuple[str, ...]:
+        return (*self.names, *self.own_fields("val"), *self.own_fields("test"))
 
     def read(self, form: Any) -> dict[str, Any]:
-        splits = ("train", *self.own_splits(form))
-        return {"one_class": form.one_class.data, **{split: _folder_split(form, split) for split in splits}}
+        return {split: _folder_split(form, split) for split in ("train", *self.own_splits(form))}
 
     def is_in(self, recipe: CreateClassification) -> bool:
         return recipe.train is not None and not _is_cloud(recipe)
 
     def fill(self, form: Any, recipe: CreateClassification) -> None:
-        form.set(
-            one_class=recipe.one_class,
-            has_val_folder=recipe.val is not None,
-            has_test_folder=recipe.test is not None,
-        )
+        form.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
         for name, split in zip(SPLITS, (recipe.train, recipe.val, recipe.test), strict=True):
             if split:
                 more = split.more_folders if name == "train" else []
@@ -137,7 +128,8 @@ class Cloud(Folders):
 
     method = "s3"
     title = "Cloud storage"
-    names = {"bucket": "s3_bucket", "path": "s3_path"}
+    path = "s3_bucket"
+    names = ("s3_bucket", "s3_path")
     extra = (
         *("folder_train_min_per_class", "folder_train_max_per_class", "s3_pct_val", "s3_pct_test"),
         *("s3_train_min_per_class", "s3_train_max_per_class"),
@@ -272,11 +264,8 @@ class TextLists(Lists):
     method = "textfile"
     title = "Text files"
     settings = TextFiles
-    names = {
-        "train": "textfile_local_train_images",
-        "labels": "textfile_local_labels_file",
-        "folder": "textfile_train_folder",
-    }
+    path = "textfile_local_train_images"
+    names = (path, "textfile_local_labels_file", "textfile_train_folder")
     lists = {split: f"textfile_{split}_images" for split in SPLITS}
     folders = {split: f"textfile_{split}_folder" for split in SPLITS}
     uploads = (*lists.values(), "textfile_labels_file")
@@ -286,12 +275,8 @@ class TextLists(Lists):
         *("textfile_val_folder", "textfile_test_folder", *uploads),
     )
 
-    @property
-    def scanned(self) -> tuple[str, ...]:
-        return (
-            *super().scanned,
-            *("textfile_use_local_files", "textfile_train_images", "textfile_labels_file"),
-        )
+    def scanned(self, form: Any) -> tuple[str, ...]:
+        return (*self.names, "textfile_use_local_files", "textfile_train_images", "textfile_labels_file")
 
     def used_uploads(self, form: UploadFields) -> list[str]:
         if form["textfile_use_local_files"].data:
@@ -343,8 +328,8 @@ class CsvLists(Lists):
     method = "csv"
     title = "CSV files"
     settings = Tables
-    columns = {"image_column": "image_column", "label_column": "label_column", **DIALECT}
-    names = {"train": "table_train", "folder": "image_folder", **columns}
+    path = "table_train_file"
+    names = ("table_train", "image_folder", "image_column", "label_column", *DIALECT)
     lists = {split: f"table_{split}_file" for split in SPLITS}
     folders = dict.fromkeys(SPLITS, "image_folder")
     uploads = tuple(lists.values())
@@ -352,16 +337,11 @@ class CsvLists(Lists):
     own = ("table_{}", "table_{}_file")
 
     @property
-    def path(self) -> str:
-        return "table_train_file"
-
-    @property
     def scanned_paths(self) -> tuple[str, ...]:
         return ("table_train",)
 
-    @property
-    def scanned(self) -> tuple[str, ...]:
-        return (*super().scanned, self.lists["train"])
+    def scanned(self, form: Any) -> tuple[str, ...]:
+        return (*self.names, self.lists["train"])
 
     def own_splits(self, form: Any) -> set[str]:
         return {
@@ -373,12 +353,12 @@ class CsvLists(Lists):
     def read(self, form: Any) -> dict[str, Any]:
         splits = [split for split, name in self.lists.items() if split == "train" or form.file_of(name)]
         lists: dict[str, Any] = {split: self.listed(form, split) for split in splits}
-        return {"files": Tables(**lists, **form.read_settings(self.columns))}
+        return {"files": form.struct(Tables, **lists)}
 
     def fill(self, form: Any, recipe: CreateClassification) -> None:
         source = recipe.files
         assert isinstance(source, Tables)
-        form.fill_settings(source, self.columns)
+        form.fill_struct(source)
         form.set(image_folder=source.train.folder)
         for name, split in splits_of(source).items():
             form.set(**{f"table_{name}": split.file})
@@ -399,11 +379,7 @@ class HuggingFace(FormSource):
     title = "Hugging Face"
     attribute = "files"
     settings = DatasetFolder
-    names = {
-        "folder": "dataset_folder",
-        "image_column": "image_column",
-        "label_column": "label_column",
-    }
+    path = "dataset_folder"
 
     def check(self, form: Any, recipe: CreateClassification) -> None:
         assert isinstance(recipe.files, DatasetFolder)
@@ -421,12 +397,7 @@ class OldDatabases(FormSource):
     title = "LMDB, HDF5"
     attribute = "files"
     settings = Databases
-    names = {
-        "folder": "database_train",
-        "val": "database_val",
-        "test": "database_test",
-        "labels": "database_labels",
-    }
+    path = "database_train"
     own = ("database_{}",)
 
     def check(self, form: Any, recipe: CreateClassification) -> None:
@@ -444,12 +415,7 @@ SOURCES: tuple[FormSource, ...] = (
     TextLists(),
     CsvLists(),
     HuggingFace(),
-    Records(
-        LabeledRecords,
-        ClassMapping,
-        {"label_feature": "label_feature", "labels": "record_labels"},
-        attribute="files",
-    ),
+    Records(LabeledRecords, ClassMapping, attribute="files"),
     OldDatabases(),
     CLOUD,
 )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from wtforms import IntegerField, StringField
 from wtforms.validators import Length, NumberRange, Optional, ValidationError
 
+from digits.core import schema
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource, show
@@ -29,15 +30,19 @@ from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMap
 from digits.kinds.form_fields import (
     AllowedFiles,
     AllowedPath,
+    Between,
+    Binding,
     NamesField,
+    OptionalInteger,
     RequiredIf,
+    TextField,
     check_images,
     choices,
     select,
-    whole,
+    text_field,
 )
 from digits.kinds.form_source import FormSource, method_field
-from digits.kinds.record_form import FeatureField, RecordFields, Records
+from digits.kinds.record_form import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.record_source import first_record
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.table_form import DIALECT, DialectFields
@@ -50,8 +55,12 @@ BOX_UNITS = choices(("auto", "Automatic"), ("relative", "Fractions of the image"
 MAX_BOX_SIZE = 10_000
 
 
-def _folder(label: str) -> StringField:
-    return StringField(label, validators=[Optional(), AllowedPath("folder")])
+def _folder(label: str, name: str) -> TextField:
+    return text_field(label, CreateDetection, name, Optional(), AllowedPath("folder"))
+
+
+def _side(label: str) -> OptionalInteger:
+    return OptionalInteger(label, validators=[Optional(), Between(schema.limits(CreateDetection, "width"))])
 
 
 def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
@@ -63,27 +72,21 @@ class Annotations(FormSource):
 
     method = "folder"
     title = "Files"
-    columns = {**{name: name for name in COLUMNS}, **DIALECT}
-    names = {"images": "train_image_folder", "labels": "train_label_folder", "format": "format", **columns}
-    others = {
-        f"{split}_{setting}": f"{split}_{field}"
-        for split in SPLITS[1:]
-        for setting, field in (("images", "image_folder"), ("labels", "label_folder"))
-    }
-    extra = tuple(others.values())
+    path = "train_image_folder"
+    names = ("train_image_folder", "train_label_folder", "format", *COLUMNS, *DIALECT)
+    extra = ("val_image_folder", "val_label_folder", "test_image_folder", "test_label_folder")
     own = ("{}_label_folder",)
 
     def read(self, form: Any) -> dict[str, Any]:
-        values = form.read_settings({**self.names, **self.others})
         # Before they are found, the annotations are in the folder of the images.
-        values.setdefault("labels", values.get("images"))
-        table = BoxTable(**{name: values.pop(name) for name in self.columns if name in values})
-        return {**values, "table": table}
+        labels = form.text_of("train_label_folder") or form.text_of(self.path)
+        return {"labels": labels, "table": form.struct(BoxTable)}
+
+    def is_in(self, recipe: CreateDetection) -> bool:
+        return bool(recipe.labels)
 
     def fill(self, form: Any, recipe: CreateDetection) -> None:
-        settings = {name: field for name, field in self.names.items() if name not in self.columns}
-        form.fill_settings(recipe, {**settings, **self.others})
-        form.fill_settings(recipe.table, self.columns)
+        form.fill_struct(recipe.table)
 
     def check(self, form: Any, recipe: CreateDetection) -> None:
         labels = {split: form[f"{split}_label_folder"].data for split in SPLITS}
@@ -109,15 +112,13 @@ class Annotations(FormSource):
 class BoxRecordFiles(Records):
     """TFRecord files with an image and its objects each."""
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (*super().fields, BOX_FIELD, *EDGES)
+    extra = (BOX_FIELD, *EDGES)
 
     def read(self, form: Any) -> dict[str, Any]:
         edges = [form.text_of(name) for name in EDGES]
         boxes = [form.text_of(BOX_FIELD)] if form.text_of(BOX_FIELD) else []
         features = edges if all(edges) else boxes
-        return {"records": BoxRecords(box_features=features, **form.read_settings(self.names))}
+        return {"records": form.struct(BoxRecords, box_features=features)}
 
     def fill(self, form: Any, recipe: CreateDetection) -> None:
         super().fill(form, recipe)
@@ -146,16 +147,7 @@ class BoxRecordFiles(Records):
         return replace(recipe.records, box_order=boxes.order, box_units=boxes.units)
 
 
-RECORDS = BoxRecordFiles(
-    BoxRecords,
-    RecordOverview,
-    {
-        "box_order": "box_order",
-        "box_units": "box_units",
-        "class_feature": "class_feature",
-        "labels": "record_labels",
-    },
-)
+RECORDS = BoxRecordFiles(BoxRecords, RecordOverview)
 
 
 class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection]):
@@ -166,15 +158,17 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         "Studio or CVAT, a Hugging Face dataset, or a DIGITS job."
     )
     RECIPE = CreateDetection
-    NAMES = {"classes": "custom_classes", "val_min_box_size": "val_min_box_size"}
     SOURCES = (Annotations(), RECORDS)
 
     method = method_field(SOURCES)
-    train_image_folder = StringField(
+    train_image_folder = text_field(
         "Image folder",
-        validators=[RequiredIf("Enter the folder of the images."), AllowedPath("folder")],
+        CreateDetection,
+        "images",
+        RequiredIf("Enter the folder of the images."),
+        AllowedPath("folder"),
     )
-    train_label_folder = StringField("Annotations", validators=[AllowedFiles()])
+    train_label_folder = text_field("Annotations", CreateDetection, "labels", AllowedFiles())
     format = select(
         "Format",
         choices(
@@ -184,19 +178,24 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         CreateDetection,
         "format",
     )
-    image_column = FeatureField("Image column")
-    left_column = FeatureField("Left column")
-    top_column = FeatureField("Top column")
-    right_column = FeatureField("Right column")
-    bottom_column = FeatureField("Bottom column")
-    width_column = FeatureField("Width column")
-    height_column = FeatureField("Height column")
-    class_column = FeatureField("Class column")
-    custom_classes = NamesField("Classes", default="", validators=[Optional(), Length(max=4096)])
-    val_image_folder = _folder("Validation image folder")
-    val_label_folder = StringField("Validation annotations", validators=[AllowedFiles()])
-    test_image_folder = _folder("Test image folder")
-    test_label_folder = StringField("Test annotations", validators=[AllowedFiles()])
+    image_column = feature_field("Image column", BoxTable, "image_column")
+    left_column = feature_field("Left column", BoxTable, "left_column")
+    top_column = feature_field("Top column", BoxTable, "top_column")
+    right_column = feature_field("Right column", BoxTable, "right_column")
+    bottom_column = feature_field("Bottom column", BoxTable, "bottom_column")
+    width_column = feature_field("Width column", BoxTable, "width_column")
+    height_column = feature_field("Height column", BoxTable, "height_column")
+    class_column = feature_field("Class column", BoxTable, "class_column")
+    custom_classes = NamesField(
+        "Classes",
+        default="",
+        validators=[Optional(), Length(max=4096)],
+        binding=Binding(CreateDetection, "classes"),
+    )
+    val_image_folder = _folder("Validation image folder", "val_images")
+    val_label_folder = text_field("Validation annotations", CreateDetection, "val_labels", AllowedFiles())
+    test_image_folder = _folder("Test image folder", "test_images")
+    test_label_folder = text_field("Test annotations", CreateDetection, "test_labels", AllowedFiles())
     box_feature = FeatureField("Box feature")
     xmin_feature = FeatureField("Left edges")
     ymin_feature = FeatureField("Top edges")
@@ -204,15 +203,17 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     ymax_feature = FeatureField("Bottom edges")
     box_order = select("Box format", BOX_ORDERS, BoxRecords, "box_order")
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
-    class_feature = FeatureField("Classes of objects")
-    record_labels = StringField("Label map", default="", validators=[AllowedPath("file", may_be_empty=True)])
-    padding_image_width = whole("Padding width", CreateDetection, "width")
-    padding_image_height = whole("Padding height", CreateDetection, "height")
+    class_feature = feature_field("Classes of objects", BoxRecords, "class_feature")
+    record_labels = text_field("Label map", BoxRecords, "labels", AllowedPath("file", may_be_empty=True))
+    padding_image_width = _side("Padding width")
+    padding_image_height = _side("Padding height")
     # Accepted for scripts written for DIGITS; by default, resize_width and resize_height decide.
-    resize_image_width = whole("Image width", CreateDetection, "width")
-    resize_image_height = whole("Image height", CreateDetection, "height")
-    val_min_box_size = IntegerField(
-        "Minimum validation box size", validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)]
+    resize_image_width = _side("Image width")
+    resize_image_height = _side("Image height")
+    val_min_box_size = OptionalInteger(
+        "Minimum validation box size",
+        validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)],
+        binding=Binding(CreateDetection, "val_min_box_size"),
     )
 
     def process(self, formdata: Any = None, *arguments: Any, **keywords: Any) -> None:
@@ -295,7 +296,7 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
             path = self.find_labels(Path(field.data))
             field.data = str(path)
             if find_format(path, self.format.data) is box_table.FORMAT and path.is_file():
-                settings = Annotations().read(self)["table"]
+                settings = self.struct(BoxTable)
                 table = open_boxes(path, settings, MAX_BYTES)
                 find_columns(table, settings)
                 table.need_rows()

@@ -10,7 +10,7 @@ from wtforms.validators import DataRequired, Optional, ValidationError
 from digits.core.remote import is_address
 from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import AllowedPath, need_images
+from digits.kinds.form_fields import AllowedPath, need_images, text_field
 from digits.kinds.gan.attributes import open_attributes
 from digits.kinds.gan.recipe import CreateGan
 
@@ -19,21 +19,14 @@ class DatasetForm(ImageDatasetForm[CreateGan]):
     """A dataset of images for GANs. The names of the fields are those of the plugin of DIGITS."""
 
     RECIPE = CreateGan
-    NAMES = {
-        "folder": "image_folder",
-        "file_list": "file_list",
-        "center_crop": "center_crop_size",
-        "width": "resize",
-        "height": "resize",
-    }
     has_images = False
 
-    image_folder = StringField(
-        "Image folder", validators=[DataRequired("Enter a folder."), AllowedPath("folder")]
+    image_folder = text_field(
+        "Image folder", CreateGan, "folder", DataRequired("Enter a folder."), AllowedPath("folder")
     )
-    file_list = StringField("Attributes file", validators=[Optional(), AllowedPath("file")])
+    file_list = text_field("Attributes file", CreateGan, "file_list", Optional(), AllowedPath("file"))
     center_crop_size = required_integer("Center crop", CreateGan, "center_crop")
-    resize = required_integer("Image size", CreateGan, "width")
+    resize = required_integer("Image size", CreateGan, "width", "height")
 
     def validate_image_folder(self, field: StringField) -> None:
         need_images(field)

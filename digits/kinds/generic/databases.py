@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import Struct
 
 from digits.core.recipe import CreateDataset
 from digits.data import images
@@ -22,8 +23,7 @@ from digits.kinds.target_image_recipe import TargetImageFolders
 MAX_LABELS_READ = 1000
 
 
-@dataclass(frozen=True)
-class Databases:
+class Databases(Struct, frozen=True):
     """The database of the ``images``, and that of their ``labels``, if any; those for validation may be empty."""
 
     images: str

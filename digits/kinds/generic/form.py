@@ -14,12 +14,20 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, RequiredIf, SwitchField
+from digits.kinds.form_fields import (
+    AllowedFiles,
+    AllowedPath,
+    Binding,
+    RequiredIf,
+    SwitchField,
+    TextField,
+    text_field,
+)
 from digits.kinds.form_source import FormSource
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import find, map_features
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.record_form import FeatureField, ShapeField, shape_text
+from digits.kinds.record_form import ShapeField, feature_field, shape_text
 from digits.kinds.record_summary import summarize_source
 from digits.kinds.source_summary import SourceSummary
 
@@ -27,15 +35,11 @@ from digits.kinds.source_summary import SourceSummary
 class Records(FormSource):
     """TFRecord files with an input, and optionally a target, in each record."""
 
-    names = {
-        "train": "record_train",
-        "val": "record_val",
-        "test": "record_test",
-        "input_feature": "input_feature",
-        "input_shape": "input_shape",
-        "target_feature": "target_feature",
-        "target_shape": "target_shape",
-    }
+    path = "record_train"
+    names = (
+        *("record_train", "record_val", "record_test"),
+        *("input_feature", "input_shape", "target_feature", "target_shape"),
+    )
     own = ("record_{}",)
 
     def is_in(self, recipe: CreateDataset) -> bool:
@@ -56,12 +60,8 @@ class Records(FormSource):
 class Prebuilt(FormSource):
     """Databases of images and of labels, which become a dataset of another kind. There is no summary of them."""
 
-    names = {
-        "images": "prebuilt_train_images",
-        "labels": "prebuilt_train_labels",
-        "val_images": "prebuilt_val_images",
-        "val_labels": "prebuilt_val_labels",
-    }
+    path = "prebuilt_train_images"
+    settings = Databases
 
     @property
     def scanned_paths(self) -> tuple[str, ...]:
@@ -74,18 +74,14 @@ class Prebuilt(FormSource):
         return Databases.of(recipe) is not None
 
     def fill(self, form: ImageDatasetForm[Any], recipe: CreateDataset) -> None:
-        databases = Databases.of(recipe)
-        form.set(**{name: getattr(databases, setting) for setting, name in self.names.items()})
+        if databases := Databases.of(recipe):
+            form.fill_struct(databases)
 
     def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
-        return {"train": ""}  # a draft that is not used: `databases` makes the recipe
-
-    def databases(self, form: ImageDatasetForm[Any]) -> Databases:
-        """Return the databases in the fields."""
-        return Databases(**form.read_settings(self.names))
+        return {"train": ""}  # a draft that is not used: the databases make the recipe
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateDataset) -> None:
-        databases = self.databases(form)
+        databases = form.struct(Databases)
         if form["record_train"].data:
             form.add_error("record_train", "Enter either TFRecord files or databases.")
         if databases.val_images and bool(databases.labels) != bool(databases.val_labels):
@@ -93,8 +89,8 @@ class Prebuilt(FormSource):
         databases.check()
 
 
-def _database(label: str) -> StringField:
-    return StringField(label, default="", validators=[AllowedPath("folder", may_be_empty=True)])
+def _database(label: str, name: str) -> TextField:
+    return text_field(label, Databases, name, AllowedPath("folder", may_be_empty=True))
 
 
 RECORDS, PREBUILT = Records(), Prebuilt()
@@ -113,23 +109,29 @@ class DatasetForm(SharesForm[Any]):
     }
     has_images = False
 
-    record_train = StringField(
+    record_train = text_field(
         "TFRecord files",
-        default="",
-        validators=[RequiredIf("Enter a file, a folder or a pattern."), AllowedFiles()],
+        CreateGeneric,
+        "train",
+        RequiredIf("Enter a file, a folder or a pattern."),
+        AllowedFiles(),
     )
-    record_val = StringField("Validation files", default="", validators=[AllowedFiles()])
-    record_test = StringField("Test files", default="", validators=[AllowedFiles()])
-    input_feature = FeatureField("Input feature")
-    input_shape = ShapeField("Input shape", ranks=(1, 2, 3), default="")
-    target_feature = FeatureField("Target feature")
-    target_shape = ShapeField("Target shape", ranks=(1, 2, 3, 4), default="")
+    record_val = text_field("Validation files", CreateGeneric, "val", AllowedFiles())
+    record_test = text_field("Test files", CreateGeneric, "test", AllowedFiles())
+    input_feature = feature_field("Input feature", CreateGeneric, "input_feature")
+    input_shape = ShapeField(
+        "Input shape", ranks=(1, 2, 3), default="", binding=Binding(CreateGeneric, "input_shape")
+    )
+    target_feature = feature_field("Target feature", CreateGeneric, "target_feature")
+    target_shape = ShapeField(
+        "Target shape", ranks=(1, 2, 3, 4), default="", binding=Binding(CreateGeneric, "target_shape")
+    )
     force_same_shape = SwitchField("Images of a different size", yes="Refuse", no="Resize", default=True)
 
-    prebuilt_train_labels = _database("Training labels")
-    prebuilt_val_images = _database("Validation images")
-    prebuilt_val_labels = _database("Validation labels")
-    prebuilt_train_images = _database("Training images")
+    prebuilt_train_labels = _database("Training labels", "labels")
+    prebuilt_val_images = _database("Validation images", "val_images")
+    prebuilt_val_labels = _database("Validation labels", "val_labels")
+    prebuilt_train_images = _database("Training images", "images")
     prebuilt_mean_file = StringField("Mean file", default="")
 
     @property
@@ -147,7 +149,7 @@ class DatasetForm(SharesForm[Any]):
 
     def recipe(self) -> CreateDataset:
         if self.source is PREBUILT:
-            return PREBUILT.databases(self).recipe(self.image_settings())
+            return self.struct(Databases).recipe(self.image_settings())
         mapping = map_features(self.draft())
         height, width, _ = mapping.shape
         image = {"height": height, "width": width, "channels": mapping.channels, "resize_mode": "squash"}

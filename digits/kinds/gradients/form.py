@@ -10,13 +10,6 @@ class DatasetForm(ImageDatasetForm[CreateGradients]):
     """A dataset of generated images. The names of the fields are those of the plugin of DIGITS."""
 
     RECIPE = CreateGradients
-    NAMES = {
-        "train_images": "train_image_count",
-        "val_images": "val_image_count",
-        "test_images": "test_image_count",
-        "width": "image_width",
-        "height": "image_height",
-    }
     FIXED = {"channels": 1, "resize_mode": "squash"}
     has_images = False
 

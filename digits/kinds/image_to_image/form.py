@@ -52,7 +52,6 @@ class DatasetForm(TargetImageForm[CreateImageToImage]):
         Records(
             TargetImageRecords,
             _RecordOverview,
-            {"target_feature": "target_feature"},
             none={"target_feature": "None: the image itself"},
         ),
     )

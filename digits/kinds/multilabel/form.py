@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from wtforms import StringField
 from wtforms.validators import Length, Optional
 
-from digits.kinds.form_fields import AllowedPath, NamesField, choices, select
+from digits.kinds.form_fields import AllowedPath, Binding, NamesField, choices, select, text_field
 from digits.kinds.form_source import method_field
 from digits.kinds.multilabel.overview import Overview, RecordOverview
 from digits.kinds.multilabel.reader import open_labels
@@ -35,19 +34,18 @@ class DatasetForm(TableFields[CreateMultilabel], RecordFields[CreateMultilabel])
         Tables(
             open_labels,
             Overview,
-            {"label_columns": "label_columns", "layout": "layout", "separator": "separator"},
+            *("label_columns", "layout", "separator"),
         ),
-        Records(
-            LabelRecords,
-            RecordOverview,
-            {"label_features": "label_columns", "layout": "layout", "labels": "record_labels"},
-        ),
+        Records(LabelRecords, RecordOverview),
     )
 
     method = method_field(SOURCES)
-    record_labels = StringField(
-        "Class names", default="", validators=[AllowedPath("file", may_be_empty=True)]
+    record_labels = text_field("Class names", LabelRecords, "labels", AllowedPath("file", may_be_empty=True))
+    label_columns = NamesField(
+        "Label columns",
+        default="",
+        validators=[Optional(), Length(max=20_000)],
+        binding=(Binding(CreateMultilabel, "label_columns"), Binding(LabelRecords, "label_features")),
     )
-    label_columns = NamesField("Label columns", default="", validators=[Optional(), Length(max=20_000)])
-    layout = select("Layout", LAYOUTS, CreateMultilabel, "layout")
+    layout = select("Layout", LAYOUTS, CreateMultilabel, "layout", also=LabelRecords)
     separator = select("Label separator", SEPARATORS, CreateMultilabel, "separator")

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wtforms import StringField
-from wtforms.fields import SelectField
 from wtforms.validators import DataRequired
 
+from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.dataset_form import SharesForm, required_integer
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, check_images, choices
+from digits.kinds.form_fields import AllowedFiles, AllowedPath, check_images, choices, select, text_field
 from digits.kinds.form_source import FormSource
 from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
@@ -30,21 +29,19 @@ SOURCE_FIELDS = dict(zip(SPLITS, ("pair_source", "val_source", "test_source"), s
 class Pairs(FormSource):
     """CSV files of pairs, or folders of classes."""
 
-    names = {
-        "source": "pair_source",
-        "folder": "image_folder",
-        "val_source": "val_source",
-        "test_source": "test_source",
-    }
+    path = "pair_source"
+    names = ("pair_source", "image_folder", "val_source", "test_source")
     own = ("{}_source",)
 
     def read(self, form: Any) -> dict[str, Any]:
-        values = super().read(form)
-        folder = values.get("folder")
-        for prefix in ("", "val_", "test_"):
-            if source := values.get(f"{prefix}source"):
-                values[f"{prefix}folder"] = folder or default_folder(source, form.meta.data_roots)
-        return values
+        folder = form.text_of("image_folder")
+        sources = {split: form.text_of(name) for split, name in SOURCE_FIELDS.items()}
+        return {
+            "folder" if split == "train" else f"{split}_folder": folder
+            or default_folder(source, form.meta.data_roots)
+            for split, source in sources.items()
+            if source
+        }
 
     def fill(self, form: Any, recipe: CreatePairs) -> None:
         super().fill(form, recipe)
@@ -72,15 +69,14 @@ class DatasetForm(SharesForm[CreatePairs]):
     """A dataset of pairs, from a CSV file or from a folder of classes."""
 
     RECIPE = CreatePairs
-    NAMES = {"pairs": "pair_count"}
     SOURCES = (Pairs(),)
 
-    pair_source = StringField(
-        "Source", validators=[DataRequired("Enter a CSV file or a folder."), AllowedFiles()]
+    pair_source = text_field(
+        "Source", CreatePairs, "source", DataRequired("Enter a CSV file or a folder."), AllowedFiles()
     )
-    image_folder = StringField("Image folder", validators=[AllowedPath("folder", may_be_empty=True)])
-    val_source = StringField("Validation source", validators=[AllowedFiles()])
-    test_source = StringField("Test source", validators=[AllowedFiles()])
+    image_folder = text_field("Image folder", CreatePairs, "folder", AllowedPath("folder", may_be_empty=True))
+    val_source = text_field("Validation source", CreatePairs, "val_source", AllowedFiles())
+    test_source = text_field("Test source", CreatePairs, "test_source", AllowedFiles())
     pair_count = required_integer("Training pairs", CreatePairs, "pairs")
     # The two images of a record have more channels than an image file.
-    encoding = SelectField("Encoding", choices=choices(("none", "None (raw pixels)")), default="none")
+    encoding = select("Encoding", choices(("none", "None (raw pixels)")), CreateDataset, "encoding", "none")

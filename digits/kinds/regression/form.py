@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wtforms import StringField
 from wtforms.validators import Length, Optional
 
 from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.form_fields import AllowedPath, NamesField
+from digits.kinds.form_fields import AllowedPath, Binding, NamesField, text_field
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import RecordFields, Records
 from digits.kinds.regression.databases import find, is_database, open_images
@@ -47,14 +46,17 @@ class DatasetForm(TableFields[CreateRegression], RecordFields[CreateRegression])
 
     RECIPE = CreateRegression
     SOURCES = (
-        _Numbers(
-            open_numbers, Overview, {"target_columns": "target_columns", "val_folder": "val_image_folder"}
-        ),
-        Records(NumberRecords, RecordOverview, {"target_features": "target_columns"}),
+        _Numbers(open_numbers, Overview, "target_columns", "val_image_folder"),
+        Records(NumberRecords, RecordOverview),
     )
 
     method = method_field(SOURCES)
-    val_image_folder = StringField(
-        "Validation image folder", default="", validators=[AllowedPath("folder", may_be_empty=True)]
+    val_image_folder = text_field(
+        "Validation image folder", CreateRegression, "val_folder", AllowedPath("folder", may_be_empty=True)
     )
-    target_columns = NamesField("Target columns", default="", validators=[Optional(), Length(max=2000)])
+    target_columns = NamesField(
+        "Target columns",
+        default="",
+        validators=[Optional(), Length(max=2000)],
+        binding=(Binding(CreateRegression, "target_columns"), Binding(NumberRecords, "target_features")),
+    )

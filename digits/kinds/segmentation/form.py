@@ -14,7 +14,7 @@ from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.form_fields import AllowedPath, choices
+from digits.kinds.form_fields import AllowedPath, TextField, choices, text_field
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
 from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
@@ -38,8 +38,8 @@ def _targets(label: str) -> StringField:
     return StringField(label, default="", validators=[AllowedPath("any", may_be_empty=True), _check_targets])
 
 
-def _text_file(label: str) -> StringField:
-    return StringField(label, default="", validators=[AllowedPath("file", may_be_empty=True)])
+def _text_file(label: str, name: str) -> TextField:
+    return text_field(label, CreateSegmentation, name, AllowedPath("file", may_be_empty=True))
 
 
 class _Folders(Folders):
@@ -92,23 +92,22 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
     """A dataset for semantic segmentation, from a folder of images and one of label images or a COCO file."""
 
     RECIPE = CreateSegmentation
-    NAMES = {"class_labels_file": "class_labels_file", "colormap_file": "colormap_text_file"}
     SOURCES = (
         _Folders(MASK_FOLDERS, lambda recipe, *found: Overview(recipe).describe(*found)),
         Table(lambda recipe, *found: Overview(recipe).describe_rows(*found)),
-        Records(TargetImageRecords, RecordOverview, {"target_feature": "target_feature"}),
+        Records(TargetImageRecords, RecordOverview),
     )
 
     method = method_field(SOURCES)
     label_folder = _targets("Label images")
     validation_label_folder = _targets("Validation label images")
     test_label_folder = _targets("Test label images")
-    class_labels_file = _text_file("Class labels")
+    class_labels_file = _text_file("Class labels", "class_labels_file")
     # Accepted for scripts written for DIGITS; a color map implies its use.
     colormap_method = SelectField(
         "Color map method", choices=choices(("label", "Label"), ("textfile", "Text file")), default="label"
     )
-    colormap_text_file = _text_file("Color map")
+    colormap_text_file = _text_file("Color map", "colormap_file")
 
     def validate_feature_folder(self, field: StringField) -> None:
         if not (field.errors or self.class_labels_file.data or self.colormap_text_file.data):

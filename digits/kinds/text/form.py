@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from wtforms import StringField
-from wtforms.fields import SelectField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
+from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.data.text_rows import read_rows
 from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import AllowedPath, choices
+from digits.kinds.form_fields import AllowedPath, Binding, TextField, choices, select, text_field
 from digits.kinds.form_source import FormSource
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_form import DIALECT, DialectFields
@@ -30,13 +30,8 @@ from digits.kinds.text.recipe import CreateText
 class Texts(FormSource):
     """CSV files of classes and texts."""
 
-    names = {
-        "table": "train_data_file",
-        "labels_file": "class_labels_file",
-        "val_table": "val_data_file",
-        "test_table": "test_data_file",
-        **DIALECT,
-    }
+    path = "train_data_file"
+    names = (path, "class_labels_file", "val_data_file", "test_data_file", *DIALECT)
     own = ("{}_data_file",)
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateText) -> None:
@@ -64,25 +59,28 @@ class DatasetForm(DialectFields[CreateText]):
     """A dataset for text classification, from CSV files of classes and texts."""
 
     RECIPE = CreateText
-    NAMES = {"alphabet": "alphabet", "width": "max_chars_per_sample"}
     FIXED = {"height": 1, "channels": 1, "resize_mode": "squash"}
     SOURCES = (Texts(),)
     has_images = False
 
-    train_data_file = StringField(
-        "Training texts", validators=[DataRequired("Enter a CSV file."), AllowedPath("file")]
+    train_data_file = text_field(
+        "Training texts", CreateText, "table", DataRequired("Enter a CSV file."), AllowedPath("file")
     )
-    val_data_file = StringField("Validation texts", validators=[Optional(), AllowedPath("file")])
-    test_data_file = StringField("Test texts", validators=[Optional(), AllowedPath("file")])
-    class_labels_file = StringField("Class names", validators=[Optional(), AllowedPath("file")])
-    alphabet = StringField(
+    val_data_file = text_field("Validation texts", CreateText, "val_table", Optional(), AllowedPath("file"))
+    test_data_file = text_field("Test texts", CreateText, "test_table", Optional(), AllowedPath("file"))
+    class_labels_file = text_field("Class names", CreateText, "labels_file", Optional(), AllowedPath("file"))
+    alphabet = TextField(
         "Alphabet",
         default=DEFAULT_ALPHABET,
         validators=[DataRequired("Enter characters."), Length(max=MAX_CHARACTERS)],
+        binding=Binding(CreateText, "alphabet"),
     )
     max_chars_per_sample = required_integer("Characters per text", CreateText, "width")
-    encoding = SelectField(
-        "Encoding", choices=choices(("png", "PNG (smaller)"), ("none", "None (raw bytes)")), default="png"
+    encoding = select(
+        "Encoding",
+        choices(("png", "PNG (smaller)"), ("none", "None (raw bytes)")),
+        CreateDataset,
+        "encoding",
     )
 
     def validate_alphabet(self, field: StringField) -> None:

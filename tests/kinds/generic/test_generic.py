@@ -205,7 +205,7 @@ def test_databases_become_a_dataset_of_the_kind_of_their_labels(tmp_path: Path) 
     found = forms.errors(**images, prebuilt_train_labels=made["labels"]["train"])
     assert "labels for both" in found["prebuilt_train_images"][0]
     assert list(forms.errors(**images, record_train="/a")) == ["record_train"]
-    for outside in PREBUILT.fields:
+    for outside in PREBUILT.fields(forms.form()):
         assert list(forms.errors(**(images | {outside: "/etc"}))) == [outside]
     found = forms.errors(prebuilt_train_images=forms.data)
     assert "is not a database" in found["prebuilt_train_images"][0]

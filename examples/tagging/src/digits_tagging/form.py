@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from wtforms import StringField
 from wtforms.validators import DataRequired
 
 from digits.kinds.dataset_form import SharesForm
-from digits.kinds.form_fields import AllowedPath
+from digits.kinds.form_fields import AllowedPath, text_field
 from digits_tagging.recipe import Recipe
 
 
@@ -14,7 +13,6 @@ class DatasetForm(SharesForm[Recipe]):
     """A dataset for image tagging, from a CSV file."""
 
     RECIPE = Recipe
-    # The fields of the recipe's own settings, by setting.
-    NAMES = {"table": "table"}
 
-    table = StringField("Table", validators=[DataRequired("Enter a CSV file."), AllowedPath("file")])
+    # It edits the setting `table` of the recipe.
+    table = text_field("Table", Recipe, "table", DataRequired("Enter a CSV file."), AllowedPath("file"))
