@@ -1,11 +1,20 @@
-"""Programs that compute with TensorFlow."""
+"""Requests for forms, and programs that compute with TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import flask
 import pytest
+
+
+@pytest.fixture
+def request_in_progress() -> Iterator[None]:
+    app = flask.Flask(__name__)
+    app.secret_key = "for tests"
+    with app.test_request_context(method="POST"):
+        yield
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import flask
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,15 +15,8 @@ from tests.kinds import small_sources
 from tests.kinds.forms import Forms
 from tests.tfrecord_files import example, write_records
 
+pytestmark = pytest.mark.usefixtures("request_in_progress")
 GRADIENTS = {"train_image_count": "4"}
-
-
-@pytest.fixture(autouse=True)
-def request_in_progress() -> Iterator[None]:
-    app = flask.Flask(__name__)
-    app.secret_key = "for tests"
-    with app.test_request_context(method="POST"):
-        yield
 
 
 def form_of(kind: str, folder: Path, **fields: str) -> ImageDatasetForm[Any]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import flask
 import pytest
 from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, FloatField, IntegerField, SelectField
 from wtforms.validators import InputRequired
 
 from digits.kinds.form_fields import DecimalField, JobForm, NumberList
+
+pytestmark = pytest.mark.usefixtures("request_in_progress")
 
 
 class Example(JobForm):
@@ -22,14 +21,6 @@ class Example(JobForm):
     kind = SelectField(choices=["a", "b"], default="b", validators=[InputRequired()])
     wanted = BooleanField(default=True)
     folder = IntegerField(validators=[InputRequired("Which?")])
-
-
-@pytest.fixture(autouse=True)
-def request_in_progress() -> Iterator[None]:
-    app = flask.Flask(__name__)
-    app.secret_key = "for tests"
-    with app.test_request_context(method="POST"):
-        yield
 
 
 def test_omitted_fields_have_their_defaults_unless_they_are_checkboxes():
