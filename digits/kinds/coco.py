@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
@@ -13,10 +13,15 @@ from typing import IO, Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from digits.data.archive import Entry
+from digits.data.file_names import numbered_name
 from digits.data.image_finder import ImageFinder
+from digits.data.manifest import Manifest
+from digits.data.record_index import IndexCache
+from digits.data.records import Record
 from digits.data.sources import UnusableSource, listed, read_bounded, show
 from digits.data.tables import Faults
-from digits.kinds.export import append
+from digits.kinds.export import Export, File, append, image_file
 
 MAX_BYTES = 2 << 30
 
@@ -219,3 +224,37 @@ class CocoWriter:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class CocoExport(Export):
+    """Images, and one COCO file per split with the classes ``categories``, which are names by index."""
+
+    name = "coco"
+    title = "COCO"
+
+    def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
+        super().__init__(folder, manifest, indexes)
+        self.categories = dict(enumerate(manifest.target.names))
+        self._writers: dict[str, CocoWriter] = {}
+
+    def convert(self, split: str, number: int, record: Record) -> list[File]:
+        name, data = image_file(f"images/{split}/{numbered_name(number, record.source)}", record)
+        target = self.read_target(record)
+        if split not in self._writers:
+            self._writers[split] = CocoWriter(self.temporary_file, self.categories)
+        writer = self._writers[split]
+        writer.add_image(name.rpartition("/")[2], record.width, record.height)
+        self.annotate(writer, record, target)
+        return [(name, data)]
+
+    def read_target(self, record: Record) -> Any:
+        """Return the target of a record; raises DamagedRecords."""
+        return record.target(self.manifest.target)
+
+    def annotate(self, writer: CocoWriter, record: Record, target: Any) -> None:
+        """Add the annotations of a record with a ``target``."""
+        raise NotImplementedError
+
+    def finish(self) -> Iterator[Entry]:
+        for split, writer in self._writers.items():
+            yield f"annotations/instances_{split}.json", writer.finish()

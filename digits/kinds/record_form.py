@@ -100,7 +100,7 @@ class RecordFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
 class Records(FormSource):
     """TFRecord files, whose settings are a subclass of `RecordSource`.
 
-    The class ``mapping`` describes the records; its instances are also `digits.kinds.record_summary.RecordMapping`s.
+    The class ``mapping`` describes the records; its instances are also `digits.kinds.record_summary.DescribedRecords`.
     ``none`` contains the fields that can be left without a feature, and the words of that choice.
     """
 

@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from digits.data import images, tfrecords
+from digits.data import tfrecords
 from digits.data.images import UnusableImage
 from digits.data.record_features import ExampleFeatures, FeatureInfo, ImageFeature, describe_features
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.kinds.record_source import NO_TARGET, first_record
-from digits.kinds.source_summary import Overview, SourceSummary
+from digits.kinds.source_summary import Overview, SourceSummary, thumbnail
 
 MAX_FEATURES = 50
-THUMBNAIL = (96, 96)
 HEAD = ["Feature", "Type", "Values", "First record"]
 
 
-class RecordMapping(Protocol):
+class DescribedRecords(Protocol):
     """How the records of some files become images, or arrays, with targets.
 
     ``chosen`` contains the features in use, by the fields of the form; several of a field are separated by commas.
@@ -41,7 +40,7 @@ class RecordMapping(Protocol):
 def summarize_source(
     find: Callable[[], RecordFiles],
     guess: Callable[[RecordFiles, ExampleFeatures], Mapping[str, str]],
-    map_records: Callable[[RecordFiles, ExampleFeatures], RecordMapping],
+    map_records: Callable[[RecordFiles, ExampleFeatures], DescribedRecords],
     none: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SourceSummary]:
     """Yield increasingly complete summaries of the files that ``find`` returns; the last one is finished.
@@ -58,12 +57,12 @@ class _RecordOverview(Overview):
         self,
         find: Callable[[], RecordFiles],
         guess: Callable[[RecordFiles, ExampleFeatures], Mapping[str, str]],
-        map_records: Callable[[RecordFiles, ExampleFeatures], RecordMapping],
+        map_records: Callable[[RecordFiles, ExampleFeatures], DescribedRecords],
         none: Mapping[str, str],
     ) -> None:
         super().__init__()
         self._find, self._guess, self._map, self._none = find, guess, map_records, none
-        self._mapping: RecordMapping
+        self._mapping: DescribedRecords
         self._count = 0
         self._faults: list[str] = []
 
@@ -86,7 +85,7 @@ class _RecordOverview(Overview):
         except UnusableSource as error:
             self._faults.append(error.message.rstrip("."))
 
-    def _open(self, files: RecordFiles, first: ExampleFeatures) -> RecordMapping:
+    def _open(self, files: RecordFiles, first: ExampleFeatures) -> DescribedRecords:
         guessed = self._guess(files, first)
         try:
             mapping = self._map(files, first)
@@ -148,10 +147,6 @@ def _picture(item: FeatureInfo, features: ExampleFeatures, image: ImageFeature |
     try:
         is_chosen = image is not None and item.name == image.name
         data = image.encoded(features) if image is not None and is_chosen else item.image
-        if not data:
-            return ""
-        picture = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=20_000_000).image
+        return thumbnail(data) if data else ""
     except UnusableImage:
         return ""
-    picture.thumbnail(THUMBNAIL)
-    return images.data_uri(images.encode_image(picture, "png"))

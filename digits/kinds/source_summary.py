@@ -22,6 +22,7 @@ MAX_SECONDS = 20.0
 SAMPLE_IMAGES = 32
 MAX_SAMPLE_BYTES = 32_000_000
 MAX_SAMPLE_PIXELS = 20_000_000
+THUMBNAIL = (96, 96)
 # Interval between summaries of an unfinished scan, in seconds.
 SECONDS_BETWEEN = 0.7
 MAX_BARS = 12
@@ -236,6 +237,13 @@ class Overview(ABC):
         self.describe(summary)
         sample.describe(summary)
         return summary
+
+
+def thumbnail(data: bytes) -> str:
+    """Return a small picture of an image file as a URI; raises UnusableImage."""
+    opened = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=MAX_SAMPLE_PIXELS)
+    opened.image.thumbnail(THUMBNAIL)
+    return images.data_uri(images.encode_image(opened.image, "png"))
 
 
 def joined(names: list[str]) -> str:

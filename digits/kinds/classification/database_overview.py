@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from digits.core.splits import SPLIT_TITLES
-from digits.data import images
 from digits.data.caffe import Entry, Shape
 from digits.data.class_names import sort_labels
 from digits.data.databases import Database
@@ -15,10 +14,8 @@ from digits.data.images import UnusableImage
 from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.classification.databases import Checks, Found, check_mean, find
 from digits.kinds.classification.recipe import Databases
-from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
+from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, thumbnail
 
-THUMBNAIL = (96, 96)
-MAX_THUMBNAIL_PIXELS = 20_000_000
 HEAD = ["Database", "Format", "Records", "Image size", "Encoding"]
 
 
@@ -95,14 +92,11 @@ class DatabaseOverview(Overview):
     def _picture(self, database: Database, name: str) -> str:
         """Return a small picture of a record as a URI."""
         try:
-            data = database.read(name)
-            picture = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=MAX_THUMBNAIL_PIXELS).image
+            return thumbnail(database.read(name))
         except (UnusableImage, OSError) as error:
             reason = error.reason if isinstance(error, UnusableImage) else str(error)
             self.start.problems.append(f"The first record, {show(name)}, cannot be used: {reason}.")
             return ""
-        picture.thumbnail(THUMBNAIL)
-        return images.data_uri(images.encode_image(picture, "png"))
 
     def _suggestion(self) -> Suggestion | None:
         """Suggest the size and the encoding that preserve all images exactly."""

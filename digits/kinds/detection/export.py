@@ -6,16 +6,14 @@ Images are in the folder ``images/SPLIT``; in that of Pascal VOC, ``JPEGImages/S
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from digits.data.archive import Entry
 from digits.data.file_names import numbered_name
-from digits.data.manifest import Manifest
-from digits.data.record_index import DamagedRecords, IndexCache
+from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
 from digits.data.targets.boxes import IGNORED_BOX, NO_BOX
-from digits.kinds.coco import CocoWriter
+from digits.kinds.coco import CocoExport, CocoWriter
 from digits.kinds.detection.annotations import DONT_CARE
 from digits.kinds.export import Export, File, image_file, number_text
 
@@ -34,26 +32,16 @@ class _Boxes(Export):
         return found
 
 
-class Coco(_Boxes):
+class Coco(CocoExport, _Boxes):
     """One COCO file per split."""
 
-    name = "coco"
-    title = "COCO"
     contents = "Images, and one JSON file of boxes per split. For Label Studio, CVAT and other tools."
 
-    def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
-        super().__init__(folder, manifest, indexes)
-        self._writers: dict[str, CocoWriter] = {}
+    def read_target(self, record: Record) -> list[Object]:
+        return self.objects(record)
 
-    def convert(self, split: str, number: int, record: Record) -> list[File]:
-        name, data = image_file(f"images/{split}/{numbered_name(number, record.source)}", record)
-        objects = self.objects(record)
-        writer = self._writers.get(split)
-        if writer is None:
-            categories = dict(enumerate(self.manifest.target.names))
-            writer = self._writers[split] = CocoWriter(self.temporary_file, categories)
-        writer.add_image(name.rpartition("/")[2], record.width, record.height)
-        for left, top, right, bottom, place in objects:
+    def annotate(self, writer: CocoWriter, record: Record, target: list[Object]) -> None:
+        for left, top, right, bottom, place in target:
             width, height = right - left, bottom - top
             box = [left, top, width, height]
             is_ignored = place == IGNORED_BOX
@@ -63,11 +51,6 @@ class Coco(_Boxes):
             writer.add_annotation(
                 place, bbox=box, area=width * height, segmentation=[], iscrowd=int(is_ignored)
             )
-        return [(name, data)]
-
-    def finish(self) -> Iterator[Entry]:
-        for split, writer in self._writers.items():
-            yield f"annotations/instances_{split}.json", writer.finish()
 
 
 class Voc(_Boxes):

@@ -22,7 +22,6 @@ from digits.data.sources import (
     SplitPlan,
     Unusable,
     UnusableSource,
-    count_of,
     first_lines,
     listed,
     show,
@@ -59,6 +58,7 @@ _FLAGS = {
     **dict.fromkeys(("0", "0.0", "-1", "-1.0", "false", "no"), False),
 }
 _DETECTION_ROWS = 1000
+TABLE_HINT = ", and check the label column and separator"
 
 Labels = tuple[str, ...]
 
@@ -111,8 +111,7 @@ class LabeledImages:
             what = "1 line repeats" if len(self.repeated) == 1 else f"{len(self.repeated):,} lines repeat"
             found.append(f"{what} an image; its labels are combined: {first_lines(self.repeated)}.")
         if unlabeled := self.unlabeled:
-            verb = "has" if len(unlabeled) == 1 else "have"
-            found.append(f"{count_of(len(unlabeled), 'image')} {verb} no labels: {first_lines(unlabeled)}.")
+            found.append(records.no_labels("image", unlabeled))
         return found
 
     def table(self, labels: list[str]) -> Table:
@@ -186,7 +185,7 @@ def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> 
     recipe = _detect(opened, recipe, places, opened.first_rows(_DETECTION_ROWS))
     if recipe.layout == "columns":
         if len(places) > MAX_LABELS:
-            raise _too_many(len(places))
+            raise records.too_many(len(places), TABLE_HINT)
         names = [opened.columns[place] for place in places]
         recipe = structs.replace(recipe, label_columns=names)
         parse = _flag_parser(opened.columns, places)
@@ -275,15 +274,8 @@ def _all_labels(recipe: CreateMultilabel, images: Iterable[LabeledImages]) -> li
             f"The column “{show(recipe.label_columns[0])}” has no labels.", "Choose another one."
         )
     if len(labels) > MAX_LABELS:
-        raise _too_many(len(labels))
+        raise records.too_many(len(labels), TABLE_HINT)
     return sorted(labels)
-
-
-def _too_many(count: int) -> UnusableSource:
-    return UnusableSource(
-        f"{count:,} labels are too many.",
-        f"Use at most {MAX_LABELS:,}, and check the label column and separator.",
-    )
 
 
 def _label_remarks(labels: list[str], train: NDArray[np.float32]) -> list[str]:

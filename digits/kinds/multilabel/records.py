@@ -65,7 +65,7 @@ class LabelSetMapping(RecordMapping):
             self._flags = {name: self._flag_names(name, first) for name in self._features}
             self.names = [label for names in self._flags.values() for label in names]
         if len(self.names) > MAX_LABELS:
-            raise UnusableSource(f"{len(self.names):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
+            raise too_many(len(self.names))
         self.chosen["label_columns"] = ", ".join(self._features)
 
     def read(self, features: ExampleFeatures) -> Labels:
@@ -151,6 +151,17 @@ def _class_names(source: LabelRecords, files: RecordFiles, name: str) -> list[st
     return [label for _, label in sorted(files.names_of(name).items())]
 
 
+def too_many(count: int, hint: str = "") -> UnusableSource:
+    """Return the error for too many labels."""
+    return UnusableSource(f"{count:,} labels are too many.", f"Use at most {MAX_LABELS:,}{hint}.")
+
+
+def no_labels(noun: str, names: list[str]) -> str:
+    """Return the sentence about the records called ``names`` without labels; each is one ``noun``."""
+    verb = "has" if len(names) == 1 else "have"
+    return f"{count_of(len(names), noun)} {verb} no labels: {first_lines(names)}."
+
+
 def read(
     recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
@@ -165,7 +176,7 @@ def read(
     if not labels:
         raise UnusableSource("The records have no labels.", "Choose another feature.")
     if len(labels) > MAX_LABELS:
-        raise UnusableSource(f"{len(labels):,} labels are too many.", f"Use at most {MAX_LABELS:,}.")
+        raise too_many(len(labels))
     places = {label: place for place, label in enumerate(labels)}
     warnings = []
     for name, split in splits.items():
@@ -174,9 +185,6 @@ def read(
             row[[places[label] for label in own]] = 1
         unlabeled = [show(file) for file, own in zip(split.files, split.targets, strict=True) if not own]
         if unlabeled:
-            verb = "has" if len(unlabeled) == 1 else "have"
-            warnings.append(
-                f"{count_of(len(unlabeled), f'{name} image')} {verb} no labels: {first_lines(unlabeled)}."
-            )
+            warnings.append(no_labels(f"{name} image", unlabeled))
         split.targets = list(targets)
     return divide_records(splits, recipe), labels, warnings

@@ -19,7 +19,7 @@ from digits.data.record_index import IndexCache
 from digits.data.records import Record
 from digits.data.targets.mask import IGNORED
 from digits.data.targets.palette import BACKGROUND
-from digits.kinds.coco import CocoWriter
+from digits.kinds.coco import CocoExport, CocoWriter
 from digits.kinds.export import Export, File, image_file
 
 
@@ -58,40 +58,23 @@ class Masks(Export):
         yield "labelmap.txt", "".join(["# label:color_rgb:parts:actions\n", *lines]).encode()
 
 
-class Coco(Export):
+class Coco(CocoExport):
     """COCO files with the run lengths of each class in an image."""
 
-    name = "coco"
-    title = "COCO"
     contents = "Images, and one JSON file of masks (RLE) per split. For CVAT and other tools."
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
-        self._writers: dict[str, CocoWriter] = {}
-        self._categories = {
-            index: name
-            for index, name in enumerate(manifest.target.names)
-            if index or name.lower() != BACKGROUND
-        }
+        if self.categories[0].lower() == BACKGROUND:
+            del self.categories[0]
 
-    def convert(self, split: str, number: int, record: Record) -> list[File]:
-        name, data = image_file(f"images/{split}/{numbered_name(number, record.source)}", record)
-        mask = record.target(self.manifest.target)
-        writer = self._writers.get(split)
-        if writer is None:
-            writer = self._writers[split] = CocoWriter(self.temporary_file, self._categories)
-        writer.add_image(name.rpartition("/")[2], record.width, record.height)
-        present = np.unique(mask).tolist()
+    def annotate(self, writer: CocoWriter, record: Record, target: NDArray[np.uint8]) -> None:
+        present = np.unique(target).tolist()
         for index in present:
-            if index in self._categories:
-                writer.add_annotation(index, **_describe(mask == index))
-        if IGNORED in present and self._categories:
-            writer.add_annotation(max(self._categories), **_describe(mask == IGNORED), iscrowd=1)
-        return [(name, data)]
-
-    def finish(self) -> Iterator[Entry]:
-        for split, writer in self._writers.items():
-            yield f"annotations/instances_{split}.json", writer.finish()
+            if index in self.categories:
+                writer.add_annotation(index, **_describe(target == index))
+        if IGNORED in present and self.categories:
+            writer.add_annotation(max(self.categories), **_describe(target == IGNORED), iscrowd=1)
 
 
 def _label(name: str) -> str:
