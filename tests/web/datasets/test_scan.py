@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
-from PIL import Image
 
 from digits.data.records import masked_checksum
-from digits.kinds import coco, scanning, source_summary
-from digits.kinds.classification.overview import FolderOverview
-from digits.kinds.source_summary import SourceSummary
+from digits.kinds import coco, scanning
 from tests.real_server import RealServer
 from tests.site import Site, bars
 from tests.tfrecord_files import example, write_records
@@ -28,8 +24,6 @@ from tests.tfrecord_files import example, write_records
 pytestmark = pytest.mark.integration
 
 FOLDER = "/datasets/images/classification/scan"
-TABLE = "/datasets/images/regression/scan"
-LABELS = "/datasets/images/multilabel/scan"
 
 
 def lines(site: Site, path: str = FOLDER, **fields: Any) -> list[dict[str, Any]]:
@@ -44,108 +38,15 @@ def summary(site: Site, path: str = FOLDER, **fields: Any) -> dict[str, Any]:
     return last
 
 
-def test_classes_counts_and_sizes(site: Site) -> None:
-    folder = bars(site.data / "bars")
-    (folder / "left" / "00.png").unlink()
-    Image.new("RGB", (200, 150)).save(folder / "right" / "wide.jpg")
-    found = summary(site, folder_train=str(folder))
-    assert found["bars"] == [["left", 7], ["middle", 8], ["right", 9]]
-    facts = " ".join(found["facts"])
-    assert "24 images in 3 classes." in facts
-    assert "smallest class is “left” with 7 images, the largest “right” with 9" in facts
-    assert "24 images examined: PNG and JPEG, 16 × 16 to 200 × 150 pixels." in facts
-    assert found["problems"] == [] and found["suggestion"] is None
-    assert Path(found["example"]).is_file()
-
-
-def test_problems_that_creation_would_report_are_listed(site: Site) -> None:
-    folder = bars(site.data / "bars")
-    (folder / "left" / "text.jpg").write_text("this is no picture")
-    (folder / "left" / "empty.png").touch()
-    (folder / "middle" / "away.png").symlink_to("/etc/hostname")
-    os.mkfifo(folder / "right" / "pipe.png")
-    (folder / "lonely").mkdir()
-    shutil.copy(folder / "left" / "00.png", folder / "lonely")
-    shutil.copy(folder / "left" / "00.png", folder)
-    problems = " ".join(summary(site, folder_train=str(folder), folder_train_min_per_class=2)["problems"])
-    assert (
-        "2 of 27 images examined cannot be used: left/empty.png (the file is empty), left/text.jpg"
-        in problems
-    )
-    assert "1 link ignored" in problems
-    assert "1 special file" in problems
-    assert "1 image ignored directly in" in problems
-    assert "fewer than 2 images: lonely (1)" in problems
-    only = summary(site, folder_train=str(folder / "left"))
-    assert "No folders with images found" in only["problems"][0]
-
-
-def test_split_folders_are_suggested(site: Site) -> None:
-    for split in ("Train", "val", "test"):
-        bars(site.data / "sets" / split, each=2)
-    root = site.data / "sets"
-    found = summary(site, folder_train=str(root))
-    assert (
-        found["suggestion"]["text"]
-        == "This folder contains Train/, val/ and test/. Use them as separate folders?"
-    )
-    wanted = {
-        "folder_train": str(root / "Train"),
-        "has_val_folder": True,
-        "folder_val": str(root / "val"),
-        "has_test_folder": True,
-        "folder_test": str(root / "test"),
-    }
-    assert found["suggestion"]["fields"] == wanted
-    assert found["bars"] == [] and found["facts"][0] == "18 images in total."
-    beside = summary(site, folder_train=str(root / "Train"))
-    assert beside["suggestion"] == {
-        "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
-        "action": "Use them",
-        "fields": wanted,
-    }
-    assert len(beside["bars"]) == 3
-    used = summary(site, folder_train=str(root / "Train"), has_val_folder="y", has_test_folder="y")
-    assert used["suggestion"] is None
-
-
-def test_folders_outside_the_roots_are_not_suggested(site: Site, tmp_path: Path) -> None:
-    secret = bars(tmp_path / "secret")
-    bars(site.data / "sets" / "train")
-    (site.data / "sets" / "test").symlink_to(secret)
-    assert summary(site, folder_train=str(site.data / "sets"))["suggestion"] is None
-
-
-@pytest.mark.parametrize("path", ["", "/proc", "/etc", "relative", "/" + "x" * 5000, "\0", "{data}/..", "{data}/missing",
-                                  "{data}/pipe", "{data}/out", "{data}/file.png"])  # fmt: skip
-def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
+def test_paths_that_creation_refuses_are_refused(site: Site) -> None:
     os.mkfifo(site.data / "pipe")
     (site.data / "out").symlink_to("/etc")
     (site.data / "file.png").touch()
-    (found,) = lines(site, folder_train=path.format(data=site.data))
-    assert found["refused"]
-    assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"]
-
-
-def folder_summaries(folder: Path) -> list[SourceSummary]:
-    return list(FolderOverview([folder], 1, set(), lambda _: True).summaries())
-
-
-def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_summary, "MAX_FILES", 10)
-    *_, found = folder_summaries(bars(tmp_path / "bars"))
-    assert found.facts[0] == "At least 10 images in at least 2 classes."
-    assert found.problems == []
-
-
-def test_a_slow_scan_reports_what_it_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
-    found = folder_summaries(bars(tmp_path / "bars"))
-    assert len(found) > 24
-    assert [item.finished for item in found] == [False] * (len(found) - 1) + [True]
-    assert found[2].facts[0].startswith("At least ")
-    counts = [sum(count for _, count in item.bars) for item in found]
-    assert counts == sorted(counts) and counts[-1] == 24
+    below = [f"{site.data}/{name}" for name in ("..", "missing", "pipe", "out", "file.png")]
+    for path in ["", "/proc", "/etc", "relative", "/" + "x" * 5000, "\0", *below]:
+        (found,) = lines(site, folder_train=path)
+        assert found["refused"], path
+        assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"], path
 
 
 def test_a_scan_ends_with_its_connection(site: Site) -> None:
@@ -200,111 +101,6 @@ def test_a_source_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
     assert "too large to be summarized here" in json.loads(line)["refused"]
 
 
-def table(site: Site, text: str, name: str = "train.csv") -> str:
-    folder = bars(site.data / "bars")
-    (folder / name).write_text(text)
-    return str(folder / name)
-
-
-def test_rows_columns_and_ranges(site: Site) -> None:
-    path = table(site, "image,Angle,size\n" + "".join(f"left/0{n}.png,{n - 2.5},{n}\n" for n in range(8)))
-    table(site, "image,Angle,size\nleft/00.png,1,2\n", "test.csv")
-    found = summary(site, TABLE, table_train=path)
-    assert found["facts"] == [
-        "8 rows with 2 numbers each: Angle, size.",
-        "Ranges: Angle -2.5 to 4.5, size 0 to 7.",
-        "8 images examined: PNG, 16 × 16 pixels.",
-    ]
-    assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Images by Angle"
-    assert found["problems"] == []
-    suggested = found["suggestion"]
-    assert suggested["text"] == "Found test.csv next to this table. Use it as a separate table?"
-    assert suggested["action"] == "Use it"
-    assert suggested["fields"] == {"table_test": path.replace("train.csv", "test.csv")}
-    assert summary(site, TABLE, table_train=path, table_test="x")["suggestion"] is None
-    one = summary(site, TABLE, table_train=path, target_columns="size")
-    assert one["facts"][0] == "8 rows with a number each: size."
-
-
-def test_invalid_rows_and_missing_images_are_listed_by_line(site: Site) -> None:
-    os.mkfifo(bars(site.data / "bars") / "pipe.png")
-    path = table(
-        site, "image,angle\nleft/00.png,1\nleft/99.png,2\nleft/01.png,x\n../../x.png,3\npipe.png,4\n"
-    )
-    found = summary(site, TABLE, table_train=path)
-    assert found["problems"] == [
-        "2 lines cannot be used: line 4: “x” is not a number (angle); line 5: “../../x.png” is outside the image folder.",
-        "2 images not found: line 3: left/99.png; line 6: pipe.png.",
-    ]
-    other = summary(site, TABLE, table_train=path, image_folder=str(site.data))
-    assert "3 images not found: line 2: left/00.png" in " ".join(other["problems"])
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is empty"),
-        ("a\nb\n", "only one column"),
-        ("image,x\n", "no rows"),
-        ("image,a,a\nb,c,d\n", "same name"),
-    ],
-)
-def test_an_unusable_table_is_reported(site: Site, text: str, words: str) -> None:
-    assert words in " ".join(summary(site, TABLE, table_train=table(site, text))["problems"])
-
-
-def test_labels_and_their_layout(site: Site) -> None:
-    path = table(
-        site,
-        "image,tags\nleft/00.png,thick left\nleft/01.png,left\nleft/02.png,\nleft/01.png,thin\nleft/99.png,x\n",
-    )
-    found = summary(site, LABELS, table_train=path)
-    assert found["facts"] == [
-        "5 rows with labels in “tags”, separated by spaces.",
-        "3 labels, on average 1.3 per image.",
-        "4 images examined: PNG, 16 × 16 pixels.",
-    ]
-    assert found["bars"] == [["left", 2], ["thick", 1], ["thin", 1]]
-    assert found["bars_title"] == "Images per label"
-    assert found["problems"] == [
-        "1 image not found: line 6: left/99.png.",
-        "1 line repeats an image; its labels are combined: line 5: left/01.png.",
-        "1 image has no labels: line 4: left/02.png.",
-    ]
-    by_comma = summary(site, LABELS, table_train=path, separator="comma")
-    assert "separated by commas" in by_comma["facts"][0] and by_comma["bars"][-1] == ["thin", 1]
-    assert ["thick left", 1] in by_comma["bars"]
-
-
-def test_columns_of_labels(site: Site) -> None:
-    path = table(site, "image,left,thick,big\nleft/00.png,1,0,0\nleft/01.png,1,1,0\nleft/02.png,1,x,0\n")
-    found = summary(site, LABELS, table_train=path)
-    assert found["facts"][:2] == [
-        "3 rows with a column of 0 and 1 for each label.",
-        "3 labels, on average 1.5 per image.",
-    ]
-    assert found["problems"] == [
-        "1 line cannot be used: line 4: “x” is not 0 or 1 (thick).",
-        "Labels without images: big.",
-    ]
-    as_list = summary(site, LABELS, table_train=path, layout="list")
-    assert "several columns that may list the labels: left, thick, big" in as_list["problems"][0]
-
-
-def test_a_table_that_is_a_folder_or_not_text_is_reported(site: Site) -> None:
-    path = table(site, "")
-    folder = summary(site, TABLE, table_train=str(site.data))
-    assert "contains no Parquet files" in folder["problems"][0]
-    Path(path).write_bytes(b"image,angle\nleft/\xff.png,1\n")
-    assert "line 2, is not UTF-8" in summary(site, TABLE, table_train=path)["problems"][0]
-
-
-def test_a_long_table_is_read_partially(site: Site) -> None:
-    path = table(site, "image,angle\n" + f"{'./' * 500}left/00.png,1\n" * 10_000)
-    found = summary(site, TABLE, table_train=path)
-    assert found["facts"][0].startswith("At least ") and found["problems"] == []
-
-
 def test_the_preview_shows_an_image_of_the_source(site: Site, tmp_path: Path) -> None:
     preview = "/datasets/images/resize-example"
     size = {"resize_width": 20, "resize_height": 10, "encoding": "png"}
@@ -319,15 +115,6 @@ def test_the_preview_shows_an_image_of_the_source(site: Site, tmp_path: Path) ->
         answer = site.client.post(preview, data=fields, headers={"Accept": "application/json"})
         assert answer.status_code in (400, 403), name
         assert answer.get_json()["error"]["message"]
-
-
-def test_a_parquet_file_of_images_is_a_table(site: Site) -> None:
-    path = site.data / "train.parquet"
-    pq.write_table(pa.table({"image": [b"x"] * 4, "size": [1.5, None, 2.5, 4]}), path)
-    found = summary(site, TABLE, table_train=str(path))
-    assert any("4 rows with a number each: size" in fact for fact in found["facts"])
-    assert any("1 line cannot be used: line 2: no value for size" in problem for problem in found["problems"])
-    assert not any("not found" in problem for problem in found["problems"])
 
 
 def peak_memory(server: RealServer) -> int:

@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from digits.kinds.jobs import DatasetJob
@@ -86,39 +84,6 @@ def test_uploaded_text_files_become_a_dataset_that_can_be_cloned(site: Site) -> 
     assert entries(site, twin) == {"Create DB (train)": 24, "Create DB (val)": 6}
 
 
-def test_text_files_on_the_server_become_a_dataset(site: Site) -> None:
-    folder = bars(site.data / "bars")
-    texts = lists(folder)
-    (folder / "train.txt").write_text(texts["lines"])
-    (folder / "labels.txt").write_text(texts["labels"])
-    fields = {
-        "method": "textfile",
-        "textfile_use_local_files": "y",
-        "textfile_local_train_images": str(folder / "train.txt"),
-        "textfile_local_labels_file": str(folder / "labels.txt"),
-    }
-    found = summary(site, **fields)
-    assert found["facts"][0] == "24 rows with the index of a class each."
-    assert found["bars"] == [["left", 8], ["middle", 8], ["right", 8]]
-    job_id = create(site, **fields, textfile_shuffle=0)
-    assert entries(site, job_id) == {"Create DB (train)": 24}
-    assert entries(site, create(site, clone=job_id)) == {"Create DB (train)": 24}
-
-
-def test_text_files_that_are_missing_are_named(site: Site) -> None:
-    found = errors(site, method="textfile")
-    assert set(found) == {"textfile_train_images", "textfile_labels_file"}
-    outside = errors(
-        site,
-        method="textfile",
-        textfile_use_local_files="y",
-        textfile_local_train_images="/etc/passwd",
-        textfile_local_labels_file="",
-    )
-    assert set(outside) == {"textfile_local_train_images", "textfile_local_labels_file"}
-    assert "outside the folders" in outside["textfile_local_train_images"][0]
-
-
 def test_uploaded_lists_of_absolute_paths_need_no_folder(site: Site) -> None:
     folder = bars(site.data / "bars")
     texts = lists(folder)
@@ -141,38 +106,6 @@ def test_uploaded_lists_of_absolute_paths_need_no_folder(site: Site) -> None:
     path.write_text(table)
     job_id = create(site, **fields, table_train=str(path))
     assert entries(site, job_id) == {"Create DB (train)": 24}
-
-
-@pytest.mark.parametrize(
-    ("route", "field", "columns"),
-    [
-        ("images/regression", "table_train", "angle"),
-        ("images/multilabel", "table_train", "tag"),
-        ("images/processing", "table_train", "target"),
-        ("images/pairs", "pair_source", "other,label"),
-    ],
-)
-def test_tables_of_absolute_paths_need_no_folder(site: Site, route: str, field: str, columns: str) -> None:
-    """The images are in one folder, and the table is in another one."""
-    folder = bars(site.data / "bars")
-    values = {"angle": "1.5", "tag": "dark", "target": f"{folder}/middle/00.png"}
-    path = site.data / "lists" / "table.csv"
-    path.parent.mkdir()
-    rows = (
-        f"{folder}/left/0{n}.png,{values.get(columns) or f'{folder}/middle/0{n}.png,{n % 2}'}\n"
-        for n in range(8)
-    )
-    path.write_text(f"image,{columns}\n" + "".join(rows))
-    fields = {"method": "csv", field: str(path)}
-    answer = site.post(f"/datasets/{route}/scan", **fields)
-    found = json.loads(answer.text.splitlines()[-1])
-    assert "8" in found["facts"][0] and not found["problems"], found
-    answer = site.post(f"/datasets/{route}.json", **BASE, **fields)
-    assert answer.status_code == 200, answer.get_json()
-    job_id = answer.get_json()["id"]
-    assert sum(entries(site, job_id).values()) == 8
-    page = site.get(f"/datasets/{route}/new?clone={job_id}").text
-    assert f'value="{path}"' in page and f'value="{site.data}"' not in page
 
 
 def test_uploaded_lists_of_relative_paths_without_a_folder_are_refused(site: Site) -> None:
@@ -205,55 +138,3 @@ def test_an_uploaded_csv_file_is_previewed_and_becomes_a_dataset(site: Site) -> 
     job_id = create(site, **fields, table_train_file=upload(texts["csv"]), folder_pct_test=25)
     assert entries(site, job_id) == {"Create DB (train)": 12, "Create DB (val)": 6, "Create DB (test)": 6}
     assert sum(entries(site, create(site, clone=job_id)).values()) == 24
-
-
-def test_csv_fields_are_checked(site: Site) -> None:
-    folder = bars(site.data / "bars")
-    (folder / "table.csv").write_text(lists(folder)["csv"])
-    assert "or upload one" in errors(site, method="csv")["table_train_file"][0]
-    path = str(folder / "table.csv")
-    found = errors(site, method="csv", table_train=path, label_column="kind", delimiter="::")
-    assert "one character" in found["delimiter"][0]
-    found = errors(site, method="csv", table_train=path, label_column="kind")
-    assert "no column “kind”" in found["table_train_file"][0]
-
-
-def test_several_folders_become_a_dataset(site: Site) -> None:
-    one, two = (bars(site.data / name) for name in ("one", "two"))
-    facts = summary(site, folder_train=str(one), folder_train_more=str(two))["facts"]
-    assert facts[0] == "48 images in 3 classes."
-    for fields in (
-        {"folder_train": [str(one), str(two)]},
-        {"folder_train": f"{one}\n{two}"},
-        {"folder_train": str(one), "folder_train_more": f"{two}\r\n"},
-    ):
-        job = site.services.store.get(create(site, **fields, folder_pct_val=0), DatasetJob)
-        assert job.recipe.train.folders == [str(one), str(two)]
-    assert entries(site, create(site, clone=job.id)) == {"Create DB (train)": 48}
-    assert "does not exist" in errors(site, folder_train=f"{one}\n{site.data}/none")["folder_train"][0]
-
-
-def test_parquet_files_become_a_dataset(site: Site) -> None:
-    folder = bars(site.data / "bars")
-    paths = sorted(folder.rglob("*.png"))
-    images = [{"bytes": path.read_bytes(), "path": path.name} for path in paths]
-    target = site.data / "hub"
-    target.mkdir()
-    content = pa.table({"image": images, "label": [path.parent.name for path in paths]})
-    pq.write_table(content, target / "train.parquet", row_group_size=5)
-    fields = {"method": "huggingface", "dataset_folder": str(target)}
-    found = summary(site, **fields)
-    assert found["facts"] == ["Parquet: 1 file for train.", "Images: “image”. Labels: “label”."]
-    assert found["bars"] == [["left", 8], ["middle", 8], ["right", 8]]
-    job_id = create(site, **fields, folder_pct_val=25, seed=3)
-    assert entries(site, job_id) == {"Create DB (train)": 18, "Create DB (val)": 6}
-    twin = create(site, clone=job_id)
-    assert entries(site, twin) == entries(site, job_id)
-    records = [
-        [
-            path.read_bytes()
-            for path in sorted(site.services.store.get(name, DatasetJob).folder.glob("*.tfrecord"))
-        ]
-        for name in (job_id, twin)
-    ]
-    assert records[0] == records[1] != []
