@@ -123,6 +123,11 @@ class Site:
         self.wait(lambda: self.status(job_id) in ended)
         return self.status(job_id)
 
+    def wait_until_done(self, job_id: str) -> str:
+        """Wait until a job is done, and return its id."""
+        assert self.wait_for_end(job_id) == "Done", self.json(f"/jobs/{job_id}/status")
+        return job_id
+
     def dataset(self, **fields: Any) -> str:
         """Start creating a dataset of three classes of bars, and return its id."""
         wanted = {
@@ -141,7 +146,7 @@ class Site:
         sent = {name: str(value) if isinstance(value, Path) else value for name, value in fields.items()}
         answer = self.post(f"/datasets/{kind}.json", **{"dataset_name": "a", "seed": 1} | sent)
         assert answer.status_code == 200, answer.get_json()
-        return self._finished("datasets", answer)
+        return self.wait_until_done(answer.get_json()["id"])
 
     def train(self, kind: str, dataset: str, **fields: Any) -> str:
         """Train a model on a dataset, by default for one epoch with Adam, and return its id."""
@@ -156,12 +161,7 @@ class Site:
         }
         answer = self.post(f"/models/{kind}.json", **settings | fields)
         assert answer.status_code == 200, answer.get_json()
-        return self._finished("models", answer)
-
-    def _finished(self, plural: str, answer: Any) -> str:
-        job_id = str(answer.get_json()["id"])
-        assert self.wait_for_end(job_id) == "Done", self.json(f"/{plural}/{job_id}.json")["error"]
-        return job_id
+        return self.wait_until_done(answer.get_json()["id"])
 
     def predict(self, kind: str, model: str, **asked: Any) -> tuple[dict[str, Any], str]:
         """Return the prediction of a model as JSON, and as the part of its page."""
@@ -261,6 +261,15 @@ def open_site(settings: Settings, executor: Executor | None = None) -> Site:
     app.jinja_env.bytecode_cache = COMPILED_TEMPLATES
     app.config["PROPAGATE_EXCEPTIONS"] = False
     app.wsgi_app = STALLS.watch.wrap(_whole(app.wsgi_app))
+    return Site(app, app.test_client(), settings.data_roots[0])
+
+
+def open_idle_site(settings: Settings) -> Site:
+    """Return a site that never starts a job, with a folder of images; stop its services at the end."""
+    bars(settings.data_roots[0] / "bars", each=2)
+    app = create_app(settings, start=False)
+    app.testing = True
+    app.config["PROPAGATE_EXCEPTIONS"] = False
     return Site(app, app.test_client(), settings.data_roots[0])
 
 

@@ -14,12 +14,12 @@ import pytest
 from digits.data.archive import MEDIA_TYPES
 from tests.data.test_archive import unpacked
 from tests.site import Site
+from tests.web.trained import Finished
 
 
 @pytest.mark.tensorflow
 def test_a_dataset_is_downloaded_and_read_without_digits(site: Site, in_child: Any) -> None:
-    dataset = site.dataset(folder_pct_val=25)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.wait_until_done(site.dataset(folder_pct_val=25))
     page = site.get(f"/datasets/{dataset}").text
     assert f"/datasets/{dataset}/download.zip?format=folders" in page
     assert f"/datasets/{dataset}/statistics.json" in page
@@ -61,9 +61,8 @@ def _labels_of(shards: list[Path], specification: bytes) -> list[int]:
     return labels
 
 
-def test_statistics_contain_the_health_check_once_there_is_one(site: Site) -> None:
-    dataset = site.dataset(folder_pct_val=25)
-    assert site.wait_for_end(dataset) == "Done"
+def test_statistics_contain_the_health_check_once_there_is_one(site: Site, finished: Finished) -> None:
+    dataset = finished.dataset(site, folder_pct_val=25)
     before = site.json(f"/datasets/{dataset}/statistics.json")
     assert before["splits"]["train"]["counts"] == {"left": 6, "middle": 6, "right": 6}
     assert before["images"] is None and before["findings"] is None

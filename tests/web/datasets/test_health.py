@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.site import Site, bars, open_site, site_settings
+from tests.site import Site, bars
+from tests.web.trained import shared_site
 
 pytestmark = pytest.mark.integration
+SITE = {"health_checks": True}
+site = shared_site
 
 
 def flawed(folder: Path) -> Path:
@@ -30,13 +32,6 @@ def flawed(folder: Path) -> Path:
     )
     Image.effect_noise((16, 16), 90).convert("P").save(folder / "right" / "palette.png")
     return folder
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("health"), health_checks=True))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

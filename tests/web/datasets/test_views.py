@@ -15,6 +15,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.runtime.executors.executor import place
 from digits.web.jobs import serializers
 from tests.site import Site, bars
+from tests.web.trained import Finished
 
 pytestmark = pytest.mark.integration
 
@@ -22,8 +23,7 @@ CREATE = "/datasets/images/classification.json"
 
 
 def test_a_dataset_is_created_from_a_folder(site: Site) -> None:
-    job_id = site.dataset(folder_pct_val=25, folder_pct_test=25)
-    assert site.wait_for_end(job_id) == "Done"
+    job_id = site.wait_until_done(site.dataset(folder_pct_val=25, folder_pct_test=25))
     body = site.json(f"/datasets/{job_id}.json")
     assert body["ParseFolderTasks"][0] == {
         "name": "Parse Folder (train/val/test)",
@@ -47,9 +47,8 @@ def test_width_and_height_are_not_swapped(site: Site) -> None:
     assert Image.open(io.BytesIO(mean.data)).size == (20, 10)
 
 
-def test_the_page_shows_classes_samples_and_the_mean_image(site: Site) -> None:
-    job_id = site.dataset()
-    site.wait_for_end(job_id)
+def test_the_page_shows_classes_samples_and_the_mean_image(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
     page = site.get(f"/datasets/{job_id}").text
     assert all(label in page for label in ("left", "middle", "right"))
     assert f"/files/{job_id}/mean.png" in page
@@ -57,18 +56,16 @@ def test_the_page_shows_classes_samples_and_the_mean_image(site: Site) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["png", "jpg", "none"])
-def test_records_are_served_as_images(site: Site, encoding: str) -> None:
-    job_id = site.dataset(encoding=encoding)
-    site.wait_for_end(job_id)
+def test_records_are_served_as_images(site: Site, finished: Finished, encoding: str) -> None:
+    job_id = finished.dataset(site, encoding=encoding)
     answer = site.get(f"/datasets/{job_id}/records/train/0")
     assert Image.open(io.BytesIO(answer.data)).size == (16, 16)
     assert site.get(f"/datasets/{job_id}/records/train/99999").status_code == 404
     assert site.get(f"/datasets/{job_id}/records/other/0").status_code == 404
 
 
-def test_records_are_explored_by_page_and_class(site: Site) -> None:
-    job_id = site.dataset(folder_pct_val=0)
-    site.wait_for_end(job_id)
+def test_records_are_explored_by_page_and_class(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site, folder_pct_val=0)
     path = f"/datasets/images/classification/explore?job_id={job_id}&db=train_db"
     assert site.get(f"{path}&size=10").text.count('<img src="') == 10
     assert site.get(f"{path}&size=10&page=2").text.count('<img src="') == 4
@@ -136,8 +133,8 @@ def test_the_same_seed_gives_the_same_records(site: Site) -> None:
     assert contents[0] == contents[1] and contents[0]
 
 
-def test_a_form_is_cloned(site: Site) -> None:
-    job_id = site.dataset(resize_mode="fill", folder_pct_val=10, group_name="a")
+def test_a_form_is_cloned(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site, resize_mode="fill", folder_pct_val=10, group_name="a")
     page = site.get(site.get(f"/clone/{job_id}").headers["Location"]).text
     assert 'value="10"' in page
     answer = site.post(CREATE, clone=job_id)
@@ -147,8 +144,8 @@ def test_a_form_is_cloned(site: Site) -> None:
     assert {**first.recipe.as_json(), "seed": 0} == {**second.recipe.as_json(), "seed": 0}
 
 
-def test_a_dataset_of_another_kind_is_not_cloned(site: Site) -> None:
-    job_id = site.dataset()
+def test_a_dataset_of_another_kind_is_not_cloned(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
     for answer in (
         site.get(f"/datasets/images/regression/new?clone={job_id}"),
         site.post("/datasets/images/regression", clone=job_id),
@@ -165,60 +162,53 @@ def test_an_omitted_field_has_its_default_but_an_empty_one_does_not(
     assert job.recipe.train.min_per_class == minimum
 
 
-@pytest.mark.parametrize(
-    ("fields", "field", "words"),
-    [
-        ({"dataset_name": " "}, "dataset_name", "name"),
-        ({"folder_train": ""}, "folder_train", "required"),
-        ({"folder_train": "/etc"}, "folder_train", "--data-root"),
-        ({"folder_train": "/nonexistent"}, "folder_train", ""),
-        ({"folder_train": "DATA/missing"}, "folder_train", "exist"),
-        ({"folder_train": "DATA/../.."}, "folder_train", ""),
-        ({"folder_train": "DATA/link"}, "folder_train", ""),
-        ({"folder_train": "DATA/file"}, "folder_train", "folder"),
-        ({"folder_train": "relative"}, "folder_train", ""),
-        ({"folder_train": "DATA/a\0b"}, "folder_train", ""),
-        ({"folder_train": "DATA/empty"}, "folder_train", "has none"),
-        ({"folder_train": "DATA/bars/left"}, "folder_train", "has none"),
-        ({"folder_train": "DATA/single"}, "folder_train", "only “one”"),
-        ({"folder_pct_val": 101}, "folder_pct_val", "between"),
-        ({"folder_pct_val": 80, "folder_pct_test": 40}, "folder_pct_test", "120%"),
-        ({"folder_pct_val": 60, "folder_pct_test": 40}, "folder_pct_test", "nothing is left"),
-        ({"resize_width": 0}, "resize_width", "between"),
-        ({"resize_width": "wide"}, "resize_width", ""),
-        ({"resize_mode": "magic"}, "resize_mode", ""),
-        (
-            {"folder_train_min_per_class": 9, "folder_train_max_per_class": 3},
-            "folder_train_max_per_class",
-            "less",
-        ),
-        ({"has_val_folder": "y", "folder_val": ""}, "folder_val", "required"),
-        ({"method": "s3"}, "s3_bucket", "required"),
-        ({"method": "s3", "s3_bucket": "images"}, "s3_bucket", "--remote-address s3://images"),
-        ({"method": "lmdb"}, "method", "Not a valid choice"),
-    ],
-)
-def test_a_form_error_names_its_field(site: Site, fields: dict[str, Any], field: str, words: str) -> None:
+FORM_ERRORS: list[tuple[dict[str, Any], str, str]] = [
+    ({"dataset_name": " "}, "dataset_name", "name"),
+    ({"folder_train": ""}, "folder_train", "required"),
+    ({"folder_train": "/etc"}, "folder_train", "--data-root"),
+    ({"folder_train": "/nonexistent"}, "folder_train", ""),
+    ({"folder_train": "DATA/missing"}, "folder_train", "exist"),
+    ({"folder_train": "DATA/../.."}, "folder_train", ""),
+    ({"folder_train": "DATA/link"}, "folder_train", ""),
+    ({"folder_train": "DATA/file"}, "folder_train", "folder"),
+    ({"folder_train": "relative"}, "folder_train", ""),
+    ({"folder_train": "DATA/a\0b"}, "folder_train", ""),
+    ({"folder_train": "DATA/empty"}, "folder_train", "has none"),
+    ({"folder_train": "DATA/bars/left"}, "folder_train", "has none"),
+    ({"folder_train": "DATA/single"}, "folder_train", "only “one”"),
+    ({"folder_pct_val": 101}, "folder_pct_val", "between"),
+    ({"folder_pct_val": 80, "folder_pct_test": 40}, "folder_pct_test", "120%"),
+    ({"folder_pct_val": 60, "folder_pct_test": 40}, "folder_pct_test", "nothing is left"),
+    ({"resize_width": 0}, "resize_width", "between"),
+    ({"resize_width": "wide"}, "resize_width", ""),
+    ({"resize_mode": "magic"}, "resize_mode", ""),
+    (
+        {"folder_train_min_per_class": 9, "folder_train_max_per_class": 3},
+        "folder_train_max_per_class",
+        "less",
+    ),
+    ({"has_val_folder": "y", "folder_val": ""}, "folder_val", "required"),
+    ({"method": "s3"}, "s3_bucket", "required"),
+    ({"method": "s3", "s3_bucket": "images"}, "s3_bucket", "--remote-address s3://images"),
+    ({"method": "lmdb"}, "method", "Not a valid choice"),
+]
+
+
+def test_a_form_error_names_its_field(site: Site) -> None:
     (site.data / "file").touch()
     (site.data / "empty").mkdir()
     (site.data / "single" / "one").mkdir(parents=True)
     (site.data / "link").symlink_to("/usr")
-    folder = str(bars(site.data / "bars"))
-    filled = {
-        "dataset_name": "kept name",
-        "folder_train": folder,
-        "resize_width": 16,
-        "resize_height": 16,
-        **fields,
-    }
-    filled = {name: str(value).replace("DATA", str(site.data)) for name, value in filled.items()}
-    answer = site.post(CREATE, **filled)
-    assert answer.status_code == 400
-    assert words in " ".join(answer.get_json()["errors"][field])
-    page = site.post("/datasets/images/classification", **filled)
-    assert page.status_code == 400
-    if field != "dataset_name":
-        assert "kept name" in page.text
+    usual = {"dataset_name": "kept name", "folder_train": bars(site.data / "bars")}
+    for fields, field, words in FORM_ERRORS:
+        filled = usual | {"resize_width": 16, "resize_height": 16} | fields
+        filled = {name: str(value).replace("DATA", str(site.data)) for name, value in filled.items()}
+        answer = site.post(CREATE, **filled)
+        assert answer.status_code == 400, fields
+        errors = answer.get_json()["errors"]
+        assert field in errors and words in " ".join(errors[field]), (fields, errors)
+        page = site.post("/datasets/images/classification", **filled)
+        assert page.status_code == 400 and (field == "dataset_name" or "kept name" in page.text), fields
     assert site.json("/index.json")["datasets"] == []
 
 
@@ -277,10 +267,11 @@ def test_the_example_image_is_resized(site: Site) -> None:
     assert "resize_width" in wrong.get_json()["errors"]
 
 
-def test_many_models_of_a_dataset_are_paginated(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_models_of_a_dataset_are_paginated(
+    site: Site, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("digits.web.pages.dataset.SHOWN_MODELS", 2)
-    job_id = site.dataset()
-    site.wait_for_end(job_id)
+    job_id = finished.dataset(site)
     ids = [site.finished_model(job_id) for _ in range(5)]
     found = []
     for number, words in enumerate(["1–2 of 5", "3–4 of 5", "5–5 of 5"], 1):

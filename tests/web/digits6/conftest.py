@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
 from tests.web.digits6.script import Script, class_folders
+from tests.web.trained import shared_site
 
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("digits6")), executor)
-    class_folders(opened.data / "colors")
-    yield opened
-    opened.close()
+site = shared_site
 
 
 @pytest.fixture(scope="module")
 def script(site: Site) -> Script:
+    class_folders(site.data / "colors")
     return Script(site)
 
 

@@ -95,9 +95,7 @@ class Script:
 
     def finish(self, job_id: str) -> str:
         """Wait until a job is done, and return its id."""
-        status = self.site.wait_for_end(job_id)
-        assert status == "Done", self.site.json(f"/jobs/{job_id}/status")
-        return job_id
+        return self.site.wait_until_done(job_id)
 
     def picture(self, name: str, number: int = 0) -> Path:
         return self.site.data / "colors" / name / f"{number}.png"

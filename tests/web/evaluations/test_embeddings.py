@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ import pytest
 from digits.core.model_job import ModelJob
 from digits.data import embedding_map as maps
 from digits.kinds.jobs import DatasetJob
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import train
+from tests.site import Site
+from tests.web.trained import Finished, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 NETWORK = """class UserModel(Tower):
     @model_property
@@ -32,22 +31,13 @@ JSON = {"Accept": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("embeddings")), executor)
-    yield opened
-    opened.close()
+def dataset(site: Site, finished: Finished) -> str:
+    return finished.dataset(site, folder_pct_val=50)
 
 
 @pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset(folder_pct_val=50, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
-
-
-@pytest.fixture(scope="module")
-def model(site: Site, dataset: str) -> str:
-    return train(site, dataset, NETWORK, model_name="mapped")
+def model(site: Site, dataset: str, finished: Finished) -> str:
+    return finished.model(site, dataset, NETWORK)
 
 
 def compute(site: Site, model: str, **fields: Any) -> dict[str, Any]:
@@ -134,7 +124,9 @@ def test_requests_that_cannot_be_mapped_are_refused(
     assert message in answer.get_json()["error"]["message"]
 
 
-def test_an_unknown_layer_a_damaged_map_and_a_deleted_dataset(site: Site, model: str) -> None:
+def test_an_unknown_layer_a_damaged_map_and_a_deleted_dataset(
+    site: Site, model: str, finished: Finished
+) -> None:
     body = compute(site, model, layer="unknown")
     assert body["state"] == "failed" and "no layer called “unknown”" in body["error"]["message"]
     assert "no layer called “unknown”" in site.get(f"/models/{model}/embeddings").text
@@ -154,8 +146,7 @@ def test_an_unknown_layer_a_damaged_map_and_a_deleted_dataset(site: Site, model:
     shutil.rmtree(folder)
     assert site.get(f"{base}.json?name={name}").status_code == 404
 
-    other = site.dataset(folder_pct_val=50, seed=7)
-    assert site.wait_for_end(other) == "Done"
+    other = finished.dataset(site, folder_pct_val=50)
     compute(site, model, dataset=other)
     site.client.delete(f"/datasets/{other}")
     page = site.get(f"{base}?name=snapshot_1-{other}-val&record=2").text

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.views import Metric
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import train, wait_for_evaluation
+from tests.site import Site
+from tests.web.trained import Finished, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("results"), evaluations=True), executor)
-    yield opened
-    opened.close()
-
-
-def test_models_are_sorted_and_the_front_is_marked(site: Site, monkeypatch: pytest.MonkeyPatch):
-    dataset = site.dataset(folder_pct_val=25, seed=1)
-    assert site.wait_for_end(dataset) == "Done"
+def test_models_are_sorted_and_the_front_is_marked(
+    site: Site, dataset: str, finished: Finished, monkeypatch: pytest.MonkeyPatch
+):
     assert "No evaluated models" in site.get(f"/datasets/{dataset}/results").text
     models = [
-        train(site, dataset, model_name=name, learning_rate=rate, train_epochs=epochs)
+        finished.model(site, dataset, name=name, learning_rate=rate, train_epochs=epochs)
         for name, rate, epochs in (("untrained", 1e-9, 1), ("trained", 0.02, 4))
     ]
     for model in models:
-        wait_for_evaluation(site, model)
+        site.evaluate(model)
 
     body = site.json(f"/datasets/{dataset}/results.json")
     by_name = {row["name"]: row for row in body["models"]}
@@ -95,11 +87,10 @@ def test_models_are_sorted_and_the_front_is_marked(site: Site, monkeypatch: pyte
     assert next(row for row in rows if row["name"] == "untrained")["is_on_front"]
 
 
-def test_models_without_an_evaluation_can_be_evaluated(site: Site):
-    dataset = site.dataset(folder_pct_val=25, folder_pct_test=25, seed=1)
-    assert site.wait_for_end(dataset) == "Done"
-    model = train(site, dataset)
-    wait_for_evaluation(site, model)
+def test_models_without_an_evaluation_can_be_evaluated(site: Site, finished: Finished):
+    dataset = finished.dataset(site, folder_pct_test=25)
+    model = finished.model(site, dataset)
+    site.evaluate(model)
     url = f"/datasets/{dataset}/results?split=test"
     page = site.get(url).text
     assert f'formaction="/models/{model}/evaluation"' in page and "–" in page
@@ -107,6 +98,6 @@ def test_models_without_an_evaluation_can_be_evaluated(site: Site):
     assert (row["metrics"], row["milliseconds"], row["evaluation_url"]) == ({}, None, None)
     answer = site.post(f"/models/{model}/evaluation", split="test", back="results")
     assert answer.headers["Location"] == url
-    wait_for_evaluation(site, model, 2)
+    site.wait(lambda: site.json(f"/models/{model}/evaluation.json")["state"] == "done")
     (row,) = site.json(url.replace("results", "results.json"))["models"]
     assert row["metrics"] and row["milliseconds"] > 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,65 +15,18 @@ from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.executors.executor import place
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, bars, open_site, site_settings
+from tests.site import Site, bars
+from tests.web.trained import WHOLE_BATCHES, Finished, shared_site, train, wait_for_evaluation
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
 
-LINEAR = """class UserModel(Tower):
-    @model_property
-    def inference(self):
-        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
-        return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')
-
-    @model_property
-    def loss(self):
-        return digits.classification_loss(self.inference, self.y)
-"""
-WHOLE_BATCHES = LINEAR.replace("[-1, 16 * 16 * 3]", "[6, 16 * 16 * 3]")
+SITE = {"evaluations": True}
+site = shared_site
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("evaluation"), evaluations=True), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset(folder_pct_val=25, folder_pct_test=25, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
-
-
-def train(site: Site, dataset_id: str, network: str = LINEAR, **fields: Any) -> str:
-    wanted = {
-        "model_name": "judged",
-        "dataset": dataset_id,
-        "method": "custom",
-        "custom_network": network,
-        "train_epochs": 1,
-        "batch_size": 6,
-        "learning_rate": 0.02,
-        "random_seed": 1,
-        "use_mean": "none",
-        "select_gpu": "cpu",
-    }
-    answer = site.post("/models/images/classification.json", **(wanted | fields))
-    assert answer.status_code == 200, answer.get_json()
-    job_id = str(answer.get_json()["id"])
-    assert site.wait_for_end(job_id) == "Done", site.json(f"/models/{job_id}.json")
-    return job_id
-
-
-def wait_for_evaluation(site: Site, model: str, count: int = 1) -> Any:
-    def is_done() -> Any:
-        body = site.json(f"/models/{model}/evaluation.json")
-        assert body["state"] != "failed", body["error"]
-        return body if body["state"] == "done" and len(body["evaluations"]) >= count else None
-
-    return site.wait(is_done)
+def dataset(site: Site, finished: Finished) -> str:
+    return finished.dataset(site, folder_pct_test=25)
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +83,14 @@ def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> Non
     assert "in percent of the row" in sorted_page
 
 
-def test_any_snapshot_split_and_dataset_can_be_evaluated(site: Site, dataset: str, model: str) -> None:
+def test_any_snapshot_split_and_dataset_can_be_evaluated(
+    site: Site, dataset: str, model: str, finished: Finished
+) -> None:
     answer = site.post(f"/models/{model}/evaluation", split="test", snapshot_epoch="-1")
     assert answer.status_code == 302
     names = {item["name"] for item in wait_for_evaluation(site, model, 2)["evaluations"]}
     assert names == {"snapshot_1-val", "snapshot_1-test"}
-    other = site.dataset(folder_pct_val=50, seed=7)
-    assert site.wait_for_end(other) == "Done"
+    other = finished.dataset(site, folder_pct_val=50)
     site.post(f"/models/{model}/evaluation", dataset=other, split="val")
     found = wait_for_evaluation(site, model, 3)["evaluations"]
     assert {item["dataset_id"] for item in found} == {dataset, other}
@@ -149,9 +102,11 @@ def test_any_snapshot_split_and_dataset_can_be_evaluated(site: Site, dataset: st
     assert "deleted or changed" in page and "Accuracy" in page
 
 
-def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, dataset: str) -> None:
-    model = train(site, dataset)
-    wait_for_evaluation(site, model)
+def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(
+    site: Site, dataset: str, finished: Finished
+) -> None:
+    model = finished.model(site, dataset)
+    site.evaluate(model)
     address = f"/models/{model}/evaluation"
     slot = place(site.services.executor.ledger, DeviceRequest("evaluation"))
     assert slot is not None
@@ -178,9 +133,11 @@ def test_evaluations_wait_for_each_other_and_are_stopped_one_by_one(site: Site, 
     assert names == {"snapshot_1-val", "snapshot_1-test"}
 
 
-def test_two_models_are_compared_on_the_same_images(site: Site, dataset: str, model: str) -> None:
-    better = train(site, dataset, train_epochs=12, learning_rate=0.05, model_name="better")
-    wait_for_evaluation(site, better)
+def test_two_models_are_compared_on_the_same_images(
+    site: Site, dataset: str, model: str, finished: Finished
+) -> None:
+    better = finished.model(site, dataset, train_epochs=12, learning_rate=0.05)
+    site.evaluate(better)
     body = site.json(f"/models/compare.json?first={model}&second={better}")
     accuracies = [metrics["accuracy"] for metrics in body["metrics"]]
     counts = body["counts"]
@@ -328,9 +285,9 @@ def test_a_dataset_without_classes_of_the_model_is_refused(site: Site, model: st
     )
 
 
-def test_a_damaged_result_is_left_out(site: Site, dataset: str) -> None:
-    job_id = train(site, dataset, WHOLE_BATCHES)  # a network that accepts only the batch size of the training
-    assert wait_for_evaluation(site, job_id)["evaluations"][0]["records"]
+def test_a_damaged_result_is_left_out(site: Site, dataset: str, finished: Finished) -> None:
+    job_id = finished.model(site, dataset, WHOLE_BATCHES)  # accepts only the batch size of the training
+    assert site.evaluate(job_id)[0]["records"]
     folder = evaluations.folder_of(folder_of(site, job_id), "snapshot_1-val")
     (folder / evaluations.PREDICTIONS_FILE).unlink()
     assert site.get(f"/models/{job_id}/evaluation").status_code == 200

@@ -14,34 +14,21 @@ from digits.web.jobs import serializers
 from digits.web.predictions import runs as prediction_runs
 from digits.web.resources.jobs import Device
 from tests.site import Site, bars
+from tests.web.trained import Finished
 
 pytestmark = pytest.mark.integration
 
 UNKNOWN = "20200101-000000-abcdef"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"/jobs/{UNKNOWN}",
-        f"/datasets/{UNKNOWN}",
-        f"/models/{UNKNOWN}.json",
-        f"/jobs/{UNKNOWN}/status",
-        f"/jobs/{UNKNOWN}/table_data.json",
-        f"/models/{UNKNOWN}/metrics.json",
-        f"/clone/{UNKNOWN}",
-        f"/files/{UNKNOWN}/job.json",
-        "/files/../secret",
-        "/files/.server/forkserver.log",
-        "/jobs/..%2f..%2fetc/status",
-        "/datasets/summary?job_id=nothing",
-        "/no/such/page",
-    ],
-)
-def test_unknown_jobs_and_paths_are_not_found(site: Site, path: str) -> None:
-    answer = site.get(path, headers={"Accept": "application/json"})
-    assert answer.status_code == 404
-    assert answer.get_json()["error"]["message"]
+def test_unknown_jobs_and_paths_are_not_found(site: Site) -> None:
+    paths = f"/jobs/{UNKNOWN} /datasets/{UNKNOWN} /models/{UNKNOWN}.json /jobs/{UNKNOWN}/status".split()
+    paths += f"/jobs/{UNKNOWN}/table_data.json /models/{UNKNOWN}/metrics.json /clone/{UNKNOWN}".split()
+    paths += f"/files/{UNKNOWN}/job.json /files/../secret /files/.server/forkserver.log".split()
+    paths += "/jobs/..%2f..%2fetc/status /datasets/summary?job_id=nothing /no/such/page".split()
+    for path in paths:
+        answer = site.get(path, headers={"Accept": "application/json"})
+        assert (answer.status_code, bool(answer.get_json()["error"]["message"])) == (404, True), path
 
 
 def test_errors_are_pages_for_browsers_and_json_for_scripts(site: Site) -> None:
@@ -57,9 +44,8 @@ def test_the_home_page_without_jobs_offers_a_sample_dataset(site: Site) -> None:
     assert site.json("/index.json")["datasets"] == []
 
 
-def test_a_dataset_is_listed_renamed_and_deleted(site: Site) -> None:
-    job_id = site.dataset(group_name="first group")
-    assert site.wait_for_end(job_id) == "Done"
+def test_a_dataset_is_listed_renamed_and_deleted(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site, group_name="first group")
     row = site.json(f"/jobs/{job_id}/table_data.json")["job"]
     assert (row["name"], row["group"], row["progress"], row["refs"]) == ("bars", "first group", 100.0, 0)
     assert (row["backend"], row["extension"]) == ("tfrecords", "image-classification")
@@ -96,15 +82,15 @@ def test_a_dataset_is_listed_renamed_and_deleted(site: Site) -> None:
     assert site.get(f"/datasets/{job_id}").status_code == 404
 
 
-@pytest.mark.parametrize("fields", [{}, {"job_name": "  "}, {"job_name": "x" * 300}])
-def test_an_invalid_name_is_refused(site: Site, fields: dict[str, str]) -> None:
-    job_id = site.dataset()
-    assert site.client.put(f"/jobs/{job_id}", data=fields).status_code == 400
-    assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
+def test_an_invalid_name_is_refused(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
+    for fields in ({}, {"job_name": "  "}, {"job_name": "x" * 300}):
+        assert site.client.put(f"/jobs/{job_id}", data=fields).status_code == 400, fields
+        assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
 
 
-def test_notes_changed_in_the_meantime_are_not_overwritten(site: Site) -> None:
-    job_id = site.dataset()
+def test_notes_changed_in_the_meantime_are_not_overwritten(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
 
     def save(notes: str, **before: str) -> int:
         answer = site.client.put(f"/jobs/{job_id}", data={"job_notes": notes, **before})
@@ -119,20 +105,18 @@ def test_notes_changed_in_the_meantime_are_not_overwritten(site: Site) -> None:
     assert save("a script without the notes before") == 200
 
 
-def test_names_survive_a_restart(site: Site) -> None:
+def test_names_survive_a_restart(site: Site, finished: Finished) -> None:
     import json
 
-    job_id = site.dataset()
-    site.wait_for_end(job_id)
+    job_id = finished.dataset(site)
     site.client.put(f"/jobs/{job_id}", data={"job_name": "kept", "group_name": "g"})
     kept = json.loads((site.services.store.folder / job_id / "job.json").read_text())
     assert (kept["name"], kept["group"]) == ("kept", "g")
 
 
-def test_the_list_is_searched_and_sorted(site: Site) -> None:
-    # Finished, because running jobs are listed before waiting ones.
-    for job_id in [site.dataset(dataset_name=name) for name in ("beta red", "alpha blue", "gamma red")]:
-        site.wait_for_end(job_id)
+def test_the_list_is_searched_and_sorted(site: Site, finished: Finished) -> None:
+    for name in ("beta red", "alpha blue", "gamma red"):
+        finished.dataset(site, name)
     page = site.get("/?q=red&sort=name&dir=asc", headers={"X-Fragment": "jobs"}).text
     assert "<html" not in page
     assert "alpha blue" not in page
@@ -151,10 +135,8 @@ def test_an_aborted_dataset_has_status_aborted(site: Site) -> None:
     assert "not running" in refused.get_json()["error"]["message"]
 
 
-def test_deleting_many_jobs_reports_failures(site: Site) -> None:
-    ids = [site.dataset(), site.dataset()]
-    for job_id in ids:
-        site.wait_for_end(job_id)
+def test_deleting_many_jobs_reports_failures(site: Site, finished: Finished) -> None:
+    ids = [finished.dataset(site), finished.dataset(site)]
     answer = site.client.delete(
         "/jobs", data={"job_ids[]": [*ids, UNKNOWN]}, headers={"Accept": "application/json"}
     )
@@ -163,9 +145,8 @@ def test_deleting_many_jobs_reports_failures(site: Site) -> None:
     assert site.json("/index.json")["datasets"] == []
 
 
-def test_files_of_a_job_are_served_safely(site: Site) -> None:
-    job_id = site.dataset()
-    site.wait_for_end(job_id)
+def test_files_of_a_job_are_served_safely(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
     mean = site.get(f"/files/{job_id}/mean.png")
     assert (mean.status_code, mean.mimetype) == (200, "image/png")
     folder = site.services.store.folder / job_id
@@ -178,9 +159,8 @@ def test_files_of_a_job_are_served_safely(site: Site) -> None:
     assert site.get(f"/files/{job_id}/link").status_code == 404
 
 
-def test_output_is_read_from_an_offset(site: Site) -> None:
-    job_id = site.dataset()
-    site.wait_for_end(job_id)
+def test_output_is_read_from_an_offset(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
     (site.services.store.folder / job_id / "create" / "output.log").write_text("one two")
     assert site.json(f"/jobs/{job_id}/output?after=4") == {"text": "two", "next": 7}
 
@@ -214,8 +194,8 @@ def test_form_targets_explain_that_they_only_accept_forms(site: Site) -> None:
     assert site.get("/abort_jobs", headers={"Accept": "application/json"}).get_json()["error"]
 
 
-def test_a_clone_has_the_current_name_and_group(site: Site) -> None:
-    job_id = site.dataset(group_name="a")
+def test_a_clone_has_the_current_name_and_group(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site, group_name="a")
     site.client.put(f"/jobs/{job_id}", data={"job_notes": "only a note"})
     assert 'value="bars"' in site.get(f"/datasets/images/classification/new?clone={job_id}").text
     site.client.put(f"/jobs/{job_id}", data={"job_name": "stripes", "group_name": "b"})
@@ -237,28 +217,25 @@ def test_the_cpu_is_busy_while_a_task_runs_on_it(site: Site) -> None:
     assert cpu().busy_with is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+def test_a_forged_host_or_origin_is_refused(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
+    for headers, status in (
         ({"Host": "evil.example"}, 421),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ],
-)
-def test_a_forged_host_or_origin_is_refused(site: Site, headers: dict[str, str], status: int) -> None:
-    job_id = site.dataset()
-    answers = [
-        site.client.delete(f"/datasets/{job_id}", headers=headers),
-        site.client.post("/try/mnist", headers=headers),
-        site.client.put(f"/jobs/{job_id}", data={"job_name": "taken"}, headers=headers),
-    ]
-    assert [answer.status_code for answer in answers] == [status] * 3
-    assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
+    ):
+        answers = [
+            site.client.delete(f"/datasets/{job_id}", headers=headers),
+            site.client.post("/try/mnist", headers=headers),
+            site.client.put(f"/jobs/{job_id}", data={"job_name": "taken"}, headers=headers),
+        ]
+        assert [answer.status_code for answer in answers] == [status] * 3, headers
+        assert site.json(f"/jobs/{job_id}/table_data.json")["job"]["name"] == "bars"
 
 
-def test_browsers_must_send_the_form_token(site: Site) -> None:
-    job_id = site.dataset()
+def test_browsers_must_send_the_form_token(site: Site, finished: Finished) -> None:
+    job_id = finished.dataset(site)
     browser = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
     assert site.client.put(f"/jobs/{job_id}", data={"job_name": "x"}, headers=browser).status_code == 400
     page = site.get("/").text
@@ -297,8 +274,7 @@ def test_a_user_name_in_the_url_is_not_a_login(site: Site) -> None:
 
 def test_only_its_owner_checks_a_dataset(site: Site) -> None:
     site.post("/login", username="ada")
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.wait_until_done(site.dataset())
     site.post("/login", username="grace")
     assert site.post(f"/datasets/{dataset}/health").status_code == 403
     assert site.post(f"/datasets/{dataset}/label-check", model="any").status_code == 403

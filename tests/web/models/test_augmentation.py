@@ -54,8 +54,7 @@ def test_the_form_shows_augmented_images_of_the_dataset(site: Site) -> None:
 
 
 def test_newer_settings_end_the_preview_of_the_same_form(site: Site) -> None:
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.wait_until_done(site.dataset())
     # Without a free slot, no preview can finish before the others are requested.
     ledger = site.services.executor.ledger
     held = list(iter(lambda: place(ledger, DeviceRequest(short_tasks.POOL)), None))

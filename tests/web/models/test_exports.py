@@ -7,60 +7,23 @@ import json
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from digits.web.models import standard_networks
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
+from tests.web.trained import LINEAR, Finished, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
-
-LINEAR = """class UserModel(Tower):
-    @model_property
-    def inference(self):
-        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
-        return slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')
-
-    @model_property
-    def loss(self):
-        return digits.classification_loss(self.inference, self.y)
-"""
+site = shared_site
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("model-export")), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset(folder_pct_val=25, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
-
-
-@pytest.fixture(scope="module")
-def model(site: Site, dataset: str) -> str:
+def model(site: Site, dataset: str, finished: Finished) -> str:
     """A model with snapshots of the epochs 1 and 2."""
-    fields = {
-        "model_name": "taken away",
-        "dataset": dataset,
-        "method": "custom",
-        "custom_network": LINEAR,
-        "train_epochs": 2,
-        "batch_size": 6,
-        "random_seed": 1,
-        "select_gpu": "cpu",
-    }
-    job_id = str(site.post("/models/images/classification.json", **fields).get_json()["id"])
-    assert site.wait_for_end(job_id) == "Done", site.json(f"/models/{job_id}.json")
-    return job_id
+    return finished.model(site, dataset, name="exported", train_epochs=2, use_mean="image")
 
 
 def folder_of(site: Site, job_id: str) -> Path:
@@ -101,7 +64,7 @@ def test_an_export_is_made_once_per_snapshot_and_format(site: Site, model: str) 
     assert set(archive.namelist()) == names
     assert archive.read("labels.txt").split() == [b"left", b"middle", b"right"]
     card = archive.read("MODEL_CARD.md").decode()
-    assert "# taken away" in card and "Dataset: bars" in card
+    assert "# exported" in card and "Dataset: bars" in card
 
 
 def test_a_saved_model_has_the_layout_of_tensorflow_serving(site: Site, model: str) -> None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from digits.web.models.form import MAX_SWEEP_JOBS
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
+from tests.web.trained import shared_site
+
+site = shared_site
 
 CREATE = "/models/images/classification.json"
 DRAW = "/models/visualize-lr"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("forms")
-    opened = open_site(site_settings(folder))
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999", "9" * 4000, "9" * 5000, "-1e300"])

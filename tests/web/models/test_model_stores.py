@@ -15,7 +15,7 @@ import pytest
 from tests import odd_web_server
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import train
+from tests.web.trained import Finished
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
 
@@ -42,7 +42,9 @@ class Stores:
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Stores]:
+def stores(
+    tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor, finished: Finished
+) -> Iterator[Stores]:
     place = tmp_path_factory.mktemp("stores")
     folder = place / "store"
     folder.mkdir()
@@ -50,9 +52,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -
         address = f"{server}/files"
         places = (str(folder), address, f"{server}/forbidden")
         site = open_site(site_settings(place, model_stores=places), executor)
-        dataset = site.dataset(folder_pct_val=25, seed=1)
-        assert site.wait_for_end(dataset) == "Done"
-        model = train(site, dataset, model_name="Bars")
+        model = finished.model(site, finished.dataset(site), name="Bars", use_mean="pixel")
         archive = site.get(f"/models/{model}/download.tar.gz").data
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(folder / "bars", filter="data")

@@ -8,7 +8,7 @@ import re
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,27 +17,18 @@ import numpy as np
 import pytest
 
 from digits.core.model_job import ModelJob
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import LINEAR, train, wait_for_evaluation
+from tests.site import Site
+from tests.web.trained import LINEAR, Finished, shared_site, train
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 LABELS = ["left", "middle", "right"]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("pretrained")), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def model(site: Site) -> str:
-    dataset = site.dataset(folder_pct_val=25, seed=1)
-    assert site.wait_for_end(dataset) == "Done"
-    return train(site, dataset, use_mean="pixel", model_name="Bars")
+def model(site: Site, dataset: str, finished: Finished) -> str:
+    return finished.model(site, dataset, name="Bars", use_mean="pixel")
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +122,7 @@ def test_an_imported_model_can_be_evaluated_and_trained(site: Site, model: str, 
     page = site.get(f"/models/{job_id}").text
     assert f'<option value="{dataset}">' in page
     assert re.findall(r'<option value="(train|val|test)"', page) == ["train", "val", "test"]
-    answer = site.post(f"/models/{job_id}/evaluation", dataset=dataset, split="val")
-    assert answer.status_code in (200, 202, 302), answer.text
-    (evaluation,) = wait_for_evaluation(site, job_id)["evaluations"]
+    evaluation, _ = site.evaluate(job_id, dataset=dataset, split="val")
     assert evaluation["records"] == 6
     (made,) = exported(site, job_id, "litert")["exports"]
     card = zipfile.ZipFile(io.BytesIO(site.get(made["url"]).data)).read("MODEL_CARD.md").decode()
@@ -418,8 +407,7 @@ def test_an_uploaded_archive_may_contain_a_saved_model(site: Site, complete: Com
         complete.check(site, site.post("/pretrained_models/new.json", **fields, labels_file=labels_file))
 
 
-def test_an_exported_saved_model_is_imported_again(site: Site, model: str):
-    dataset = site.json(f"/models/{model}.json")["dataset_id"]
+def test_an_exported_saved_model_is_imported_again(site: Site, dataset: str):
     lenet = train(site, dataset, method="standard", standard_networks="lenet", use_mean="pixel")
     before = predict(site, lenet)
     assert exported(site, lenet, "savedmodel")["error"] is None

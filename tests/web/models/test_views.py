@@ -7,7 +7,6 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,10 +18,11 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping
 from digits.core.schedules import OneCycle
 from digits.web.models.standard_networks import every_network
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
+from tests.web.trained import shared_site
 
 pytestmark = pytest.mark.integration
+site = shared_site
 
 CREATE = "/models/images/classification.json"
 PREFLIGHT = "/models/preflight"
@@ -74,21 +74,6 @@ def fail_at(step):
 )
 ENDS_THE_PROCESS = changed("return loss", "import os; os._exit(0)")
 PRINTS_A_LOT = LINEAR + "\nfor _ in range(30000):\n    print('x' * 400)\n"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    """A site shared by all tests in this file."""
-    opened = open_site(site_settings(tmp_path_factory.mktemp("site")), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset()
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
 
 
 def create(site: Site, dataset_id: str, network: str = LINEAR, /, path: str = CREATE, **fields: Any) -> Any:
@@ -596,10 +581,8 @@ def test_the_form_becomes_the_recipe(site: Site, dataset: str) -> None:
     site.wait_for_end(job_id)
 
 
-def test_a_finished_training_cannot_be_resumed(site: Site, dataset: str) -> None:
-    job_id = create(site, dataset, train_epochs=1).get_json()["id"]
-    site.wait_for_end(job_id)
-    answer = site.client.post(f"/models/{job_id}/resume", headers={"Accept": "application/json"})
+def test_a_finished_training_cannot_be_resumed(site: Site, trained: str) -> None:
+    answer = site.client.post(f"/models/{trained}/resume", headers={"Accept": "application/json"})
     assert answer.status_code == 403
     assert "cannot be resumed" in answer.get_json()["error"]["message"]
 
@@ -674,7 +657,7 @@ def test_the_check_result_is_stored_with_the_training(site: Site, dataset: str) 
     checked = create(site, dataset, path=PREFLIGHT, batch_size="2, 6").get_json()
     assert checked["result"]["batch_size"] == 6, "the largest batches need the most memory"
     assert checked["result"]["chance_loss"] == pytest.approx(math.log(3))
-    job_id = create(site, dataset, preflight=checked["id"]).get_json()["id"]
+    job_id = create(site, dataset, preflight=checked["id"], train_epochs=1).get_json()["id"]
     assert "chance level" in site.get(f"/models/{job_id}").text
     picture = site.get(f"/models/{job_id}/batch.png")
     assert picture.data == site.get(checked["batch_url"]).data
@@ -716,8 +699,8 @@ def test_an_eager_check_shows_printed_output(site: Site, dataset: str) -> None:
 def test_a_model_can_be_created_with_an_unknown_check(site: Site, dataset: str) -> None:
     for name in ("preview-000000000000", "../../etc", ""):
         job_id = create(site, dataset, preflight=name, train_epochs=1).get_json()["id"]
-        assert site.get(f"/models/{job_id}/batch.png").status_code == 404
-        assert site.wait_for_end(job_id) == "Done"
+        assert site.get(f"/models/{job_id}/batch.png").status_code == 404, name
+        site.post(f"/models/{job_id}/abort")
 
 
 def test_a_failed_check_queues_no_job(site: Site, dataset: str) -> None:

@@ -12,6 +12,9 @@ from digits.web.openapi.descriptions import PAGES
 from digits.web.openapi.page import rest_page
 from tests.site import Site
 from tests.test_docs import text
+from tests.web.trained import shared_site
+
+site = shared_site
 
 # Pages for people, of no use to programs.
 PAGES_ONLY = {
@@ -30,7 +33,7 @@ JSON = {"Accept": "application/json"}
 PAGE = {"Accept": "text/html"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def document(site: Site) -> dict[str, Any]:
     found: dict[str, Any] = site.json("/openapi.json")
     return found
@@ -108,10 +111,8 @@ def test_the_page_is_current(document: dict[str, Any]) -> None:
     assert rest_page(document) == text("rest.md"), "python -m tools.rest_page > docs/rest.md"
 
 
-def test_twins_return_the_same_for_all_clients(site: Site, document: dict[str, Any]) -> None:
+def test_twins_return_the_same_for_all_clients(site: Site, dataset: str, document: dict[str, Any]) -> None:
     """Each page with JSON returns it at its path and ``.json``, and to clients that accept JSON."""
-    dataset = site.dataset()
-    site.api.wait(dataset)
     model = site.finished_model(dataset)
     twins = [path for path in document["paths"] if f"{path}.json" in document["paths"]]
     tried = set()

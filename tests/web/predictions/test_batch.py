@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,19 @@ from digits.core.job import DeviceRequest
 from digits.data import predictions
 from digits.runtime.executors.executor import place
 from tests.decoders import refuse_to_decode
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, bars, open_site, site_settings
-from tests.web.evaluations.test_views import LINEAR, WHOLE_BATCHES, train
+from tests.site import Site, bars
+from tests.web.trained import LINEAR, WHOLE_BATCHES, Finished, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 CLASSIFY_MANY = "/models/images/classification/classify_many"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("predictions")), executor)
-    bars(opened.data / "new")
-    (opened.data / "new" / "broken.png").write_bytes(b"no image")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset(folder_seed=1, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
-
-
-@pytest.fixture(scope="module")
-def model(site: Site, dataset: str) -> str:
-    return train(site, dataset, train_epochs=4, model_name="Bars")
+@pytest.fixture(scope="module", autouse=True)
+def images(site: Site) -> None:
+    bars(site.data / "new")
+    (site.data / "new" / "broken.png").write_bytes(b"no image")
 
 
 def upload(text: str, name: str = "list.txt") -> tuple[io.BytesIO, str]:
@@ -309,8 +293,10 @@ def test_images_keep_their_size_on_request(site: Site, model: str):
     }
 
 
-def test_a_network_with_a_fixed_batch_size_predicts_any_number_of_images(site: Site, dataset: str):
-    model = train(site, dataset, WHOLE_BATCHES, train_epochs=4)
+def test_a_network_with_a_fixed_batch_size_predicts_any_number_of_images(
+    site: Site, dataset: str, finished: Finished
+):
+    model = finished.model(site, dataset, WHOLE_BATCHES, train_epochs=4)
     answer = site.post(f"{CLASSIFY_MANY}.json", job_id=model, image_folder=str(site.data / "new"))
     assert answer.status_code == 200, answer.get_json()
     assert answer.get_json()["accuracy"] == 1.0

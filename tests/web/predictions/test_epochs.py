@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 
 import pytest
 
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import LINEAR, train
+from tests.site import Site
+from tests.web.trained import Finished, copy_job, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("epochs")), executor)
-    yield opened
-    opened.close()
+def dataset(site: Site, finished: Finished) -> str:
+    return finished.dataset(site, folder_pct_val=75)
 
 
 @pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    created = site.dataset(folder_pct_val=75, seed=1)
-    assert site.wait_for_end(created) == "Done"
-    return created
-
-
-@pytest.fixture(scope="module")
-def model(site: Site, dataset: str) -> str:
-    return train(site, dataset, LINEAR, train_epochs=3, learning_rate=0.1)
+def model(site: Site, dataset: str, finished: Finished) -> str:
+    return finished.model(site, dataset, train_epochs=3, learning_rate=0.1)
 
 
 def test_each_snapshot_predicts_the_same_records(site: Site, model: str) -> None:
@@ -67,18 +57,15 @@ def test_records_that_do_not_exist_are_refused(site: Site, model: str, first: st
     assert answer.status_code == 400 and "“first”" in answer.get_json()["error"]["message"]
 
 
-def test_a_damaged_snapshot_is_left_out(site: Site, dataset: str) -> None:
-    model = train(site, dataset, LINEAR, train_epochs=3)
+def test_a_damaged_snapshot_is_left_out(site: Site, dataset: str, model: str) -> None:
+    model = copy_job(site, site.services.store.folder / model, dataset)
     path = site.services.store.folder / model / "snapshot_2.ckpt.index"
     path.write_bytes(path.read_bytes()[:20])
     found = site.json(f"/models/{model}/epoch-predictions.json")
     assert [item["epoch"] for item in found["epochs"]] == ["1", "3"]
 
 
-def test_a_deleted_dataset_is_explained(site: Site) -> None:
-    dataset = site.dataset(folder_pct_val=25, seed=2)
-    assert site.wait_for_end(dataset) == "Done"
-    model = train(site, dataset, LINEAR)
+def test_a_deleted_dataset_is_explained(site: Site, model: str) -> None:
     archive = site.get(f"/models/{model}/download.zip").data
     imported = site.client.post(
         "/pretrained_models/upload_archive", data={"archive": (io.BytesIO(archive), "model.zip")}

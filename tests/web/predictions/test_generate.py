@@ -80,8 +80,7 @@ def opened(uri: str) -> Image.Image:
 
 @pytest.mark.tensorflow
 def test_models_generate_images_from_latent_vectors(site: Site) -> None:
-    dataset = site.dataset(resize_width=16, resize_height=16, resize_channels=1, seed=1)
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = site.wait_until_done(site.dataset(resize_width=16, resize_height=16, resize_channels=1, seed=1))
     model = train(site, dataset, CONDITIONAL)
     page = site.get(f"/models/{model}").text
     assert 'id="generate-panel"' in page

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import train
+from tests.site import Site
+from tests.web.trained import Finished, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 CONVOLUTION = """
 import keras
@@ -29,17 +27,8 @@ class UserModel(Tower):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("inside")), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def model(site: Site) -> str:
-    dataset = site.dataset(folder_pct_val=25, seed=1)
-    assert site.wait_for_end(dataset) == "Done"
-    return train(site, dataset, CONVOLUTION, train_epochs=2)
+def model(site: Site, dataset: str, finished: Finished) -> str:
+    return finished.model(site, dataset, CONVOLUTION, train_epochs=2)
 
 
 def test_layers_heat_maps_and_filters(site: Site, model: str) -> None:

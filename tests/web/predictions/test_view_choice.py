@@ -15,6 +15,7 @@ from digits.kinds.prediction_rendering import Prediction
 from digits.runtime.inference_servers import InferenceServers
 from digits.web.services.recent_predictions import Recent, RecentPredictions
 from tests.site import Site
+from tests.web.trained import Finished
 
 pytestmark = pytest.mark.integration
 
@@ -44,9 +45,10 @@ def asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return requests
 
 
-def test_a_prediction_is_shown_in_any_view_that_fits(site: Site, asked: list[dict[str, Any]]) -> None:
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+def test_a_prediction_is_shown_in_any_view_that_fits(
+    site: Site, finished: Finished, asked: list[dict[str, Any]]
+) -> None:
+    dataset = finished.dataset(site)
     model = site.finished_model(dataset)
     fields = {"job_id": model, "image_path": str(next(site.data.rglob("*.png")))}
     url = "/models/images/classification/classify_one"
@@ -84,10 +86,11 @@ def test_a_prediction_is_shown_in_any_view_that_fits(site: Site, asked: list[dic
     assert len(asked) == 2
 
 
-def test_the_numbers_of_an_output_are_passed_on_as_text(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_numbers_of_an_output_are_passed_on_as_text(
+    site: Site, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server does not parse them, because they may be millions."""
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+    dataset = finished.dataset(site)
     answer = {"ok": True, "names": ["output", 'a"b'], "omitted": ["large"]}
     texts = [bytearray(b"[1.50,NaN]"), bytearray(b"[" + b"10," * 200_000 + b"2]")]
     monkeypatch.setattr(InferenceServers, "exchange", lambda *_: (answer, texts))

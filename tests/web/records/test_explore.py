@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,16 +13,12 @@ import pytest
 from PIL import Image
 
 from digits.data.record_names import names_path
-from tests.site import Site, bars, open_site, site_settings
+from tests.site import Site, bars
+from tests.web.trained import shared_site
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("explore"), health_checks=True))
-    yield opened
-    opened.close()
+SITE = {"health_checks": True}
+site = shared_site
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +30,7 @@ def dataset(site: Site) -> str:
         Image.fromarray(noise).save(folder / name / "00.png")
         (folder / name / "00.png").rename(folder / name / f"Photo {name}.png")
     Image.new("RGB", (16, 16), "gray").save(folder / "right" / "blank.png")
-    job_id = site.dataset(folder_train=str(folder), folder_pct_val=25, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
+    job_id = site.wait_until_done(site.dataset(folder_train=str(folder), folder_pct_val=25, seed=1))
     site.wait(lambda: site.json(f"/datasets/{job_id}/health.json")["state"] == "done")
     return job_id
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,11 @@ from digits.data import manifest
 from digits.data.record_classes import classes_path
 from digits.data.record_names import names_path
 from digits.kinds.jobs import DatasetJob
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
+from tests.web.trained import shared_site
 
 pytestmark = pytest.mark.integration
+site = shared_site
 
 CLASSES = ["cat", "dog"]
 # Every image by name, and the classes that it contains. Dogs are in most images, so they are never the rarest class.
@@ -26,13 +27,6 @@ CONTENTS = {
     f"{number}-{'-'.join(found) or 'empty'}": found
     for number, found in enumerate([["cat", "dog"]] * 4 + [["dog"]] * 5 + [["cat"]] * 2 + [[]] * 3)
 }
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("classes")))
-    yield opened
-    opened.close()
 
 
 def write_images(folder: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from digits.core.model_job import ModelJob
 from digits.kinds.jobs import DatasetJob
 from tests import leftovers
 from tests.real_server import RealServer
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import train
+from tests.site import Site
+from tests.web.trained import shared_site, train
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 LINEAR = """class UserModel(Tower):
     @model_property
@@ -32,20 +31,6 @@ LINEAR = """class UserModel(Tower):
         return digits.classification_loss(self.inference, self.y)
 """
 NAME = "Bars & <b>stripes</b> “日本”"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("report")), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset(folder_pct_val=25, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
 
 
 @pytest.fixture(scope="module")

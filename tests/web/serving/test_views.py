@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +18,13 @@ from digits.core.errors import TooBusy
 from digits.core.model_job import ModelJob
 from digits.runtime.request_batches import ClientRequest
 from digits.web.serving import protocols as serving
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
-from tests.web.evaluations.test_views import WHOLE_BATCHES, train
+from tests.site import Site
+from tests.web.trained import WHOLE_BATCHES, Finished, shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 CLASSES = ("left", "middle", "right")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, executor: SharedExecutor) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path_factory.mktemp("serving")), executor)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture(scope="module")
-def dataset(site: Site) -> str:
-    job_id = site.dataset(folder_pct_val=25, seed=1)
-    assert site.wait_for_end(job_id) == "Done"
-    return job_id
-
-
-@pytest.fixture(scope="module")
-def model(site: Site, dataset: str) -> str:
-    return train(site, dataset, train_epochs=4)
 
 
 @pytest.fixture(scope="module")
@@ -310,8 +290,8 @@ def test_large_photos_of_many_clients_are_predicted_by_the_same_process(site: Si
     assert starts() == before
 
 
-def test_a_network_with_a_fixed_batch_size_is_served(site: Site, dataset: str):
-    model = train(site, dataset, WHOLE_BATCHES, train_epochs=4)
+def test_a_network_with_a_fixed_batch_size_is_served(site: Site, dataset: str, finished: Finished):
+    model = finished.model(site, dataset, WHOLE_BATCHES, train_epochs=4)
     files = [{"b64": text(file_of(site, name))} for name in CLASSES]
     answer = site.client.post(f"/models/{model}/predict", json={"instances": files})
     assert best(answer.get_json()["predictions"]) == list(CLASSES)
@@ -350,11 +330,13 @@ def test_invalid_request_bodies_are_rejected(site: Site, served: str, body: str,
     assert message in error["message"] + error.get("hint", "")
 
 
-def test_production_names_can_be_reassigned_and_removed(site: Site, model: str, dataset: str):
+def test_production_names_can_be_reassigned_and_removed(
+    site: Site, model: str, dataset: str, finished: Finished
+):
     for name in ("", "../x", "a b", "metrics"):
         assert site.post(f"/models/{model}/promote.json", name=name).status_code == 400
     assert site.post(f"/models/{model}/promote", name="moving").status_code == 302
-    other = train(site, dataset, model_name="the other", train_epochs=1)
+    other = finished.model(site, dataset, name="the other")
     assert site.post(f"/models/{other}/promote.json", name="moving").status_code == 200
     assert site.json("/serve/moving")["model"] == other
     page = site.get("/serve").text
