@@ -1,4 +1,4 @@
-"""The client creates, follows and uses jobs of a site in this process, and raises errors with a message and a hint."""
+"""The client creates, follows and uses jobs of a site or a server, and raises errors with a message and a hint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from digits.client import Client, InvalidFields, JobFailed
 from digits.core.errors import BadRequest, NotAllowed, NotFound, NotReady, Unavailable
+from tests.real_server import RealServer
 from tests.site import Site, bars
+from tests.web.trained import LINEAR
 
 
 def test_a_dataset_is_created_and_followed(site: Site) -> None:
@@ -113,3 +115,34 @@ def test_an_address_without_a_server(tmp_path: Path) -> None:
     assert silent.value.hint
     with pytest.raises(ValueError, match="http"):
         Client("file:///etc")
+
+
+@pytest.mark.integration
+@pytest.mark.tensorflow
+def test_a_script_trains_and_downloads_a_model_of_a_server(tmp_path: Path) -> None:
+    images = bars(tmp_path / "data" / "bars")
+    server = RealServer(tmp_path)
+    try:
+        client = Client(server.address)
+        fields = {"folder_train": images, "resize_width": 16, "resize_height": 16, "seed": 1}
+        dataset = client.create_dataset("images/classification", "bars", **fields).id
+        client.wait(dataset)
+        settings = {"train_epochs": 4, "batch_size": 6, "learning_rate": 0.02, "random_seed": 1}
+        model = client.create_model("linear", dataset, method="custom", custom_network=LINEAR, **settings).id
+        progress: list[float] = []
+        client.wait(model, lambda status: progress.append(status.progress))
+        assert progress == sorted(progress) and progress[-1] == 100
+        losses = client.metrics(model).val.values["loss"]
+        assert len(losses) == 5 and losses[-1] < losses[0]
+        for label in ("left", "middle", "right"):
+            image = images / label / "00.png"
+            for sent in (image, image.read_bytes()):
+                (best, percent), *_ = client.classify(model, sent).predictions
+                assert best == label and 50 < percent <= 100
+        with zipfile.ZipFile(
+            client.download(f"/models/{model}/download.zip", tmp_path / "model.zip")
+        ) as archive:
+            assert archive.read("network.py").decode() == LINEAR
+            assert "snapshot_4.ckpt.index" in archive.namelist()
+    finally:
+        server.stop()
