@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -20,11 +21,10 @@ from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.store import Store
-from digits.web.app import create_app
 from digits.web.security.secrets import read_or_make_secret
 from digits.web.security.sessions import Session, Sessions
 from tests.failing_disk import FailingDisk, failing_disk, few_descriptors, fill, small_disk
-from tests.site import Site, bars, site_settings
+from tests.site import Site, open_idle_site, site_settings
 
 pytestmark = pytest.mark.integration
 
@@ -50,12 +50,7 @@ Operation = Callable[[], Any]
 
 @pytest.fixture(scope="module")
 def site_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    bars(folder / "data" / "bars", each=2)
-    app = create_app(site_settings(folder), start=False)
-    app.testing = True
-    app.config["PROPAGATE_EXCEPTIONS"] = False
-    site = Site(app, app.test_client(), folder / "data")
+    site = open_idle_site(site_settings(tmp_path_factory.mktemp("site")))
     yield site
     site.services.stop()
 
@@ -218,23 +213,21 @@ def has_leftovers(store: Store) -> bool:
     )
 
 
-@pytest.mark.parametrize("number", SAID, ids=errno.errorcode.get)
-@pytest.mark.parametrize(
-    "prepare",
-    [
-        creates_a_dataset,
-        creates_a_model,
-        creates_a_sweep,
-        tries_a_sample,
-        renames,
-        deletes,
-        deletes_many,
-        resumes,
-        visualizes,
-        exports,
-        classifies_an_upload,
-    ],
-)
+OPERATIONS = [
+    creates_a_dataset, creates_a_model, creates_a_sweep, tries_a_sample, renames, deletes, deletes_many, resumes,
+    visualizes, exports, classifies_an_upload,
+]  # fmt: skip
+
+
+def failing() -> Iterator[Any]:
+    """All operations with all errors. A full disk fails other calls than too many open files."""
+    for prepare, number in itertools.product(OPERATIONS, SAID):
+        is_one_of_each = number in (errno.ENOSPC, errno.EMFILE) or prepare is creates_a_model
+        marks = () if is_one_of_each else pytest.mark.nightly
+        yield pytest.param(prepare, number, marks=marks, id=f"{prepare.__name__}-{errno.errorcode[number]}")
+
+
+@pytest.mark.parametrize(("prepare", "number"), list(failing()))
 def test_a_write_that_fails_is_reported_and_changes_nothing(
     idle: Site, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Site], Operation], number: int
 ) -> None:
@@ -299,9 +292,10 @@ def test_a_disk_filled_by_other_programs_is_reported_at_once(
 ) -> None:
     jobs, full = settings.jobs_dir, "The disk is full."
     with small_disk(jobs, "size=512k") as is_small:
-        app = create_app(settings, start=False)
-        site = Site(app, app.test_client(), settings.data_roots[0])
-        live = site.services.live.socketio.test_client(app, namespace="/jobs", flask_test_client=site.client)
+        site = open_idle_site(settings)
+        live = site.services.live.socketio.test_client(
+            site.app, namespace="/jobs", flask_test_client=site.client
+        )
 
         def published() -> list[Any]:
             site.services.runner.tick()
@@ -376,9 +370,7 @@ def test_other_os_errors_are_server_errors() -> None:
 
 def test_the_server_survives_a_full_disk(settings: Settings) -> None:
     with small_disk(settings.jobs_dir, "size=512k") as is_small:
-        bars(settings.data_roots[0] / "bars", each=2)
-        app = create_app(settings, start=False)
-        site = Site(app, app.test_client(), settings.data_roots[0])
+        site = open_idle_site(settings)
         try:
             renamed = renames(site)
             if is_small:

@@ -18,8 +18,7 @@ from digits.core.status import Status
 from digits.data import manifest
 from digits.data.records import Record, ShardWriter, encode_example
 from digits.data.targets.class_index import ClassIndex
-from digits.web.app import create_app
-from tests.site import Site, bars, site_settings
+from tests.site import Site, open_idle_site, site_settings
 
 pytestmark = pytest.mark.integration
 
@@ -69,13 +68,7 @@ def outside(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site that never starts jobs."""
-    folder = tmp_path_factory.mktemp("site")
-    bars(folder / "data" / "bars", each=2)
-    app = create_app(site_settings(folder), start=False)
-    app.testing = True
-    app.config["PROPAGATE_EXCEPTIONS"] = False
-    site = Site(app, app.test_client(), folder / "data")
+    site = open_idle_site(site_settings(tmp_path_factory.mktemp("site")))
     yield site
     site.services.stop()
 
