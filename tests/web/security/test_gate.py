@@ -36,6 +36,7 @@ TOKEN = "t" * 43
 SITE = "http://localhost"
 POLLING = "/socket.io/?EIO=4&transport=polling"
 ROUTES = ["/", "/models/1", "/static/x.js", "/login", "/health", "/files/a", "/tensorboard/1/", POLLING]
+UPGRADE: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
 UNSAFE = ["POST", "PUT", "PATCH", "DELETE", "SOMETHING"]
 
 GOOD_HOSTS = [
@@ -408,21 +409,16 @@ def test_origin_must_have_the_same_port() -> None:
 @pytest.mark.parametrize("origin", EVIL_ORIGINS)
 def test_live_connections_from_other_origins_are_refused(origin: str) -> None:
     app = App()
-    upgrade: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
     for path in (POLLING, "/socket.io/", "/socket.iox", "/anything"):
-        headers = {"Origin": origin, **(upgrade if path == "/anything" else {})}
+        headers = {"Origin": origin, **(UPGRADE if path == "/anything" else {})}
         assert send(app, path, "GET", headers).status_code == 403
-        assert send(app, path, "GET", {**upgrade, "Origin": origin}).status_code == 403
-        assert send(app, path, "GET", {**upgrade, "Sec-Fetch-Site": "cross-site"}).status_code == 403
+        assert send(app, path, "GET", {**UPGRADE, "Origin": origin}).status_code == 403
+        assert send(app, path, "GET", {**UPGRADE, "Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert app.reached == []
 
 
 def test_websocket_with_a_body_is_refused() -> None:
-    headers: dict[str, str | None] = {
-        "Upgrade": "websocket",
-        "Connection": "Upgrade",
-        "Transfer-Encoding": "chunked",
-    }
+    headers = UPGRADE | {"Transfer-Encoding": "chunked"}
     assert send(App(), "/socket.io/", "GET", headers).status_code == 400
 
 
@@ -496,8 +492,7 @@ def test_token_in_the_url_never_redirects_to_another_site(locked: Gate) -> None:
 
 def test_token_in_the_url_does_not_allow_writes(locked: Gate) -> None:
     assert through(locked, f"/models?token={TOKEN}", "POST").status_code == 401
-    upgrade: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
-    assert through(locked, f"/socket.io/?token={TOKEN}", headers=upgrade).status_code == 401
+    assert through(locked, f"/socket.io/?token={TOKEN}", headers=UPGRADE).status_code == 401
 
 
 def test_application_receives_the_visitor() -> None:
@@ -524,16 +519,13 @@ def test_websocket_with_a_cookie_requires_an_origin() -> None:
     auth = make_auth(token=TOKEN)
     cookie = f"digits-5000={auth.sessions.start('fred')}"
     gate = Gate(App(), auth=auth)
-    upgrade: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
-    assert through(gate, "/socket.io/", headers={**upgrade, "Cookie": cookie}).status_code == 403
-    assert (
-        through(gate, "/socket.io/", headers={**upgrade, "Cookie": cookie, "Origin": SITE}).status_code == 200
-    )
-    assert (
-        through(gate, "/socket.io/", headers={**upgrade, "Authorization": f"Bearer {TOKEN}"}).status_code
-        == 200
-    )
-    assert through(gate, "/socket.io/", headers={**upgrade, "Origin": SITE}).status_code == 401
+    assert through(gate, "/socket.io/", headers={**UPGRADE, "Cookie": cookie}).status_code == 403
+    for own, status in (
+        ({"Cookie": cookie, "Origin": SITE}, 200),
+        ({"Authorization": f"Bearer {TOKEN}"}, 200),
+        ({"Origin": SITE}, 401),
+    ):
+        assert through(gate, "/socket.io/", headers={**UPGRADE, **own}).status_code == status, own
 
 
 # The owner of the connection
