@@ -431,13 +431,12 @@ class _StreamedFeed:
     ) -> None:
         self._reader, self._decoder, self._order, self._explain = reader, decoder, order, explain
         self._queue: queue.Queue[Any] = queue.Queue()
-        self._memory = threading.Semaphore(0)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read_ahead, name="records", daemon=True)
         first = next(order, np.arange(0))
         self._order = itertools.chain([first], order)
         batches_ahead = max(2, _AHEAD_BYTES // max(1, len(first) * decoder.record_bytes))
-        self._memory.release(batches_ahead)
+        self._memory = threading.Semaphore(batches_ahead)  # to release so many takes seconds
         self._thread.start()
 
     def take(self, batches: int) -> Chunk:
