@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,6 +109,44 @@ def memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "NAMESPACE", f"digits-test-{os.getpid()}")
 
 
+@pytest.fixture(scope="module")
+def in_shared_child(tensorflow: None) -> Iterator[Callable[..., Any]]:
+    """Return a function like that of `in_child`, which calls all functions of a module in the same forked process.
+
+    TensorFlow starts only once there. The functions must leave no state behind that another one depends on.
+    """
+    ours, theirs = multiprocessing.Pipe()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _call_functions(theirs)
+    theirs.close()
+
+    def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        ours.send((function, arguments))
+        went_well, value = ours.recv()
+        assert went_well, value
+        return value
+
+    yield call
+    ours.close()
+    os.waitpid(pid, 0)
+
+
+def _call_functions(pipe: Any) -> None:
+    """Call the functions that arrive, until the other end is closed, and end the process."""
+    try:
+        while True:
+            function, arguments = pipe.recv()
+            try:
+                answer = (True, function(*arguments))
+            except BaseException:
+                answer = (False, traceback.format_exc())
+            pipe.send(answer)
+    finally:
+        os._exit(0)
+
+
 @pytest.fixture
 def start(tensorflow: None, tmp_path: Path) -> Any:
     """Return a function that starts the task in a folder; tasks still running after the test are killed."""
@@ -166,12 +206,26 @@ def write_model(job: Path, network: str, default_dataset: Path, **settings: Any)
 
 @pytest.fixture
 def train(model: Any, start: Any) -> Callable[..., Outcome]:
-    """Return a function that trains a network with the given recipe settings, and waits for the end."""
+    """Return a function that trains a network with the given recipe settings to the end, which succeeds."""
 
     def train(network: str, **settings: Any) -> Outcome:
-        return start(model(network, **settings)).wait()
+        outcome: Outcome = start(model(network, **settings)).wait()
+        assert outcome.code == 0, outcome.output
+        return outcome
 
     return train
+
+
+@pytest.fixture
+def fail(model: Any, start: Any) -> Callable[..., Outcome]:
+    """Return a function like that of `train` for a training that ends with an error."""
+
+    def fail(network: str, **settings: Any) -> Outcome:
+        outcome: Outcome = start(model(network, **settings)).wait()
+        assert outcome.code == 1, outcome.output
+        return outcome
+
+    return fail
 
 
 @pytest.fixture
@@ -294,12 +348,13 @@ def write_dataset(
     encoding: str = "png",
     labels_of: Callable[[int], int] | None = None,
     wrong_every: int = 0,
-) -> None:
-    """Create a finished dataset job of gradients with two shards per split.
+) -> Path:
+    """Create a finished dataset job of gradients with two shards per split, and return its folder.
 
     ``labels_of`` returns the labels of the records; by default, the classes alternate. With ``wrong_every``,
     the label of every record with a multiple of this number is wrong.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     label_of = labels_of or (lambda number: number % classes)
     noise = np.random.default_rng(7)
     labels = ["right", "left", "down", "up"][:classes]
@@ -345,6 +400,7 @@ def write_dataset(
         splits=splits,
         mean_pixel=mean.mean((0, 1)).tolist(),
     ).save(folder)
+    return folder
 
 
 def snapshot(job_folder: Path, name: str) -> dict[str, np.ndarray]:

@@ -152,6 +152,8 @@ AUTO_ENCODER = """class UserModel(Tower):
         return loss
 """
 
+AUTO_ENCODER_SETTINGS = {"epochs": 6, "solver": {"type": "ADAM", "learning_rate": 0.001}}
+
 # Two losses with separate variables, built in the constructor as in published GANs.
 GAN = """
 import tensorflow as tf

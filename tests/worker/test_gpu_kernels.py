@@ -60,9 +60,7 @@ WAYS = {
 def test_gpus_support_all_operations_of_steps_and_validation(
     model: Any, in_child: Any, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    dataset = tmp_path / "dataset"
-    dataset.mkdir()
-    write_dataset(dataset, {"train": 16, "val": 8}, size=32, channels=3)
+    dataset = write_dataset(tmp_path / "dataset", {"train": 16, "val": 8}, size=32, channels=3)
     text = (FOLDER / "lenet.py").read_text()
     assert in_child(_lacking, model(text, dataset=str(dataset), **settings)) == []
 

@@ -80,9 +80,7 @@ def test_streamed_images_give_the_same_result(
 ) -> None:
     from digits.worker.input import memory
 
-    dataset = tmp_path / "pictures"
-    dataset.mkdir()
-    write_dataset(dataset, {"train": 64, "val": 22}, size=size, channels=1)
+    dataset = write_dataset(tmp_path / "pictures", {"train": 64, "val": 22}, size=size, channels=1)
     kept = train_on_gpu(networks.LINEAR, name="kept", dataset=str(dataset), solver=MOMENTUM)
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     read = train_on_gpu(networks.LINEAR, name="read", dataset=str(dataset), solver=MOMENTUM)

@@ -9,17 +9,31 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from click.testing import CliRunner, Result
 
+from digits.cli.commands import digits
 from digits.core import events, recipe
 from digits.core.errors import BadRequest
 from digits.core.resume_point import resume_point
 from digits.runtime import standalone
 from tests.worker import networks
 from tests.worker.conftest import snapshot
+
+
+@pytest.fixture
+def run_here(start: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Return a function that runs ``digits`` in this process, and the task of the command in a fork of it."""
+
+    def run(command: list[str], **options: Any) -> None:
+        start(Path(command[-1])).wait()
+
+    monkeypatch.setattr(standalone, "subprocess", SimpleNamespace(run=run))
+    return lambda *arguments: CliRunner().invoke(digits, arguments)
 
 
 @pytest.mark.tensorflow
@@ -52,12 +66,12 @@ def test_a_copied_job_trains_to_the_same_bytes(
 
 @pytest.mark.tensorflow
 def test_a_check_prints_the_cost_and_leaves_the_folder_unchanged(
-    model: Any, run_clean: Callable[..., Any]
+    model: Any, run_here: Callable[..., Result]
 ) -> None:
     job = model(networks.LINEAR).parent
     before = sorted(job.rglob("*"))
-    answer = run_clean("-m", "digits", "check", str(job))
-    assert answer.returncode == 0, answer.stderr + answer.stdout
+    answer = run_here("check", str(job))
+    assert answer.exit_code == 0, answer.output
     assert "The cross-entropy starts at" in answer.stdout and "estimated total" in answer.stdout
     assert sorted(job.rglob("*")) == before
 
@@ -75,34 +89,34 @@ def test_an_eager_check_prints_values(model: Any, run_clean: Callable[..., Any])
 
 
 @pytest.mark.tensorflow
-def test_a_check_reports_an_error_with_its_line(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_a_check_reports_an_error_with_its_line(model: Any, run_here: Callable[..., Result]) -> None:
     job = model(networks.LINEAR.replace("scope='fc'", "scop='fc'")).parent
-    answer = run_clean("-m", "digits", "check", str(job))
-    assert answer.returncode == 1
+    answer = run_here("check", str(job))
+    assert answer.exit_code == 1
     assert "digits: TypeError" in answer.stderr and "line 6 of the network" in answer.stderr
-    missing = run_clean("-m", "digits", "check", str(job / "nowhere"))
-    assert missing.returncode == 1 and "has no training recipe" in missing.stderr
+    missing = run_here("check", str(job / "nowhere"))
+    assert missing.exit_code == 1 and "has no training recipe" in missing.stderr
 
 
 @pytest.mark.tensorflow
-def test_a_snapshot_is_exported(trained: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_snapshot_is_exported(trained: Any, run_here: Callable[..., Result], tmp_path: Path) -> None:
     job = trained(networks.LINEAR, epochs=1).job_folder
     target = tmp_path / "exported"
-    answer = run_clean("-m", "digits", "export", str(job), str(target), "--epoch", "1")
-    assert answer.returncode == 0, answer.stderr + answer.stdout
+    answer = run_here("export", str(job), str(target), "--epoch", "1")
+    assert answer.exit_code == 0, answer.output
     assert f"Exported snapshot_1.ckpt to {target} (" in answer.stdout
     assert "input [any, 12, 12, 1] float32, 0 to 255" in answer.stdout
     assert "output output [any, 4] float32" in answer.stdout
     assert (target / "saved_model.pb").is_file()
-    again = run_clean("-m", "digits", "export", str(job), str(target))
-    assert again.returncode == 1 and "is not empty" in again.stderr
-    other = run_clean("-m", "digits", "export", str(job), str(tmp_path / "other"), "--epoch", "7")
-    assert other.returncode == 1 and "snapshots of epochs 1." in other.stderr
+    again = run_here("export", str(job), str(target))
+    assert again.exit_code == 1 and "is not empty" in again.stderr
+    other = run_here("export", str(job), str(tmp_path / "other"), "--epoch", "7")
+    assert other.exit_code == 1 and "snapshots of epochs 1." in other.stderr
 
 
-def test_export_requires_a_snapshot(model: Any, run_clean: Callable[..., Any], tmp_path: Path) -> None:
-    answer = run_clean("-m", "digits", "export", str(model(networks.LINEAR).parent), str(tmp_path / "out"))
-    assert answer.returncode == 1 and "has no snapshot yet" in answer.stderr
+def test_export_requires_a_snapshot(model: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="has no snapshot yet"):
+        standalone.export(model(networks.LINEAR).parent, tmp_path / "out")
 
 
 @pytest.mark.tensorflow

@@ -149,7 +149,11 @@ def refusals_and_filters(job: Path, image: Path) -> Any:
 
 @pytest.mark.parametrize(
     "network",
-    [networks.BATCH_NORM.replace("{arguments}", ""), networks.KERAS_LENET, networks.RAW],
+    [
+        networks.BATCH_NORM.replace("{arguments}", ""),
+        networks.KERAS_LENET,
+        pytest.param(networks.RAW, marks=pytest.mark.nightly),
+    ],
     ids=["slim", "keras", "raw"],
 )
 def test_bad_requests_are_refused_and_filters_are_read_from_snapshots(

@@ -51,23 +51,23 @@ def _results(strength: float) -> dict[str, Any]:
     }
 
 
-def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_child):
-    result = in_child(_results, 8.0)
+def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_shared_child):
+    result = in_shared_child(_results, 8.0)
     found = result["boxes"][0]
     rows = sorted(found[:2].tolist())
     assert rows[0][:4] == pytest.approx([4, 8, 20, 16]) and rows[0][5] == 1
     assert rows[1][:4] == pytest.approx([16, 20, 30, 24]) and rows[1][5] == 0
     assert (found[:2, 4] > 0.99).all() and (found[2:, 4] < 0.01).all()
     assert result["more"] == [1, 200, 6]
-    wrong = in_child(_results, -8.0)
+    wrong = in_shared_child(_results, -8.0)
     assert 0 <= result["loss"] < 0.7 < wrong["loss"]
     assert np.isfinite(wrong["gradient"]).all() and np.isfinite(result["nothing"])
     # The score at the center must increase; that of the other class must not.
     assert wrong["gradient"][0, 3, 3, 1] < 0 < wrong["gradient"][0, 3, 3, 0]
 
 
-def test_regions_to_ignore_are_neither_objects_nor_background(in_child):
-    gradient = in_child(_results, 8.0)["ignoring"][0]
+def test_regions_to_ignore_are_neither_objects_nor_background(in_shared_child):
+    gradient = in_shared_child(_results, 8.0)["ignoring"][0]
     region = np.zeros(gradient.shape[:2], bool)
     region[5:6, 4:8] = True  # 16 to 30 and 20 to 24 pixels
     assert not gradient[region].any()

@@ -77,11 +77,11 @@ def build_model(params):
     ],
 )
 def test_a_network_is_rebuilt_only_if_the_result_can_differ(
-    network: str, built: int, reported: str, in_child: Any, tmp_path: Path
+    network: str, built: int, reported: str, in_shared_child: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "network.py"
     path.write_text(network)
-    assert in_child(_count_builds, path) == (built, reported)
+    assert in_shared_child(_count_builds, path) == (built, reported)
 
 
 def _count_builds(path: Path) -> tuple[int, str]:

@@ -228,13 +228,11 @@ def test_a_loss_computes_mixed_tensors_in_float32(train: Any) -> None:
         "        print('types', far.dtype.name)\n        return 1e-9 * far + digits",
     )
     outcome = train(network, precision="mixed_float16", epochs=1)
-    assert outcome.code == 0, outcome.output
     assert "types float32" in outcome.output
     assert np.isfinite(outcome.values("train", "loss")).all()
 
 
-def test_float32_networks_are_not_autocast(train: Any) -> None:
+def test_float32_networks_are_not_autocast(fail: Any) -> None:
     network = classifier("x = tf.cast(tf.reshape(self.x, [-1, 144]), tf.float16) + tf.constant(1.0)")
-    outcome = train(network)
-    assert outcome.code != 0
+    outcome = fail(network)
     assert outcome.failure.detail.startswith("TypeError: Input 'y' of 'AddV2' Op has type float32")

@@ -23,9 +23,9 @@ TRAIN, VAL = 100, 60
 def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any, start: Any) -> None:
     """The labels of every tenth record are wrong."""
     model = trained(networks.LINEAR, epochs=8, solver={"learning_rate": 0.1})
-    dataset = tmp_path / "flawed"
-    dataset.mkdir()
-    write_dataset(dataset, {"train": TRAIN, "val": VAL}, size=12, channels=1, wrong_every=10)
+    dataset = write_dataset(
+        tmp_path / "flawed", {"train": TRAIN, "val": VAL}, size=12, channels=1, wrong_every=10
+    )
     task = dataset / "check"
     task.mkdir()
     (snapshot,) = (path.with_suffix("").name for path in model.job_folder.glob("snapshot_8.ckpt.index"))
@@ -54,9 +54,7 @@ def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any
 
 def test_a_model_without_probabilities_is_refused(tmp_path: Path, trained: Any, start: Any) -> None:
     model = trained(networks.LINEAR, epochs=8, solver={"learning_rate": 0.1})
-    dataset = tmp_path / "flawed"
-    dataset.mkdir()
-    write_dataset(dataset, {"train": 12}, size=12, channels=1, classes=3)
+    dataset = write_dataset(tmp_path / "flawed", {"train": 12}, size=12, channels=1, classes=3)
     task = dataset / "check"
     task.mkdir()
     recipe.CheckLabels(dataset=str(dataset), model=str(model.job_folder), snapshot="snapshot_8.ckpt").save(

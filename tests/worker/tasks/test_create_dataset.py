@@ -97,6 +97,7 @@ def recipe(source: Path, **options: Any) -> CreateClassification:
 
 
 def make(job: Path, task: CreateClassification) -> Made:
+    (job / "create").mkdir(parents=True, exist_ok=True)
     log = events.EventLog(job / "create" / "events.jsonl")
     try:
         create_dataset.run(task, job / "create", log)
@@ -212,42 +213,34 @@ def test_jpeg_files_are_not_reencoded(job: Path, tmp_path: Path) -> None:
         assert record.data == (source / record.filename).read_bytes()
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize(("encoding", "format"), [("png", "png"), ("jpg", "jpeg"), ("none", "raw")])
-@pytest.mark.parametrize("mode", images.RESIZE_MODES)
-def test_every_encoding_size_and_channel_count(
-    job: Path, source: Path, encoding: str, format: str, channels: int, mode: str
-) -> None:
-    task = recipe(source, encoding=encoding, channels=channels, resize_mode=mode, width=5, height=9)
-    made = make(job, task)
-    assert (made.manifest.encoding, made.manifest.resize_mode) == (encoding, mode)
-    for record in made.records("val"):
-        assert record.format == format
-        assert record.as_array().shape == (9, 5, channels)
+def test_every_encoding_size_and_channel_count(tmp_path: Path, source: Path) -> None:
+    formats = {"png": "png", "jpg": "jpeg", "none": "raw"}
+    for number, (mode, encoding) in enumerate(itertools.product(images.RESIZE_MODES, formats)):
+        channels = (1, 3)[number % 2]
+        options = {"encoding": encoding, "channels": channels, "resize_mode": mode, "processes": 1}
+        made = make(tmp_path / f"job-{number}", recipe(source, **options, width=5, height=9))
+        assert (made.manifest.encoding, made.manifest.resize_mode) == (encoding, mode)
+        for record in made.records("val"):
+            assert record.format == formats[encoding]
+            assert record.as_array().shape == (9, 5, channels)
 
 
 def test_the_number_of_processes_does_not_affect_the_result(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "RECORDS_PER_SHARD", 3)
-    results = []
-    for processes in (1, 2, 5):
-        job = tmp_path / f"job-{processes}"
-        (job / "create").mkdir(parents=True)
-        results.append(
-            make(job, recipe(source, processes=processes, resize_mode="fill", width=9, height=9)).files()
-        )
-    assert len(results[0]) > 15
-    assert results[0] == results[1] == results[2]
+    options = {"resize_mode": "fill", "width": 9, "height": 9}
+    one, two, five = (
+        make(tmp_path / f"job-{processes}", recipe(source, processes=processes, **options)).files()
+        for processes in (1, 2, 5)
+    )
+    assert len(one) > 15
+    assert one == two == five
 
 
 def test_the_seed_changes_the_split(tmp_path: Path, source: Path) -> None:
-    results = []
-    for seed in (1, 2):
-        job = tmp_path / f"job-{seed}"
-        (job / "create").mkdir(parents=True)
-        results.append({record.filename for record in make(job, recipe(source, seed=seed)).records("val")})
-    assert results[0] != results[1]
+    one, two = (make(tmp_path / f"job-{seed}", recipe(source, seed=seed)).records("val") for seed in (1, 2))
+    assert {record.filename for record in one} != {record.filename for record in two}
 
 
 def test_events_report_the_progress(job: Path, source: Path) -> None:
@@ -294,23 +287,24 @@ def huge(path: Path) -> None:
 
 
 BAD_FILES = {
-    "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
-    "text": (lambda path: path.write_text("hello"), "not an image (it looks like text)"),
-    "truncated": (truncated, "truncated: the file ends too early"),
-    "huge": (huge, "8000×8000 pixels is more than the limit of 50,000,000 pixels"),
-    "svg": (lambda path: path.write_text("<svg/>"), "not an image (it looks like SVG)"),
+    "empty.png": (lambda path: path.write_bytes(b""), "the file is empty"),
+    "text.png": (lambda path: path.write_text("hello"), "not an image (it looks like text)"),
+    "truncated.png": (truncated, "truncated: the file ends too early"),
+    "huge.png": (huge, "8000×8000 pixels is more than the limit of 50,000,000 pixels"),
+    "svg.png": (lambda path: path.write_text("<svg/>"), "not an image (it looks like SVG)"),
 }
 
 
-@pytest.mark.parametrize("bad", BAD_FILES)
-def test_invalid_files_are_skipped_and_listed(job: Path, source: Path, bad: str) -> None:
-    spoil, reason = BAD_FILES[bad]
-    spoil(source / "green" / os.fsdecode(b"caf\xe9.png"))
-    made = make(job, recipe(source))
-    (row,) = skipped_rows(job)
-    assert (row["path"], row["reason"], row["label"]) == ("green/caf\\xe9.png", reason, "green")
-    assert row["split"] in ("train", "val")
-    assert made.manifest.skipped == 1
+def test_invalid_files_are_skipped_and_listed(job: Path, source: Path) -> None:
+    for name, (spoil, _) in BAD_FILES.items():
+        spoil(source / "green" / os.fsdecode(b"caf\xe9-" + name.encode()))
+    made = make(job, recipe(source, max_unusable_percent=50))
+    rows = skipped_rows(job)
+    assert {row["path"]: row["reason"] for row in rows} == {
+        f"green/caf\\xe9-{name}": reason for name, (_, reason) in BAD_FILES.items()
+    }
+    assert {row["label"] for row in rows} == {"green"} and {row["split"] for row in rows} <= {"train", "val"}
+    assert made.manifest.skipped == len(rows) == len(BAD_FILES)
     assert sum(split.count for split in made.manifest.splits.values()) == 24
 
 
@@ -381,13 +375,10 @@ def test_at_least_two_classes_must_remain(job: Path, source: Path) -> None:
     assert "left in 1 of 2 classes" in fault(job, recipe(source, pct_val=0, max_unusable_percent=50)).message
 
 
-def test_one_class_is_refused(job: Path, source: Path) -> None:
-    shutil.rmtree(source / "green")
-    shutil.rmtree(source / "blue")
+def test_a_source_without_two_classes_is_refused(job: Path, source: Path, tmp_path: Path) -> None:
+    for name in ("green", "blue"):
+        shutil.rmtree(source / name)
     assert fault(job, recipe(source)).message.startswith("Only one class")
-
-
-def test_an_empty_folder_is_refused(job: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "No images found in" in fault(job, recipe(tmp_path / "empty")).message
     assert "nowhere cannot be read" in fault(job, recipe(tmp_path / "nowhere")).message

@@ -158,9 +158,7 @@ def other(tmp_path: Path) -> Callable[[list[str]], Path]:
     """
 
     def other(names: list[str]) -> Path:
-        folder = tmp_path / "other"
-        folder.mkdir()
-        write_dataset(folder, {"train": 3, "val": 30}, size=20, channels=3, classes=3)
+        folder = write_dataset(tmp_path / "other", {"train": 3, "val": 30}, size=20, channels=3, classes=3)
         found = manifest.load(folder)
         found.groups, found.target = names, ClassIndex.of(names)
         found.save(folder)

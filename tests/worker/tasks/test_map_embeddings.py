@@ -124,9 +124,7 @@ def test_what_cannot_be_mapped_is_refused(
 
     _, model = compute(records=4)
     earlier = embedding_map.load(model, "map")
-    small = tmp_path / "small"
-    small.mkdir()
-    write_dataset(small, {"train": 8, "val": 2}, size=12, channels=1)
+    small = write_dataset(tmp_path / "small", {"train": 8, "val": 2}, size=12, channels=1)
 
     def refused(**fields: Any) -> str:
         task = model / "map-embeddings"

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.core import snapshot_list
 from digits.core.events import Built, Failed, Finished, Measured, Progressed, Saved, UsageSampled, Warned
 from digits.core.step_traces import file_name, steps_in
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
+from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 pytestmark = pytest.mark.tensorflow
 
@@ -20,14 +22,11 @@ pytestmark = pytest.mark.tensorflow
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of 28×28 gradients, the size LeNet requires."""
-    folder = tmp_path_factory.mktemp("wide")
-    write_dataset(folder, {"train": 48, "val": 20}, size=28, channels=1)
-    return folder
+    return write_dataset(tmp_path_factory.mktemp("wide"), {"train": 48, "val": 20}, size=28, channels=1)
 
 
 def test_lenet_in_the_user_guide_learns(train: Any, wide: Path) -> None:
     outcome = train(networks.LENET, dataset=str(wide), epochs=6, solver={"type": "MOMENTUM"})
-    assert outcome.code == 0, outcome.output
     assert outcome.values("val", "accuracy")[-1] == 1.0
     assert outcome.of(Finished)[0].result["parameters"] == 428074
     built = outcome.of(Built)[0]
@@ -66,14 +65,13 @@ def test_fractional_intervals_and_a_last_snapshot(train: Any) -> None:
     assert not list(outcome.job_folder.glob(".*tmp*"))
 
 
-def test_interval_zero_means_never(train: Any) -> None:
-    outcome = train(networks.LINEAR, epochs=1, snapshot_interval=0, val_interval=0)
+def test_interval_zero_means_never_and_the_snapshot_holds_the_variables_by_name(
+    train: Any, in_child: Any
+) -> None:
+    solver = {"type": "ADAM", "learning_rate": 0.001}
+    outcome = train(networks.LINEAR, epochs=1, snapshot_interval=0, val_interval=0, solver=solver)
     assert [saved.epoch for saved in outcome.of(Saved)] == [1]
     assert {row.stage for row in outcome.of(Measured)} == {"train"}
-
-
-def test_snapshot_holds_the_variables_by_name(train: Any, in_child: Any) -> None:
-    outcome = train(networks.LINEAR, epochs=1, solver={"type": "ADAM", "learning_rate": 0.001})
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
     weights = {"model/fc/weights": (144, 4), "model/fc/biases": (4,)}
     state = {f"optimizer/{slot}/{name}": shape for slot in "mv" for name, shape in weights.items()}
@@ -89,7 +87,6 @@ def test_streamed_records_train_like_cached_ones(
     kept = trained(networks.LINEAR, name="kept")
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     streamed = train(networks.LINEAR, name="streamed", epochs=2)
-    assert streamed.code == 0, streamed.output
     first, second = (
         in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, streamed)
     )
@@ -97,52 +94,46 @@ def test_streamed_records_train_like_cached_ones(
     assert kept.values("val", "loss") == pytest.approx(streamed.values("val", "loss"), rel=1e-5)
 
 
-@pytest.mark.parametrize("encoding", ["jpg", "none"])
+@pytest.mark.parametrize("encoding", ["jpg", pytest.param("none", marks=pytest.mark.nightly)])
 def test_every_encoding_is_read(train: Any, tmp_path: Path, encoding: str) -> None:
     write_dataset(tmp_path, {"train": 16, "val": 5}, size=12, channels=3, encoding=encoding)
     outcome = train(networks.LINEAR, dataset=str(tmp_path), epochs=12, mean="pixel")
-    assert outcome.code == 0, outcome.output
     assert outcome.values("val", "accuracy")[-1] == 1.0
 
 
-def test_every_record_has_the_same_weight_in_validation(train: Any) -> None:
-    """The metric is the mean label of 22 records; in batches of 8, the last batch has 6."""
-    network = networks.classifier(
-        "return slim.fully_connected(slim.flatten(self.x), self.nclasses, activation_fn=None)"
-    ).replace(
+def test_metrics_of_a_network(train: Any, in_child: Any) -> None:
+    """Every record has the same weight in validation: in batches of 8, the last of 22 records are 6.
+
+    The variables of tf.metrics are not weights, and each stage counts separately. NaN does not stop the training.
+    """
+    network = networks.LINEAR.replace(
         "accuracy = ",
-        "self.summaries.append(tf.summary.scalar('y', tf.reduce_mean(tf.to_float(self.y))))\n        accuracy = ",
+        """labels = tf.to_float(self.y)
+        counted = tf.metrics.mean(labels if self.is_training else tf.ones([2]))[1]
+        for name, value in (('y', tf.reduce_mean(labels)), ('counted', counted), ('odd', tf.zeros([]) / 0.0)):
+            self.summaries.append(tf.summary.scalar(name, value))
+        accuracy = """,
     )
-    outcome = train(network, epochs=1, solver={"type": "SGD", "learning_rate": 0.0})
-    labels = [number % 4 for number in range(22)]
-    assert outcome.values("val", "y") == pytest.approx([np.mean(labels)] * 2)
+    outcome = train(network, epochs=1)
+    assert outcome.values("val", "y") == pytest.approx([np.mean([number % 4 for number in range(22)])] * 2)
+    assert np.isnan(outcome.values("train", "odd")).all()
+    assert outcome.values("val", "counted") == [1, 1]
+    assert 0 < outcome.values("train", "counted")[-1] < 3
+    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    names = {name for name in tensors if name.startswith(("model/", "loss/"))}
+    assert names == {"model/fc/weights", "model/fc/biases"}
 
 
 def test_a_batch_can_exceed_the_dataset(train: Any) -> None:
     outcome = train(networks.LINEAR, epochs=3, batch_size=100)
-    assert outcome.code == 0, outcome.output
     assert [row.step for row in outcome.of(Measured) if row.stage == "val"] == [0, 1, 2]
     assert outcome.of(Saved)[-1].epoch == 3
 
 
-def test_regularization_affects_the_weights(train: Any, in_child: Any) -> None:
+def test_regularization_affects_the_weights_and_counts_once_for_shared_ones(
+    train: Any, in_child: Any
+) -> None:
     """Weights that do not depend on data shrink only because of their regularizer."""
-    network = networks.classifier(
-        """
-x = slim.flatten(self.x) * 0.0
-return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
-                            weights_initializer=tf.ones_initializer(),
-                            weights_regularizer=slim.l2_regularizer(1.0))
-"""
-    )
-    outcome = train(network, epochs=1, solver={"type": "SGD", "learning_rate": 0.1})
-    weights = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")["model/fc/weights"]
-    assert weights == pytest.approx(np.full((144, 4), 0.9**8), rel=1e-4)
-    # Displayed: the data loss and half the sum of the squared weights.
-    assert outcome.values("val", "loss")[0] == pytest.approx(np.log(4) + 144 * 4 / 2, rel=1e-5)
-
-
-def test_regularization_of_shared_weights_counts_once(train: Any) -> None:
     network = networks.classifier(
         """
 def branch(x):
@@ -152,14 +143,26 @@ def branch(x):
 return branch(self.x) + branch(self.x)
 """
     )
-    outcome = train(network, epochs=1, val_interval=1)
+    outcome = train(network, epochs=1, solver={"type": "SGD", "learning_rate": 0.1})
+    weights = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")["model/fc/weights"]
+    assert weights == pytest.approx(np.full((144, 4), 0.9**8), rel=1e-4)
+    # Displayed: the data loss and half the sum of the squared weights.
     assert outcome.values("val", "loss")[0] == pytest.approx(np.log(4) + 144 * 4 / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("arguments", ["", ", updates_collections=None", ", fused=False"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        ", updates_collections=None, fused=False",
+        *(
+            pytest.param(f", {text}", marks=pytest.mark.nightly)
+            for text in ("updates_collections=None", "fused=False")
+        ),
+    ],
+)
 def test_batch_norm_moving_averages_are_updated(train: Any, in_child: Any, arguments: str) -> None:
     outcome = train(networks.BATCH_NORM.replace("{arguments}", arguments), epochs=4)
-    assert outcome.code == 0, outcome.output
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_4.ckpt")
     moving = [name for name in tensors if "moving_" in name and not name.startswith("optimizer")]
     assert sorted(moving) == [
@@ -173,9 +176,8 @@ def test_batch_norm_moving_averages_are_updated(train: Any, in_child: Any, argum
     assert outcome.values("val", "accuracy")[-1] > 0.9
 
 
-def test_keras_layers(train: Any, in_child: Any) -> None:
-    outcome = train(networks.KERAS_LENET, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
-    assert outcome.code == 0, outcome.output
+def test_keras_layers(trained: Any, in_child: Any) -> None:
+    outcome = trained(networks.KERAS_LENET, **WITH_HISTOGRAMS)
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_8.ckpt")
     names = {name for name in tensors if name.startswith("model/")}
     assert {"model/conv2d/kernel", "model/conv2d_1/bias", "model/dense_1/kernel"} <= names
@@ -186,7 +188,6 @@ def test_keras_layers(train: Any, in_child: Any) -> None:
 
 def test_custom_keras_models(train: Any, in_child: Any) -> None:
     outcome = train(networks.KERAS_BLOCKS, epochs=1)
-    assert outcome.code == 0, outcome.output
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
     assert {"model/net/block/conv2d/kernel", "model/net/block_1/scale", "model/net/dense/bias"} <= set(
         tensors
@@ -227,7 +228,6 @@ later = keras.layers.Dense(8, use_bias=False)
 
 def test_variables_and_layers_outside_the_class(train: Any, in_child: Any) -> None:
     outcome = train(AT_THE_TOP, epochs=4, snapshot_interval=2, histograms=True)
-    assert outcome.code == 0, outcome.output
     before, after = (in_child(snapshot, outcome.job_folder, f"snapshot_{number}.ckpt") for number in (2, 4))
     names = {"w_global", "sequential/dense/kernel", "model/dense_1/kernel", "model/dense_2/kernel"}
     assert names < set(after), sorted(after)
@@ -238,16 +238,14 @@ def test_variables_and_layers_outside_the_class(train: Any, in_child: Any) -> No
 
 def test_tf_layers(train: Any, in_child: Any) -> None:
     outcome = train(networks.TF_LAYERS, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
-    assert outcome.code == 0, outcome.output
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_8.ckpt")
     assert {"model/first/kernel", "model/norm/moving_mean", "model/last/bias"} <= set(tensors)
     assert not np.allclose(tensors["model/norm/moving_mean"], 0)
     assert outcome.values("val", "accuracy")[-1] > 0.9
 
 
-def test_raw_variables(train: Any, in_child: Any) -> None:
-    outcome = train(networks.RAW, epochs=8, solver={"type": "ADAM", "learning_rate": 0.01})
-    assert outcome.code == 0, outcome.output
+def test_raw_variables(trained: Any, in_child: Any) -> None:
+    outcome = trained(networks.RAW, **WITH_HISTOGRAMS)
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_8.ckpt")
     names = {name for name in tensors if not name.startswith("optimizer/")}
     assert names == {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "global_step"}
@@ -271,34 +269,15 @@ def _right_answers(job_folder: Path, name: str) -> float:
     return sum(right) / len(right)
 
 
-def test_streaming_metrics(train: Any, in_child: Any) -> None:
-    """The variables of tf.metrics are not weights, and each stage counts separately."""
-    network = networks.LINEAR.replace(
-        "accuracy.op.name, accuracy",
-        "'counted', tf.metrics.mean(tf.to_float(self.y) if self.is_training else tf.ones([2]))[1]",
-    )
-    outcome = train(network, epochs=1)
-    assert outcome.code == 0, outcome.output
-    assert outcome.values("val", "counted") == [1, 1]
-    assert 0 < outcome.values("train", "counted")[-1] < 3
-    tensors = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
-    assert {name for name in tensors if name.startswith(("model/", "loss/"))} == {
-        "model/fc/weights",
-        "model/fc/biases",
-    }
-
-
-def test_autoencoder(train: Any) -> None:
-    settings = {"solver": {"type": "ADAM", "learning_rate": 0.001}}
-    outcome = train(networks.AUTO_ENCODER, epochs=6, **settings)
-    assert outcome.code == 0, outcome.output
+def test_autoencoder(trained: Any) -> None:
+    outcome = trained(networks.AUTO_ENCODER, **networks.AUTO_ENCODER_SETTINGS)
     losses = outcome.values("val", "loss")
     assert losses[-1] < losses[0] / 2
+    assert snapshot_list.read(outcome.job_folder).metric == "loss"  # there is no accuracy
 
 
 def test_two_losses_with_their_own_variables(trained: Any, in_child: Any) -> None:
     outcome = trained(networks.GAN, epochs=2, solver={"type": "ADAM", "learning_rate": 0.01})
-    assert outcome.code == 0, outcome.output
     row = outcome.of(Measured)[1]
     assert row.values["loss"] == pytest.approx(row.values["d_loss"] + row.values["g_loss"], rel=1e-5)
     tensors = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
@@ -345,9 +324,9 @@ def _tensorboard(folder: Path) -> set[str]:
     return found
 
 
-def test_weights_are_loaded_by_name_and_shape(train: Any, in_child: Any) -> None:
-    first = train(networks.LINEAR, name="first", epochs=4)
-    weights = str(first.job_folder / "snapshot_4.ckpt")
+def test_weights_are_loaded_by_name_and_shape(train: Any, trained: Any) -> None:
+    first = trained(networks.LINEAR, name="first", epochs=3)
+    weights = str(first.job_folder / "snapshot_3.ckpt")
     again = train(networks.LINEAR, name="again", epochs=1, weights=weights)
     assert again.values("val", "loss")[0] == pytest.approx(first.values("val", "loss")[-1], rel=1e-4)
     assert not again.of(Warned)
@@ -356,7 +335,6 @@ def test_weights_are_loaded_by_name_and_shape(train: Any, in_child: Any) -> None
         "return slim", "model = slim.fully_connected(model, 7, scope='new')\n        return slim"
     )
     other = train(wider, name="other", epochs=1, weights=weights)
-    assert other.code == 0, other.output
     warned = other.of(Warned)[0].message
     assert "model/new/weights" in warned and "model/fc/weights ([144, 4], not [7, 4])" in warned
 
@@ -373,50 +351,35 @@ return tf.matmul(slim.flatten(self.x / 100.0), w) + b
     weights = str(first.job_folder / "snapshot_1.ckpt")
     renamed = network.replace("'w'", "'w_not_in_use'")
     second = train(renamed, name="second", epochs=1, weights=weights)
-    assert second.code == 0, second.output
     before, after = (in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt") for outcome in (first, second))
     assert np.array_equal(before["model/w"], after["model/w_not_in_use"])
     assert not np.array_equal(before["model/b"], after["model/b"])
 
 
-def test_a_missing_snapshot_is_named(train: Any, tmp_path: Path) -> None:
-    outcome = train(networks.LINEAR, weights=str(tmp_path / "snapshot_9.ckpt"))
-    assert outcome.code == 1
+def test_a_missing_snapshot_is_named(fail: Any, tmp_path: Path) -> None:
+    outcome = fail(networks.LINEAR, weights=str(tmp_path / "snapshot_9.ckpt"))
     assert "snapshot_9.ckpt" in outcome.failure.message
 
 
-def test_a_damaged_dataset_is_named(train: Any, tmp_path: Path) -> None:
-    (tmp_path / "records").mkdir()
+def test_a_damaged_dataset_is_named(fail: Any, tmp_path: Path) -> None:
     write_dataset(tmp_path / "records", {"train": 16, "val": 5}, size=12, channels=1)
     (tmp_path / "records" / "job.json").write_text('{"name": "Gradients"}')
     shard = max((tmp_path / "records").glob("train-*.tfrecord"))
     shard.write_bytes(b"!" + shard.read_bytes()[1:])
-    outcome = train(networks.LINEAR, dataset=str(tmp_path / "records"))
-    assert outcome.code == 1
+    outcome = fail(networks.LINEAR, dataset=str(tmp_path / "records"))
     failure = outcome.failure
     assert f"“Gradients” are damaged: {shard.name} does not match" in failure.message
     assert "clone the dataset" in failure.hint and failure.trace == []
 
 
 @pytest.mark.parametrize("rate", [1e8, pytest.param(1e9, marks=pytest.mark.nightly)])
-def test_a_diverging_loss_stops_the_training(train: Any, rate: float) -> None:
+def test_a_diverging_loss_stops_the_training(fail: Any, rate: float) -> None:
     network = networks.LINEAR.replace("(self.inference, self.y)\n", "(self.inference, self.y) * 1e30\n")
-    outcome = train(network, solver={"type": "SGD", "learning_rate": rate}, epochs=3)
-    assert outcome.code == 1
+    outcome = fail(network, solver={"type": "SGD", "learning_rate": rate}, epochs=3)
     failure = outcome.failure
     assert "loss became" in failure.message and "at step" in failure.message
     assert f"{rate:g}" in failure.message
     assert "Lower the learning rate" in failure.hint
-
-
-def test_nan_in_another_metric_does_not_stop_the_training(train: Any) -> None:
-    network = networks.LINEAR.replace(
-        "accuracy = ",
-        "self.summaries.append(tf.summary.scalar('odd', tf.zeros([]) / 0.0))\n        accuracy = ",
-    )
-    outcome = train(network, epochs=1)
-    assert outcome.code == 0
-    assert np.isnan(outcome.values("train", "odd")).all()
 
 
 # `test_two_steps_follow_the_formula` has all of them.
@@ -424,10 +387,9 @@ def test_nan_in_another_metric_does_not_stop_the_training(train: Any) -> None:
     "solver",
     [
         "ADAGRADDA",
-        "ADAM",
         *(
             pytest.param(solver, marks=pytest.mark.nightly)
-            for solver in ("SGD", "MOMENTUM", "NESTEROV", "ADAGRAD", "ADADELTA", "RMSPROP", "FTRL")
+            for solver in ("ADAM", "SGD", "MOMENTUM", "NESTEROV", "ADAGRAD", "ADADELTA", "RMSPROP", "FTRL")
         ),
     ],
 )
@@ -435,7 +397,6 @@ def test_every_optimizer_learns(train: Any, solver: str) -> None:
     rate = {"ADADELTA": 1.0, "ADAM": 0.01, "RMSPROP": 0.001, "MOMENTUM": 0.01}.get(solver, 0.05)
     settings = {"type": solver, "learning_rate": rate}
     outcome = train(networks.LINEAR, solver=settings, epochs=4, val_interval=4, snapshot_interval=0)
-    assert outcome.code == 0, outcome.output
     losses = outcome.values("val", "loss")
     assert losses[-1] < 0.7 * losses[0]
 
@@ -450,20 +411,13 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
 """
     )
     outcome = train(network, crop_size=8, epochs=1, mean="image")
-    assert outcome.code == 0, outcome.output
     assert abs(outcome.values("val", "mean")[0]) < 5
-    without = train(network, name="without", crop_size=8, epochs=1, mean="none")
-    assert without.values("val", "mean")[0] == pytest.approx(120, abs=5)
 
 
-def test_resource_usage_is_reported(start: Any, model: Any) -> None:
-    task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0, val_interval=0))
+def test_resource_usage_is_reported_and_stopping_is_prompt_and_not_a_failure(start: Any, model: Any) -> None:
+    task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0))
     used = task.wait_for(UsageSampled)
     assert used.memory_bytes > 50e6 and used.device == "CPU"
-
-
-def test_stopping_is_prompt_and_not_a_failure(start: Any, model: Any) -> None:
-    task = start(model(networks.LINEAR, epochs=100000, snapshot_interval=0))
     task.wait_for(Measured)
     task.stop()
     outcome = task.wait(seconds=10)
@@ -496,7 +450,6 @@ return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activat
 """
     )
     outcome = train(network, epochs=2)
-    assert outcome.code == 0, outcome.output
     steps = outcome.of(Finished)[0].result["steps"]
     seen = outcome.values("train", "seen")
     assert len(seen) == steps and np.allclose(np.diff(seen), seen[0])

@@ -26,21 +26,12 @@ def result(outcome: Outcome) -> dict[str, Any]:
     return outcome.of(Finished)[0].result
 
 
-# Its gradients flow through a loop, a branch and a function.
+# Its gradients flow through a loop, a branch and a function. Side effects of a function are visible to later operations.
 LOOPS = networks.classifier(
     """
 @tf.function
 def doubled(v):
     return v * 2.0
-net = slim.fully_connected(slim.flatten(self.x) / 100.0, 8, scope='hidden')
-net = tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, tf.tanh(v)), [0, net])[1]
-net = tf.cond(tf.reduce_mean(net) > 1e6, lambda: net * 0.0, lambda: tf.square(net))
-return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, scope='fc')
-"""
-)
-# Side effects of a function are visible to later operations.
-CHANGES = networks.classifier(
-    """
 seen = tf.Variable(0.0, trainable=False, name='seen')
 @tf.function
 def note(v):
@@ -50,7 +41,10 @@ def note(v):
         seen.assign_add(v)
 note(1.0)
 net = slim.flatten(self.x) / 100.0 * tf.convert_to_tensor(seen)
-return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
+net = slim.fully_connected(net, 8, scope='hidden')
+net = tf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, tf.tanh(v)), [0, net])[1]
+net = tf.cond(tf.reduce_mean(net) > 1e6, lambda: net * 0.0, lambda: tf.square(net))
+return slim.fully_connected(doubled(net), self.nclasses, activation_fn=None, scope='fc')
 """
 )
 DROPPED = networks.LINEAR.replace("return slim", "model = slim.dropout(model, 0.5)\n        return slim")
@@ -89,10 +83,9 @@ return slim.fully_connected(tf.concat([x, slim.flatten(self.x)], 1), self.nclass
         (networks.BATCH_NORM.replace("{arguments}", ""), {"batch_accumulation": 2, "batch_size": 4}),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
-        (CHANGES, {}),
         (SWITCHES, {}),
     ],
-    ids=["slim", "keras", "mixed", "accumulated", "gan", "loops", "changes", "switches"],
+    ids=["slim", "keras", "mixed", "accumulated", "gan", "loops", "switches"],
 )
 def test_eager_steps_match_the_training(
     look: Any, train: Any, network: str, settings: dict[str, Any]
@@ -157,25 +150,19 @@ return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='fc')
 )
 
 
-def test_layer_outputs_are_summarized(look: Any) -> None:
-    _, first, last = result(look(TWO_LAYERS))["layers"]
+def test_layer_outputs_are_summarized_and_weights_of_a_snapshot_used(look: Any, train: Any) -> None:
+    """Long output is truncated."""
+    found = result(look(TWO_LAYERS.replace("net = ", "print('x' * 50_000)\n        net = ", 1)))
+    _, first, last = found["layers"]
     assert (first["name"], first["shape"], last["name"], last["shape"]) == ("hidden", [8, 8], "fc", [8, 4])
-    assert (
-        first["min"] == 0 < first["mean"] < first["max"] and 0 < first["zero_fraction"] < 1
-    )  # after the ReLU
+    # After the ReLU:
+    assert first["min"] == 0 < first["mean"] < first["max"] and 0 < first["zero_fraction"] < 1
     assert last["min"] < last["mean"] < last["max"] and last["std"] > 0 == last["zero_fraction"]
-
-
-def test_long_output_is_truncated(look: Any) -> None:
-    found = result(look(networks.LINEAR.replace("model = ", "print('x' * 50_000)\n        model = ", 1)))
     assert len(found["printed"]) < 3 * 21_000 and found["printed"].count("The rest is in the log") == 3
 
-
-def test_eager_steps_start_from_the_weights_of_a_snapshot(look: Any, train: Any) -> None:
     trained = train(TWO_LAYERS, epochs=10, val_interval=0)
     weights = str(next(trained.job_folder.glob("snapshot*.index")).with_suffix(""))
-    start = result(look(TWO_LAYERS))["losses"][0]
-    assert result(look(TWO_LAYERS, weights=weights))["losses"][0] < start / 2
+    assert result(look(TWO_LAYERS, weights=weights))["losses"][0] < found["losses"][0] / 2
 
 
 LOGARITHM = networks.classifier(
@@ -221,7 +208,7 @@ def softer(x): return tf.log(1.0 + tf.exp(x))
 def test_operations_that_cannot_run_eagerly_are_reported(look: Any, train: Any) -> None:
     failure = look(DEFUN).failure
     assert "cannot be executed on its own" in failure.message and "turn off “Run eagerly”" in failure.hint
-    assert train(DEFUN, epochs=1).code == 0
+    train(DEFUN, epochs=1)
 
 
 HARMLESS = TWO_LAYERS.replace(

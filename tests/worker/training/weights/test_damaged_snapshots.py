@@ -78,7 +78,7 @@ def test_without_a_resume_point_it_reports_a_restart(training: Outcome, resume: 
 
 
 def test_a_damaged_snapshot_is_refused_and_an_intact_one_named(
-    training: Outcome, train: Any, in_child: Callable[..., Any]
+    training: Outcome, fail: Any, in_child: Callable[..., Any]
 ) -> None:
     job = training.job_folder
     damage(job / f"snapshot_3.ckpt{DATA}")
@@ -86,7 +86,7 @@ def test_a_damaged_snapshot_is_refused_and_an_intact_one_named(
     for name in ("snapshot_3.ckpt", "snapshot_1.ckpt"):
         message, hint = in_child(_refusal, job, name)
         assert name in message and hint == "Choose snapshot_2.ckpt, which is intact."
-    further = train(networks.LINEAR, name="further", weights=str(job / "snapshot_3.ckpt"))
+    further = fail(networks.LINEAR, name="further", weights=str(job / "snapshot_3.ckpt"))
     assert "snapshot_3.ckpt cannot be read" in further.failure.message
     assert further.failure.hint == "Choose snapshot_2.ckpt, which is intact."
 

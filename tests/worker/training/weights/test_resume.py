@@ -122,14 +122,15 @@ def curve(outcome: Outcome) -> Metrics:
     return metrics
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_training_interrupted_at_random_moments_resumes_exactly(
-    often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any
+    often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any, rounds: int
 ) -> None:
+    """It has the same seed, and so the same results."""
     uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
-    assert uninterrupted.code == 0, uninterrupted.output
     outcome, kills = killed_at_random_moments(
         model(RANDOM, name="killed", **SETTINGS),
-        [signal.SIGKILL, signal.SIGTERM, signal.SIGTERM, signal.SIGKILL],
+        [signal.SIGKILL, signal.SIGTERM, signal.SIGTERM, signal.SIGKILL][: 2 * rounds],
         seed=9,
     )
     assert outcome.code == 0, outcome.output
@@ -171,10 +172,9 @@ def test_resumes_exactly_with(
     settings = {**SETTINGS, **settings}
     network = networks.LINEAR
     uninterrupted = train(network, name="uninterrupted", **settings)
-    assert uninterrupted.code == 0, uninterrupted.output
     assert np.isfinite(uninterrupted.values("train", "loss")).all()
     outcome, kills = killed_at_random_moments(
-        model(network, name="killed", **settings), [signal.SIGKILL] * 2, 3
+        model(network, name="killed", **settings), [signal.SIGKILL], seed=3, before=30
     )
     assert outcome.code == 0, outcome.output
     assert kills
@@ -230,7 +230,6 @@ def test_resumes_exactly_with_gradients_modified_by_the_network(
     often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
 ) -> None:
     uninterrupted = train(CHANGES_GRADIENTS, name="uninterrupted", **SETTINGS)
-    assert uninterrupted.code == 0, uninterrupted.output
     assert uninterrupted.values("val", "step")[:3] == [0, 6, 12]
     assert np.allclose(
         uninterrupted.values("train", "sums"), np.array(uninterrupted.values("train", "step")) / 2
@@ -239,7 +238,7 @@ def test_resumes_exactly_with_gradients_modified_by_the_network(
         in_child(snapshot, uninterrupted.job_folder, "snapshot_9.ckpt")
     )
     outcome, kills = killed_at_random_moments(
-        model(CHANGES_GRADIENTS, name="killed", **SETTINGS), [signal.SIGKILL] * 2, 3
+        model(CHANGES_GRADIENTS, name="killed", **SETTINGS), [signal.SIGKILL], seed=3
     )
     assert outcome.code == 0, outcome.output
     assert kills
@@ -334,7 +333,6 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
 """
     )
     uninterrupted = train(network, name="uninterrupted", **SETTINGS)
-    assert uninterrupted.code == 0, uninterrupted.output
     task_folder = model(network, name="fails", **SETTINGS)
     task = start(task_folder)
     task.wait_for(Saved)
@@ -397,16 +395,10 @@ def test_a_changed_batch_size_cannot_resume(trained: Any, resume: Any) -> None:
     assert "batch size" in again.failure.message
 
 
-def test_the_same_seed_gives_the_same_run(often: None, trained: Any, train: Any, in_child: Any) -> None:
+def test_another_seed_gives_another_run(often: None, trained: Any, train: Any) -> None:
     first = trained(RANDOM, name="first", **SETTINGS)
-    again = train(RANDOM, name="again", **SETTINGS)
-    other = train(RANDOM, name="other", **{**SETTINGS, "seed": 6})
-    same(in_child, first, again)
-    weights = [
-        in_child(snapshot, outcome.job_folder, "snapshot_9.ckpt")["model/fully_connected/weights"]
-        for outcome in (first, other)
-    ]
-    assert not np.array_equal(*weights)
+    other = train(RANDOM, name="other", **{**SETTINGS, "seed": 6, "epochs": 1})
+    assert other.values("train", "loss")[0] != first.values("train", "loss")[0]
 
 
 def test_every_step_draws_different_numbers(train: Any) -> None:
@@ -423,7 +415,6 @@ def test_every_step_draws_different_numbers(train: Any) -> None:
         accuracy = """.strip(),
     )
     outcome = train(network, epochs=1, val_interval=0.125)
-    assert outcome.code == 0, outcome.output
     rows = [row.values for row in outcome.of(Measured) if row.stage == "train"]
     assert len(rows) == 8
     for name in ("drawn", "one", "two", "seeded", "shuffled", "gamma", "class"):
