@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from flask import Blueprint, Response, jsonify
-from msgspec.structs import asdict
 
 from digits.core.errors import BadRequest
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
 from digits.web.datasets.health_panel import load_health, load_label_check, state
 from digits.web.jobs.access import check_owner
+from digits.web.resources.encoding import describe
 from digits.web.resources.health import HealthState
 from digits.web.resources.tasks import TaskProgress
 from digits.web.responses.representation import returns
@@ -39,4 +39,4 @@ def show(job_id: str) -> Response:
     manifest = job.manifest() if job.status is Status.DONE else None
     result, problem = load_health(job, manifest)
     labels = load_label_check(job, manifest)
-    return jsonify(HealthState(**asdict(state(job, result, problem)), result=result, labels=labels))
+    return jsonify(describe(HealthState, state(job, result, problem), result=result, labels=labels))

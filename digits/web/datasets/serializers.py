@@ -27,7 +27,7 @@ from digits.web.resources.datasets import (
     SplitCounts,
     VersionOf,
 )
-from digits.web.resources.encoding import as_json
+from digits.web.resources.encoding import as_json, describe
 from digits.web.services import services
 
 # On the page of a version.
@@ -40,31 +40,19 @@ def dataset_contents(job: DatasetJob) -> DatasetContents | None:
     if manifest is None:
         return None
     views = views_of(job.data_kind)
-    return DatasetContents(
-        width=manifest.width,
-        height=manifest.height,
-        channels=manifest.channels,
-        dtype=manifest.dtype,
-        encoding=manifest.encoding,
-        padding=manifest.padding,
-        resize_mode=manifest.resize_mode,
+    return describe(
+        DatasetContents,
+        manifest,
         resize_title=RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
         kind=job.data_kind.name,
         labels=manifest.target.labels,
-        groups=manifest.groups,
         target_names=manifest.target.names,
         input=views.describe_input(manifest),
         about=views.describe_dataset(manifest),
         tiles=views.tiles(manifest),
-        splits={
-            name: SplitCounts(split.count, split.bytes, split.counts)
-            for name, split in manifest.splits.items()
-        },
+        splits={name: describe(SplitCounts, split) for name, split in manifest.splits.items()},
         mean_url=url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
-        mean_pixel=manifest.mean_pixel,
         skipped=skipped(job),
-        source=manifest.source,
-        content_hash=manifest.content_hash,
         version_of=_version_of(job),
         new_version_url=url_for("versions.new", job_id=job.id),
         explore_url=url_for("explore.show", kind=job.data_kind, job_id=job.id),

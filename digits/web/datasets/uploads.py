@@ -15,6 +15,7 @@ from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
+from digits.web.resources.encoding import describe
 from digits.web.resources.uploads import Uploads, UploadState
 from digits.web.responses.representation import respond, returns
 from digits.web.security.bounded_request import pieces_of_body
@@ -50,7 +51,7 @@ def options(upload_id: str = "") -> Response:
 @blueprint.get("/uploads")
 def index() -> AnyResponse:
     """Show the uploads of this user."""
-    uploads = [describe(upload) for upload in services().uploads.list(login_name(request))]
+    uploads = [describe_upload(upload) for upload in services().uploads.list(login_name(request))]
     days = services().settings.upload_days
     return respond(Uploads(uploads), page=lambda: render_template("uploads.html", uploads=uploads, days=days))
 
@@ -74,7 +75,7 @@ def show(upload_id: str) -> Response:
     """Return the state of an upload as JSON; for HEAD, its offset."""
     upload = _upload(upload_id)
     if request.method == "GET":
-        return jsonify(describe(upload))
+        return jsonify(describe_upload(upload))
     _check_version()
     upload.check_usable()
     name = base64.b64encode(upload.record.name.encode()).decode()
@@ -124,22 +125,18 @@ def add_version(response: Response) -> Response:
     return response
 
 
-def describe(upload: Upload) -> UploadState:
+def describe_upload(upload: Upload) -> UploadState:
     """Return the state of an upload."""
-    record = upload.record
-    content = upload.content
-    return UploadState(
+    record, content = upload.record, upload.content
+    return describe(
+        UploadState,
+        record,
         id=upload.id,
-        name=record.name,
-        owner=record.owner,
         state=upload.state.value,
         offset=upload.offset,
-        length=record.length,
         unpacked=1.0 if record.state is State.READY else round(upload.fraction, 3),
         folder=str(content) if content else None,
         tables=_tables(upload),
-        files=record.files,
-        bytes=record.bytes,
         error=upload.problem.message if upload.problem else record.error or None,
         changed=record.at,
         expires=services().uploads.expires_at(upload),

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response, jsonify, request, url_for
-from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import schema
@@ -33,6 +32,7 @@ from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
+from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import MapResult, Maps, MapState, Neighbor
 from digits.web.resources.records import GalleryItem
 from digits.web.resources.tasks import TaskProgress
@@ -68,7 +68,7 @@ def start(job_id: str) -> AnyResponse:
             f"A map of “{job.name}” is being computed.", "Try again when the computation has finished."
         )
     services().background["embedding"].start(job, recipe)
-    state = MapState(**asdict(_state(job)), name=recipe.name)
+    state = describe(MapState, _state(job), name=recipe.name)
     return respond(state, created=url_for("embeddings.show", job_id=job.id), status=202)
 
 
@@ -102,8 +102,8 @@ def show_json(job_id: str) -> Response:
     """
     job = services().store.get(job_id, ModelJob)
     results = in_thread(maps.load_all, job.folder)
-    found = [MapResult(**asdict(item), partial=item.is_partial) for item in results]
-    body = Maps(**asdict(_state(job)), maps=found)
+    found = [describe(MapResult, item, partial=item.is_partial) for item in results]
+    body = describe(Maps, _state(job), maps=found)
     name = request.args.get("name", "")
     if name:
         result = _find(results, name)

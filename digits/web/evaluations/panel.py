@@ -25,6 +25,7 @@ from digits.kinds.views import views_of
 from digits.runtime.background_tasks import BackgroundTask
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import EvaluationState, EvaluationTask
 from digits.web.services import services
 from digits.web.services.background import state_of
@@ -133,7 +134,7 @@ def panel_state(job: ModelJob) -> EvaluationState:
     has_result = (job.folder / evaluations.FOLDER).is_dir()
     running = services().background["evaluation"]
     tasks = [_describe_task(job, task) for task in running.tasks(job.id)]
-    return EvaluationState(**asdict(state_of(running, job.id, has_result)), tasks=tasks)
+    return describe(EvaluationState, state_of(running, job.id, has_result), tasks=tasks)
 
 
 def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:

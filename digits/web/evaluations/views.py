@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 from flask import Blueprint, Response, jsonify, request, url_for
 from msgspec import UNSET
-from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import NotFound, NotReady
@@ -35,6 +34,7 @@ from digits.web.jobs.access import check_owner
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.images import shown_size
+from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, returns, twin
@@ -100,7 +100,7 @@ def show_json(job_id: str) -> Response:
     name = request.args.get("name", "")
     selected = [_find(results, name)] if name else results
     evaluated = [in_thread(_with_matrix, job, item) for item in selected]
-    return jsonify(Evaluations(**asdict(panel_state(job)), evaluations=evaluated))
+    return jsonify(describe(Evaluations, panel_state(job), evaluations=evaluated))
 
 
 @blueprint.get("/models/<job_id>/evaluation")
@@ -149,7 +149,7 @@ def _find(results: list[Evaluation], name: str) -> Evaluation:
 
 def _with_matrix(job: ModelJob, result: Evaluation) -> EvaluationResult:
     matrix = load_matrix(job, result)
-    return EvaluationResult(**asdict(result), confusion_matrix=UNSET if matrix is None else matrix.tolist())
+    return describe(EvaluationResult, result, confusion_matrix=UNSET if matrix is None else matrix.tolist())
 
 
 def _parts(

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
 from flask import request
+from msgspec.structs import asdict
 
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
@@ -17,13 +17,8 @@ from digits.kinds import Kind, default_kind
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.views import describe_images, views_of
 from digits.web.offload import in_turns
-from digits.web.resources.jobs import (
-    BriefJob,
-    Device,
-    JobPage,
-    JobRow,
-    JobStatus,
-)
+from digits.web.resources.encoding import describe
+from digits.web.resources.jobs import BriefJob, Device, JobPage, JobRow, JobStatus
 from digits.web.services import services
 
 log = logging.getLogger(__name__)
@@ -40,23 +35,16 @@ def brief(job: Job) -> BriefJob:
 def row(job: Job) -> JobRow:
     """Return a job's row in lists."""
     parent = _dataset_of(job)
-    return JobRow(
-        id=job.id,
-        name=job.name,
-        type=job.type,
+    return describe(
+        JobRow,
+        job,
         type_title=type_title(job),
-        group=job.group,
-        owner=job.owner,
         status=job.status.title,
         status_label=job.status.label,
         status_css=job.status.css,
-        waiting_for=job.waiting_for,
-        expected_start=job.expected_start,
         running=job.status.is_running,
         progress=round(100 * job.progress, 1),
         eta_seconds=job.seconds_left,
-        submitted=job.submitted,
-        elapsed=job.elapsed,
         url=job_url(job),
         dataset_id=parent.id if parent else getattr(job, "dataset_id", None),
         dataset_name=parent.name if parent else None,
@@ -72,9 +60,7 @@ def row(job: Job) -> JobRow:
 
 def status(job: Job) -> JobStatus:
     """Return the state of a job."""
-    return JobStatus(
-        failure_message(job), job.status.title, job.name, type_title(job), round(100 * job.progress, 1)
-    )
+    return describe(JobStatus, row(job), type=type_title(job))
 
 
 def type_title(job: Job) -> str:
@@ -114,17 +100,14 @@ def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]
 
 def page(job: Job) -> JobPage:
     """Return a job's data for its own page."""
-    return JobPage(
-        **msgspec.structs.asdict(row(job)),
-        notes=job.notes,
-        can_resume=job.can_resume,
+    return describe(
+        JobPage,
+        job,
+        **asdict(row(job)),
         is_imported=isinstance(job, ModelJob) and job.is_imported,
         groups=services().store.index.groups("", SUGGESTED_GROUPS),
-        history=job.history,
         directory=str(job.folder),
         folder_bytes=services().folder_sizes.of(job),
-        failure=job.failure,
-        tasks=job.tasks,
         warnings=warnings_of(job),
     )
 
@@ -136,17 +119,7 @@ def warnings_of(job: Job) -> list[str]:
 def device_rows() -> list[Device]:
     """Return the devices of the machine, each with the name of the job that uses it."""
     busy = services().executor.ledger.holders()
-    return [
-        Device(
-            id=device.id,
-            name=device.name,
-            is_gpu=device.is_gpu,
-            memory_total=device.memory_total,
-            memory_used=device.memory_used,
-            busy_with=busy.get(device.id),
-        )
-        for device in services().devices.list()
-    ]
+    return [describe(Device, device, busy_with=busy.get(device.id)) for device in services().devices.list()]
 
 
 def _dataset_of(job: Job | None) -> Job | None:

@@ -19,6 +19,7 @@ from digits.web.models import fine_tune_settings, network_lint
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
 from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
+from digits.web.resources.encoding import describe
 from digits.web.resources.networks import (
     BuiltNetwork,
     CheckedTraining,
@@ -70,9 +71,9 @@ def visualize_network() -> AnyResponse:
     )
     if preview.state.failure:
         return _preview_failed(preview)
-    built = BuiltNetwork(
-        layers=preview.state.layers,
-        parameters=preview.state.parameters,
+    built = describe(
+        BuiltNetwork,
+        preview.state,
         tensorboard_url=services().tensorboard_url(preview.id) + "#graphs",
         seconds=preview.seconds,
     )
@@ -113,13 +114,13 @@ def preflight() -> AnyResponse:
     result = for_browser(preview.state.result)
     result["suggestion"] = "" if calls_pretrained(text) else fine_tune_settings.suggestion(dataset, training)
     preflights.save(preview.folder, result, preview.state.warnings)
-    checked = CheckedTraining(
-        id=preview.id,
+    checked = describe(
+        CheckedTraining,
+        preview,
         result=result,
         loaded_weights=events.facts(preview.state.loaded_weights),
         warnings=preview.state.warnings,
         batch_url=url_for("model_checks.preflight_picture", preview_id=preview.id),
-        seconds=preview.seconds,
     )
     return jsonify(checked)
 

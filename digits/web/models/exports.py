@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from flask import Blueprint, Response, jsonify, request, url_for
-from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
@@ -23,6 +22,7 @@ from digits.web.jobs.access import check_owner
 from digits.web.models.export_panel import finished, formats, refusals, state, url_of
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
+from digits.web.resources.encoding import describe
 from digits.web.resources.exports import ExportResult, Exports
 from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.representation import respond, returns, twin
@@ -81,8 +81,8 @@ def download(job_id: str, format_: str, ending: str) -> Response:
 
 
 def _exports(job: ModelJob) -> Exports:
-    exported = [ExportResult(**asdict(item), url=url_of(job, item)) for item in finished(job)]
-    return Exports(**asdict(state(job)), exports=exported, formats=formats(job))
+    exported = [describe(ExportResult, item, url=url_of(job, item)) for item in finished(job)]
+    return describe(Exports, state(job), exports=exported, formats=formats(job))
 
 
 def _format(name: str) -> ExportFormat:

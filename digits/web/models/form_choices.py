@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import msgspec
-
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import TRANSFORMATIONS
@@ -22,6 +20,7 @@ from digits.web.models.form import ModelForm
 from digits.web.models.standard_networks import Network, networks
 from digits.web.offload import in_turns
 from digits.web.resources.datasets import DatasetChoice
+from digits.web.resources.encoding import describe
 from digits.web.services import services
 
 # The form lists this many of the newest jobs; the others can be searched.
@@ -63,14 +62,7 @@ def previous_networks(
     if isinstance(job, ModelJob) and job not in listed and _has_network(job):
         listed.insert(0, job)
     return {
-        "previous": [
-            {
-                "id": job.id,
-                "name": job.name,
-                "snapshots": model_serializers.snapshots(job, weights),
-            }
-            for job in in_turns(iter(listed))
-        ],
+        "previous": [(job, model_serializers.snapshots(job, weights)) for job in in_turns(iter(listed))],
         "previous_count": len(matching),
         "searching": bool(words),
         "chosen": chosen,
@@ -106,8 +98,9 @@ def kinds_by_transformation() -> dict[str, list[str]]:
 def dataset_choice(job: DatasetJob) -> DatasetChoice:
     """Return the row of a dataset with its kind, its default network, and the settings adapted to it by network."""
     fitting = network_settings.network_for(job)
-    return DatasetChoice(
-        **msgspec.structs.asdict(serializers.row(job)),
+    return describe(
+        DatasetChoice,
+        serializers.row(job),
         data_kind=job.data_kind.name,
         network=fitting.id if fitting else None,
         adapted=network_settings.adaptations(job),

@@ -169,19 +169,8 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
         kinds_for=kinds_by_transformation(),
         metrics=metric_choices(),
         default_settings=network_settings.default_settings(),
-        networks=[
-            {
-                "id": item.id,
-                "title": item.title,
-                "summary": item.summary,
-                "settings": item.settings,
-                "values": network_settings.settings_of(item),
-                "kinds": item.kinds,
-                "pretrained": item.pretrained,
-                "missing": item.missing,
-            }
-            for item in offered_networks().values()
-        ],
+        networks=list(offered_networks().values()),
+        settings_of=network_settings.settings_of,
         **previous_networks(
             chosen=form.previous_networks.data or request.args.get("previous"),
             weights=form.custom_network_snapshot.data,

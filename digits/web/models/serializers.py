@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import humanize
-import msgspec
 from flask import url_for
 
 from digits.core import events, preflight_result
@@ -24,6 +23,7 @@ from digits.web.models.settings_description import (
     device_names,
     known,
 )
+from digits.web.resources.encoding import describe
 from digits.web.resources.models import (
     BriefModel,
     CurveMark,
@@ -41,13 +41,11 @@ def brief_model(job: ModelJob) -> BriefModel:
     """Return a model for lists and archives."""
     parent = data_of(job)
     manifest = parent.manifest() if parent else None
-    return BriefModel(
-        id=job.id,
-        name=job.name,
+    return describe(
+        BriefModel,
+        job,
         status=job.status.title,
-        dataset_id=job.dataset_id,
         job_id=job.id,
-        submitted=job.submitted,
         username=job.owner,
         shape=list(manifest.shape) if manifest else None,
         resize_mode=manifest.resize_mode if manifest else None,
@@ -62,8 +60,9 @@ def model_json(job: ModelJob) -> Model:
     """Return a model with its snapshots."""
     saved = job.snapshots()
     newest_first = list(reversed(saved.snapshots))
-    return Model(
-        **msgspec.structs.asdict(brief_model(job)),
+    return describe(
+        Model,
+        brief_model(job),
         directory=str(job.folder),
         snapshots=[_epoch(snapshot.epoch) for snapshot in newest_first],
         best_epoch=_epoch(saved.best.epoch) if saved.best else None,
@@ -84,22 +83,19 @@ def model_page(job: ModelJob) -> ModelPage:
     trained_on = parent if isinstance(parent, DatasetJob) else None
     manifest = parent.manifest() if parent else None
     network, network_problem = _network(job)
-    return ModelPage(
-        dataset=ModelData(
+    return describe(
+        ModelPage,
+        state,
+        dataset=describe(
+            ModelData,
+            manifest,
             id=job.dataset_id,
             name=trained_on.name if trained_on else None,
             url=job_url(trained_on) if trained_on else None,
-            width=manifest.width if manifest else None,
-            height=manifest.height if manifest else None,
-            channels=manifest.channels if manifest else None,
-            dtype=manifest.dtype if manifest else None,
             labels=manifest.target.labels if manifest else [],
         ),
         network=network,
         network_problem=network_problem,
-        parameters=state.parameters,
-        layers=state.layers,
-        latent=state.latent,
         loaded_weights=events.facts(state.loaded_weights),
         snapshots=snapshots(job),
         marks=marks(job),

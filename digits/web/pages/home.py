@@ -59,7 +59,7 @@ def index() -> Response:
         running_count=len(running),
         query=query.arguments(),
         heads=_heads(query),
-        samples=[{"id": item.id, "title": item.title, "detail": item.detail} for item in SAMPLES.values()],
+        samples=list(SAMPLES.values()),
         devices=serializers.device_rows(),
         refused_plugins=refused_plugins(),
         has_production=services().production.exists,

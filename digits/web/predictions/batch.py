@@ -36,7 +36,7 @@ from digits.web.predictions.runs import (
     start,
 )
 from digits.web.resources.actions import Deleted
-from digits.web.resources.encoding import as_json
+from digits.web.resources.encoding import as_json, describe
 from digits.web.resources.predictions import Batch, BatchState, StartedBatch
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
 from digits.web.responses.representation import respond, returns, twin
@@ -133,14 +133,13 @@ def show_json(job_id: str, prediction_id: str) -> Response:
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
     matrix = results.sums.matrix()
-    body = Batch(
+    body = describe(
+        Batch,
+        about,
         **asdict(_state(job, about, results)),
         source=about.title,
-        epoch=about.epoch,
         images=about.total,
         unreadable=len(results.sums.unreadable),
-        problems=about.problems,
-        problem_count=about.problem_count,
         labels=labels,
         accuracy=results.sums.accuracy(),
         top5_accuracy=results.top5_accuracy,

@@ -40,6 +40,7 @@ from digits.web.records.images import (
     shown_size,
 )
 from digits.web.records.query import MAX_TEXT, parse_query
+from digits.web.resources.encoding import describe
 from digits.web.resources.records import ExploredRecords, FindingCount, GalleryItem
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import returns
@@ -144,11 +145,11 @@ def show_json(kind: Kind) -> Response:
     job = requested_job(DatasetJob)
     manifest = finished_manifest(job)
     explored = _explore(job, manifest)
-    body = ExploredRecords(
-        total=explored.page.total,
+    body = describe(
+        ExploredRecords,
+        explored.page,
         page=explored.page.number - 1,
         pages=explored.page.count,
-        size=explored.page.size,
         query=explored.query.arguments(),
         splits=_split_counts(explored, manifest),
         records=explored.items,

@@ -15,6 +15,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.offload import in_thread
 from digits.web.records.images import RecordImages, decoded_labels, describe_record
+from digits.web.resources.encoding import describe
 from digits.web.resources.records import GalleryItem
 from digits.web.services import services
 
@@ -56,15 +57,13 @@ def _item(
         **images.drawings(place.split, place.number, lambda: record),
         **views.draw_record(job.kind_recipe, record),
     }
-    return GalleryItem(
-        split=place.split,
-        number=place.number,
+    return describe(
+        GalleryItem,
+        place,
         label=describe_record(job, manifest, record),
         filename=record.filename,
         url=images.url(place.split, place.number),
         thumbnail=images.thumbnail(place.split, place.number),
-        set=place.set,
-        suggested=place.suggested,
         suggested_label=None if place.suggested is None else names[place.suggested],
         confidence=None if place.suggested is None else place.confidence,
         **drawn,

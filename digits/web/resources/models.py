@@ -121,11 +121,11 @@ class ModelData(Struct):
     id: str
     name: str | None
     url: str | None
-    width: int | None
-    height: int | None
-    channels: int | None
-    dtype: str | None
     labels: list[str]
+    width: int | None = None
+    height: int | None = None
+    channels: int | None = None
+    dtype: str | None = None
 
 
 class Preflight(Struct):
