@@ -27,7 +27,9 @@ from digits.web.datasets import uploads
 from digits.web.datasets import versions as version_views
 from digits.web.datasets import views as dataset_views
 from digits.web.digits6 import batches, timelines
+from digits.web.digits6 import datasets as digits6_datasets
 from digits.web.digits6 import lists as job_lists
+from digits.web.digits6 import models as digits6_models
 from digits.web.digits6 import views as generic_views
 from digits.web.evaluations import comparison as comparison_views
 from digits.web.evaluations import embeddings as embedding_views
@@ -148,6 +150,8 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         inside_views.blueprint,
         epoch_predictions.blueprint,
         generic_views.blueprint,
+        digits6_datasets.blueprint,
+        digits6_models.blueprint,
         tensorboard_views.blueprint,
         trace_views.blueprint,
         batches.blueprint,

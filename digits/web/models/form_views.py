@@ -6,8 +6,6 @@ from flask import Blueprint, Response, jsonify, redirect, render_template, reque
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import preflight_result as preflights
-from digits.core.errors import BadRequest
-from digits.core.model_job import ModelJob
 from digits.kinds import Kind
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
@@ -26,13 +24,13 @@ from digits.web.models.form_choices import (
     usable_datasets,
 )
 from digits.web.models.form_filling import fill_from, fit, open_form, recipe_of, weights_places
-from digits.web.models.networks import check_kind, network_folder, network_of, weights_of
-from digits.web.models.standard_networks import network, template
+from digits.web.models.networks import check_kind, network_folder, network_of
+from digits.web.models.standard_networks import template
 from digits.web.models.submit import new_model
 from digits.web.offload import in_turns
 from digits.web.resources.datasets import DatasetChoices
 from digits.web.resources.models import CreatedModels, Model
-from digits.web.resources.networks import NetworkSource, SweepNames
+from digits.web.resources.networks import SweepNames
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
 from digits.web.security.usernames import current_username
@@ -130,25 +128,6 @@ def network_choices() -> str:
     """Render the form's list of the newest models that match the search ``q``, and the ``chosen`` one."""
     words, chosen = request.args.get("q", ""), request.args.get("chosen")
     return render_template("_previous_networks.html", **previous_networks(words, chosen))
-
-
-@blueprint.post("/models/customize")
-@returns(NetworkSource)
-def customize() -> Response:
-    """Return the source code of a standard network or of a model's network, for the editor.
-
-    ``snapshot`` are the weights that ``snapshot_epoch`` names, for ``custom_network_snapshot``: see `weights_of`.
-    """
-    name = request.values.get("network", "")
-    job = services().store.find(name)
-    if isinstance(job, ModelJob):
-        weights = weights_of(job, request.values.get("snapshot_epoch", ""))
-        return jsonify(NetworkSource(job.network_text(), weights))
-    if not name:
-        raise BadRequest(
-            "The network is missing.", "Specify the name of a standard network or the id of a model."
-        )
-    return jsonify(NetworkSource(network(name).text, None))
 
 
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:

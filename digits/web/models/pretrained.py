@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from flask import Blueprint, request, url_for
 from werkzeug.datastructures import FileStorage
 from werkzeug.utils import secure_filename
 from werkzeug.wrappers import Response as AnyResponse
@@ -29,7 +29,7 @@ from digits.kinds.form_fields import (
     errors_of,
     select,
 )
-from digits.web.jobs.access import check_owner, find_job
+from digits.web.jobs.access import check_owner
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
@@ -87,7 +87,7 @@ def create() -> AnyResponse:
     """
     require_tensorflow()
     form = PretrainedForm(meta={"data_roots": services().roots})
-    with _uploaded() as folder:
+    with uploaded_files() as folder:
         weights = _names_of_uploads("weights_file")
         if folder is not None and (weights or not form.source.data):
             source = folder / weights[0] if len(weights) == 1 else folder
@@ -105,30 +105,6 @@ def create() -> AnyResponse:
             form.source.errors = [error.sentences]
             return respond_invalid({"source": form.source.errors}, lambda: _page(form))
     return respond(model_serializers.model_json(job), created=url_for("model_page.show", job_id=job.id))
-
-
-@blueprint.get("/pretrained_models/<job_id>")
-def show(job_id: str) -> AnyResponse:
-    """Redirect to the page of an imported model."""
-    return redirect(url_for("model_page.show", job_id=find_job("pretrained_models", job_id).id))
-
-
-@blueprint.get("/pretrained_models/<job_id>.json")
-def show_json(job_id: str) -> AnyResponse:
-    return redirect(url_for("models.show_json", job_id=find_job("pretrained_models", job_id).id))
-
-
-@blueprint.post("/pretrained_models/upload_archive")
-def upload_archive() -> Response:
-    """Import a model from an uploaded ``archive`` in the format of “Download”."""
-    require_tensorflow()
-    if not request.files.get("archive"):
-        raise BadRequest("No archive was uploaded.", "Send a tar or zip file in the field “archive”.")
-    with _uploaded("archive") as folder:
-        assert folder is not None
-        (archive,) = folder.iterdir()
-        job = import_from(archive)
-    return jsonify(status="success", id=job.id, name=job.name)
 
 
 @twin(blueprint, "/models/<job_id>/to_pretrained", Model)
@@ -169,7 +145,7 @@ def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:
 
 
 @contextmanager
-def _uploaded(*fields: str) -> Iterator[Path | None]:
+def uploaded_files(*fields: str) -> Iterator[Path | None]:
     """Yield a folder that contains the uploaded files, or None if there are no uploads."""
     names = fields or ("weights_file", "model_def_file", "labels_file")
     uploads = [upload for name in names for upload in request.files.getlist(name) if upload.filename]
