@@ -6,83 +6,127 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from digits.core.files import MissingFile
 from digits.data import health
+from digits.data.health import Finding, Histogram
 from digits.data.image_statistics import MODES
 from digits.data.manifest import Manifest
 
-_MEASURES = ("brightness", "contrast")
-_SIZES = ("width", "height")
+
+class SplitStatistics(Struct):
+    """A split: ``counts`` are the numbers of records of each class or label."""
+
+    count: int
+    bytes: int
+    counts: dict[str, int]
 
 
-def summarize(
-    job_folder: Path, manifest: Manifest, counts: Mapping[str, Mapping[str, int]]
-) -> dict[str, Any]:
-    """Return the statistics of a dataset as JSON; raises UnreadableFile.
+class ImageFormat(Struct):
+    """The format that all images of a dataset have."""
 
-    ``counts`` are those of each class or label by split. The properties of the images are null until the health check
-    has examined them.
+    width: int
+    height: int
+    channels: int
+    encoding: str
+    resize_mode: str
+    mean_pixel: list[float]
+
+
+class TargetStatistics(Struct):
+    """The names of the classes or values, and the mean and the standard deviation of the values."""
+
+    names: list[str]
+    mean: list[float]
+    std: list[float]
+
+
+class Distribution(Struct):
+    min: float
+    max: float
+    mean: float
+    median: float
+    std: float
+
+
+class ImageStatistics(Struct):
+    """The images of a split; the sizes of the sources are those that are known."""
+
+    brightness: Distribution | None
+    contrast: Distribution | None
+    source_width: Distribution | None
+    source_height: Distribution | None
+    source_modes: dict[str, int]
+
+
+class Statistics(Struct, kw_only=True):
+    """The statistics of a dataset. The health check adds ``images`` by split, ``findings`` and ``histograms``."""
+
+    content_hash: str
+    splits: dict[str, SplitStatistics]
+    image: ImageFormat
+    target: TargetStatistics
+    skipped: int
+    images: dict[str, ImageStatistics] | None = None
+    findings: list[Finding] | None = None
+    histograms: list[Histogram] | None = None
+
+
+def summarize(job_folder: Path, manifest: Manifest, counts: Mapping[str, Mapping[str, int]]) -> Statistics:
+    """Return the statistics of a dataset; raises UnreadableFile.
+
+    ``counts`` are those of each class or label by split.
     """
-    return {
-        "content_hash": manifest.content_hash,
-        "splits": {
-            name: {"count": split.count, "bytes": split.bytes, "counts": dict(counts.get(name, {}))}
+    statistics = Statistics(
+        content_hash=manifest.content_hash,
+        splits={
+            name: SplitStatistics(split.count, split.bytes, dict(counts.get(name, {})))
             for name, split in manifest.splits.items()
         },
-        "image": {
-            "width": manifest.width,
-            "height": manifest.height,
-            "channels": manifest.channels,
-            "encoding": manifest.encoding,
-            "resize_mode": manifest.resize_mode,
-            "mean_pixel": manifest.mean_pixel,
-        },
-        "target": {
-            "names": manifest.target.names,
-            "mean": manifest.target.mean,
-            "std": manifest.target.std,
-        },
-        "skipped": manifest.skipped,
-        **_checked(job_folder, manifest),
-    }
-
-
-def _checked(job_folder: Path, manifest: Manifest) -> dict[str, Any]:
+        image=ImageFormat(
+            manifest.width,
+            manifest.height,
+            manifest.channels,
+            manifest.encoding,
+            manifest.resize_mode,
+            manifest.mean_pixel,
+        ),
+        target=TargetStatistics(manifest.target.names, manifest.target.mean, manifest.target.std),
+        skipped=manifest.skipped,
+    )
     try:
         result = health.load(job_folder, manifest)
     except MissingFile:
-        return {"images": None, "findings": None, "histograms": None}
+        return statistics
     rows = {split: health.load_statistics(job_folder, manifest, split) for split in manifest.splits}
-    return {
-        "images": {split: _images(found) for split, found in rows.items()},
-        "findings": msgspec.to_builtins(result.findings),
-        "histograms": msgspec.to_builtins(result.histograms),
-    }
+    statistics.images = {split: _images(found) for split, found in rows.items()}
+    statistics.findings, statistics.histograms = result.findings, result.histograms
+    return statistics
 
 
-def _images(rows: NDArray[Any]) -> dict[str, Any]:
-    """Return the statistics of the images of a split; those of the sources without the ones whose size is not known."""
+def _images(rows: NDArray[Any]) -> ImageStatistics:
     sources = rows[rows["width"] > 0]
     modes = np.bincount(rows["mode"], minlength=len(MODES))[: len(MODES)].tolist()
-    return {
-        **{name: _distribution(rows[name]) for name in _MEASURES},
-        **{f"source_{name}": _distribution(sources[name]) for name in _SIZES},
-        "source_modes": {name or "unknown": count for name, count in zip(MODES, modes, strict=True) if count},
-    }
+    return ImageStatistics(
+        brightness=_distribution(rows["brightness"]),
+        contrast=_distribution(rows["contrast"]),
+        source_width=_distribution(sources["width"]),
+        source_height=_distribution(sources["height"]),
+        source_modes={name or "unknown": count for name, count in zip(MODES, modes, strict=True) if count},
+    )
 
 
-def _distribution(values: NDArray[Any]) -> dict[str, float] | None:
+def _distribution(values: NDArray[Any]) -> Distribution | None:
     if not len(values):
         return None
     exact = values.astype(np.float64)
-    return {
-        "min": float(exact.min()),
-        "max": float(exact.max()),
-        "mean": float(exact.mean()),
-        "median": float(np.median(exact)),
-        "std": float(exact.std()),
-    }
+    return Distribution(
+        min=float(exact.min()),
+        max=float(exact.max()),
+        mean=float(exact.mean()),
+        median=float(np.median(exact)),
+        std=float(exact.std()),
+    )

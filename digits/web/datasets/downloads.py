@@ -16,7 +16,10 @@ from digits.kinds.export import Export, formats_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
 from digits.web.offload import in_thread
+from digits.web.resources.datasets import DatasetStatistics
+from digits.web.resources.encoding import describe
 from digits.web.responses.archives import archive_response, check_ending
+from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
@@ -42,6 +45,7 @@ def _pieces(ending: str, export: Export) -> Iterator[bytes]:
 
 
 @blueprint.get("/datasets/<job_id>/statistics.json")
+@returns(DatasetStatistics)
 def statistics(job_id: str) -> Response:
     """Return counts per split and class, and if the dataset was checked, its image statistics and findings."""
     job, manifest = _finished(job_id)
@@ -53,7 +57,7 @@ def statistics(job_id: str) -> Response:
         body = in_thread(summarize, job.folder, manifest, named)
     except UnreadableFile as error:
         raise NotFound("The statistics cannot be read.", f"{error}. Check the dataset again.") from error
-    return jsonify({"id": job.id, "name": job.name, "kind": job.data_kind.name, **body})
+    return jsonify(describe(DatasetStatistics, body, id=job.id, name=job.name, kind=job.data_kind.name))
 
 
 def _finished(job_id: str) -> tuple[DatasetJob, Manifest]:

@@ -18,6 +18,8 @@ from digits.kinds import default_kind
 from digits.kinds.views import training_charts, views_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.resources.encoding import describe
+from digits.web.resources.evaluations import Difference, ModelFacts
 from digits.web.services import services
 from digits.web.template_filters import duration
 
@@ -35,54 +37,50 @@ _COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def facts(job: ModelJob) -> dict[str, Any]:
-    """Return the numbers of a model; None where they are unknown.
-
-    ``metrics`` are the validation metrics at ``epoch``, that of the best snapshot, or the latest ones. ``flops`` are
-    the floating-point operations for one image; memory is in bytes.
-    """
+def facts(job: ModelJob) -> ModelFacts:
+    """Return the numbers of a model."""
     state = services().scheduler.task_state(job, job.tasks[0])
     snapshot = job.snapshots().default
     results = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
     measured = next((item for item in results if item.records), None)
     flops = (state.result or {}).get("flops")
-    return {
-        "id": job.id,
-        "name": job.name,
-        "status": job.status.title,
-        "dataset": serializers.row(job).dataset_name,
-        "epoch": snapshot.epoch if snapshot else None,
-        "metrics": dict(snapshot.metrics) if snapshot and snapshot.metrics else state.metrics.last_values(),
-        "parameters": state.parameters,
-        "flops": flops if isinstance(flops, int) else None,
-        "seconds": None if job.is_imported else job.elapsed,
-        "peak_memory": state.peak_memory or None,
-        "peak_gpu_memory": state.peak_gpu_memory or None,
-        "milliseconds": measured.milliseconds if measured else None,
-    }
+    return describe(
+        ModelFacts,
+        job,
+        status=job.status.title,
+        dataset=serializers.row(job).dataset_name,
+        epoch=snapshot.epoch if snapshot else None,
+        metrics=dict(snapshot.metrics) if snapshot and snapshot.metrics else state.metrics.last_values(),
+        parameters=state.parameters,
+        flops=flops if isinstance(flops, int) else None,
+        seconds=None if job.is_imported else job.elapsed,
+        peak_memory=state.peak_memory or None,
+        peak_gpu_memory=state.peak_gpu_memory or None,
+        milliseconds=measured.milliseconds if measured else None,
+    )
 
 
-def table(jobs: Sequence[ModelJob], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def table(jobs: Sequence[ModelJob], found: Sequence[ModelFacts]) -> list[dict[str, Any]]:
     """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which ones are the best."""
     views = views_of(serializers.data_kind(jobs[0]) or default_kind())
     rows = [
-        {"title": "Status", "values": [item["status"] for item in found]},
-        {"title": "Dataset", "values": [item["dataset"] or NONE for item in found]},
+        {"title": "Status", "values": [item.status for item in found]},
+        {"title": "Dataset", "values": [item.dataset or NONE for item in found]},
         {
             "title": "Best epoch",
-            "values": [NONE if item["epoch"] is None else epoch_label(item["epoch"]) for item in found],
+            "values": [NONE if item.epoch is None else epoch_label(item.epoch) for item in found],
         },
     ]
-    names = dict.fromkeys(name for item in found for name in item["metrics"] if "/" not in name)
+    names = dict.fromkeys(name for item in found for name in item.metrics if "/" not in name)
     for name in list(names)[:MAX_METRICS]:
-        values = [item["metrics"].get(name) for item in found]
+        values = [item.metrics.get(name) for item in found]
         metric = views.metric(name)
         words = [NONE if value is None else metric.format(value) for value in values]
         rows.append(_row(metric.title, values, words, views.lower_is_better(name)))
-    for name, (title, describe) in _COSTS.items():
-        values = [item[name] for item in found]
+    for name, (title, in_words) in _COSTS.items():
+        values = [getattr(item, name) for item in found]
         if name != "peak_gpu_memory" or any(values):
-            words = [NONE if value is None else describe(value) for value in values]
+            words = [NONE if value is None else in_words(value) for value in values]
             rows.append(_row(title, values, words, is_lower_better=True))
     return rows
 
@@ -99,22 +97,22 @@ def _row(
     }
 
 
-def differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
-    """Return the settings that differ: the ``name``, and the ``values`` of all models as text."""
+def differences(jobs: Sequence[ModelJob]) -> list[Difference]:
+    """Return the settings that differ."""
     settings = [_flat(msgspec.to_builtins(job.recipe)) for job in jobs]
     names = dict.fromkeys(name for each in settings for name in each if name.split(".")[0] not in OWN)
     rows = []
     for name in names:
         values = [_text(each.get(name)) for each in settings]
         if len(set(values)) > 1:
-            rows.append({"name": name, "values": values})
+            rows.append(Difference(name, values))
     try:
         texts = [job.network_text() for job in jobs]
     except UnreadableFile:
         return rows
     if len(set(texts)) > 1:
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts), start=1)}
-        rows.append({"name": "network", "values": [f"source code {numbers[text]}" for text in texts]})
+        rows.append(Difference("network", [f"source code {numbers[text]}" for text in texts]))
     return rows
 
 

@@ -26,7 +26,16 @@ from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
+from digits.web.resources.encoding import describe
+from digits.web.resources.evaluations import (
+    ComparedClass,
+    ComparedModels,
+    ComparedPair,
+    Comparison,
+    PairDifference,
+)
 from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import returns
 from digits.web.services import services
 
 blueprint = Blueprint("comparison", __name__)
@@ -76,6 +85,7 @@ def show() -> str:
 
 
 @blueprint.get("/models/compare.json")
+@returns(Comparison)
 def show_json() -> Response:
     """Return the numbers of all models with the ``ids``, the settings that differ, and the comparison of two.
 
@@ -84,38 +94,30 @@ def show_json() -> Response:
     jobs, first, second = _models()
     common = in_thread(_common, first, second)
     settings = compared_models.differences(jobs)
+    pair = None if common is None else _pair(first, second, common)
     if "ids" in request.args:
-        return jsonify(
-            models=[compared_models.facts(job) for job in jobs],
-            settings=settings,
-            pair=None if common is None else _pair_json(first, second, common),
-        )
-    if common is None:
+        return jsonify(Comparison([compared_models.facts(job) for job in jobs], settings, pair))
+    if pair is None:
         raise NotFound(
             "These models have no evaluations of the same records.", "Evaluate both on the same split."
         )
-    return jsonify(
-        **_pair_json(first, second, common),
-        settings=[
-            {"name": item["name"], "first": item["values"][0], "second": item["values"][1]}
-            for item in settings
-        ],
-    )
+    changed = [PairDifference(item.name, *item.values) for item in settings]
+    return jsonify(describe(ComparedModels, pair, settings=changed))
 
 
-def _pair_json(first: ModelJob, second: ModelJob, found: tuple[Evaluation, Evaluation]) -> dict[str, Any]:
+def _pair(first: ModelJob, second: ModelJob, found: tuple[Evaluation, Evaluation]) -> ComparedPair:
     """Return the metrics of both models, and the numbers of records by outcome."""
     records = in_thread(_load, first, second, *found)
     dataset = _dataset_of(found[1])
     numbers = in_thread(_numbers, records, dataset[1].target.names if dataset else []) if records else {}
-    return {
-        "models": [first.id, second.id],
-        "evaluations": [result.name for result in found],
-        "metrics": [result.metrics for result in found],
-        "counts": numbers.get("counts"),
-        "p_value": numbers.get("p_value"),
-        "classes": numbers.get("classes"),
-    }
+    return ComparedPair(
+        models=[first.id, second.id],
+        evaluations=[result.name for result in found],
+        metrics=[result.metrics for result in found],
+        counts=numbers.get("counts"),
+        p_value=numbers.get("p_value"),
+        classes=numbers.get("classes"),
+    )
 
 
 def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
@@ -210,7 +212,7 @@ def _numbers(records: ComparedRecords, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _classes(records: ComparedRecords, names: list[str]) -> list[dict[str, Any]]:
+def _classes(records: ComparedRecords, names: list[str]) -> list[ComparedClass]:
     """Return the outcomes of each class with errors, those with the most differences first."""
     targets = np.asarray(records.targets)
     selections = {name: records.members(name) for name in OUTCOME_TITLES} | {
@@ -221,11 +223,11 @@ def _classes(records: ComparedRecords, names: list[str]) -> list[dict[str, Any]]
         for name, members in selections.items()
     }
     rows = [
-        {"label": label, "name": name, **{key: values[label] for key, values in counts.items()}}
+        ComparedClass(label, name, **{key: values[label] for key, values in counts.items()})
         for label, name in enumerate(names)
     ]
-    wrong = [row for row in rows if any(row[key] for key in OUTCOME_TITLES)]
-    return sorted(wrong, key=lambda row: (-(row["fixed"] + row["broken"]), -row["both_wrong"]))
+    wrong = [row for row in rows if row.fixed or row.broken or row.both_wrong]
+    return sorted(wrong, key=lambda row: (-(row.fixed + row.broken), -row.both_wrong))
 
 
 def _groups(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from digits.core.schema import JsonObject
+from digits.data.statistics import Statistics
 from digits.web.resources.jobs import BriefJob, JobRow
 
 
@@ -154,6 +155,14 @@ class ResizedExample(Struct):
 
     image: str
     bytes: int
+
+
+class DatasetStatistics(Statistics, kw_only=True):
+    """The statistics of a dataset. The health check adds ``images`` by split, ``findings`` and ``histograms``."""
+
+    id: str
+    name: str
+    kind: str
 
 
 class DatasetChoices(Struct):

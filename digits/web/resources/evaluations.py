@@ -75,6 +75,79 @@ class DatasetResults(Struct):
     models: list[ModelResult]
 
 
+class ModelFacts(Struct):
+    """The numbers of a compared model; None where they are unknown.
+
+    ``metrics`` are the validation metrics at ``epoch``, that of the best snapshot, or the latest ones. ``flops`` are
+    the floating-point operations for one image; memory is in bytes, and ``milliseconds`` the time per image.
+    """
+
+    id: str
+    name: str
+    status: str
+    dataset: str | None
+    epoch: float | None
+    metrics: dict[str, float]
+    parameters: int | None
+    flops: int | None
+    seconds: float | None
+    peak_memory: int | None
+    peak_gpu_memory: int | None
+    milliseconds: float | None
+
+
+class Difference(Struct):
+    """A setting that differs between models, with its ``values`` as text."""
+
+    name: str
+    values: list[str]
+
+
+class ComparedClass(Struct):
+    """The outcomes of a class: ``support`` is the number of its records, ``label`` its number."""
+
+    label: int
+    name: str
+    fixed: int
+    broken: int
+    both_wrong: int
+    support: int
+
+
+class ComparedPair(Struct, kw_only=True):
+    """The predictions of two models for the same records: the numbers of records by outcome, in all and by class.
+
+    Only classifiers have ``classes`` and the ``p_value`` of McNemar's test.
+    """
+
+    models: list[str]
+    evaluations: list[str]
+    metrics: list[dict[str, float]]
+    counts: dict[str, int] | None
+    p_value: float | None
+    classes: list[ComparedClass] | None
+
+
+class PairDifference(Struct):
+    name: str
+    first: str
+    second: str
+
+
+class ComparedModels(ComparedPair, kw_only=True):
+    """The comparison of two models."""
+
+    settings: list[PairDifference]
+
+
+class Comparison(Struct):
+    """The comparison of several models. ``pair`` is None if no evaluations of the two are of the same records."""
+
+    models: list[ModelFacts]
+    settings: list[Difference]
+    pair: ComparedPair | None
+
+
 class MapState(TaskProgress, kw_only=True):
     """The state of the running embedding map; ``name`` is the one that a request started."""
 
