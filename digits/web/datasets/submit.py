@@ -50,9 +50,9 @@ def submit_dataset(folder: Path, recipe: CreateDataset, form: Form) -> DatasetJo
     return job
 
 
-def new_sample(folder: Path, sample: Sample, owner: str | None = None) -> DatasetJob:
+def new_sample(folder: Path, sample: Sample) -> DatasetJob:
     """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
     settings = services().settings
     make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
     recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
-    return new_dataset(folder, recipe, sample.title, owner=owner)
+    return new_dataset(folder, recipe, sample.title)

@@ -40,8 +40,7 @@ def requested_records(job: ModelJob) -> tuple[DatasetJob, Split]:
 
 def check_fits(job: ModelJob, dataset: DatasetJob, split: Split) -> None:
     """Raise BadRequest unless the model ``job`` can predict records of the ``split`` of ``dataset``."""
-    own = serializers.data_of(job)
-    trained_on = own.manifest() if own else None
+    trained_on = serializers.manifest_of(job)
     if trained_on is None:
         return
     manifest = _manifest(dataset)

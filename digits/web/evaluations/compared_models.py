@@ -14,8 +14,7 @@ from flask import url_for
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import evaluation as evaluations
-from digits.kinds import default_kind
-from digits.kinds.views import training_charts, views_of
+from digits.kinds.views import training_charts
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
@@ -62,7 +61,7 @@ def facts(job: ModelJob) -> ModelFacts:
 
 def table(jobs: Sequence[ModelJob], found: Sequence[ModelFacts]) -> list[dict[str, Any]]:
     """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which ones are the best."""
-    views = views_of(serializers.data_kind(jobs[0]) or default_kind())
+    views = serializers.job_views(jobs[0])
     rows = [
         {"title": "Status", "values": [item.status for item in found]},
         {"title": "Dataset", "values": [item.dataset or NONE for item in found]},
@@ -124,10 +123,7 @@ def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
             "label": job.name if counts[job.name] == 1 else f"{job.name} ({job.id[-6:]})",
             "url": url_for("models.metrics", job_id=job.id),
             "running": job.status.is_running,
-            "charts": [
-                asdict(chart)
-                for chart in training_charts(views_of(serializers.data_kind(job) or default_kind()))
-            ],
+            "charts": [asdict(chart) for chart in training_charts(serializers.job_views(job))],
         }
         for job in jobs
     ]

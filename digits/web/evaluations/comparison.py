@@ -17,7 +17,6 @@ from digits.data.comparison import CHANGES, ComparedRecords, in_words, load_comp
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.record_search import Place
-from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
@@ -60,7 +59,7 @@ def show() -> str:
     """Compare the models with the ``ids``, and the predictions of two of them, ``first`` and ``second``."""
     jobs, first, second = _models()
     common = in_thread(_common, first, second)
-    views = views_of(serializers.data_kind(second) or default_kind())
+    views = serializers.job_views(second)
     pair, parts = (None, {}) if common is None else (common, _parts(first, second, *common))
     facts = [compared_models.facts(job) for job in in_turns(iter(jobs))]
     return render_in_turns(

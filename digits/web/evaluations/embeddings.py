@@ -120,8 +120,7 @@ def show(job_id: str) -> str:
     results = in_thread(maps.load_all, job.folder)
     name = request.args.get("name", "")
     result = _find(results, name) if name or results else None
-    data = serializers.data_of(job)
-    own = data.manifest() if data else None
+    own = serializers.manifest_of(job)
     others = other_datasets(own, job.dataset_id) if own else []
     offered = (own.splits if own else ()) if not job.is_imported else SPLITS if others else ()
     shown_of = services().store.find(result.dataset_id) if result else None

@@ -19,7 +19,7 @@ from digits.data.embedding_map import EmbeddingMap
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit, UnfitDataset
-from digits.kinds import default_kind, kind_named
+from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.runtime.background_tasks import BackgroundTask
@@ -41,7 +41,7 @@ def panel(job: ModelJob) -> dict[str, Any]:
     others = datasets_to_evaluate(manifest, job.dataset_id) if manifest else []
     fitting = [other for other in others if not other["reason"]]
     offered = (manifest.splits if manifest else ()) if not job.is_imported else SPLITS if fitting else ()
-    views = views_of(serializers.data_kind(job) or default_kind())
+    views = serializers.job_views(job)
     results = in_thread(evaluations.load_all, job.folder)
     return {
         **asdict(panel_state(job)),

@@ -13,9 +13,10 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import SOLVER_TITLES
 from digits.core.status import Status
+from digits.data.manifest import Manifest
 from digits.kinds import Kind, default_kind
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
-from digits.kinds.views import describe_images, views_of
+from digits.kinds.views import Views, describe_images, views_of
 from digits.web.offload import in_turns
 from digits.web.resources.encoding import describe
 from digits.web.resources.jobs import BriefJob, Device, JobPage, JobRow, JobStatus
@@ -75,12 +76,28 @@ def data_kind(job: Job) -> Kind | None:
     return dataset.data_kind if dataset else None
 
 
+def kind_of(job: Job) -> Kind:
+    """Return the `data_kind` of a job, or the default kind."""
+    return data_kind(job) or default_kind()
+
+
+def job_views(job: Job) -> Views[Any]:
+    """Return the views of `kind_of` a job."""
+    return views_of(kind_of(job))
+
+
 def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
     """Return the dataset of a model, imported models included; None if it is missing."""
     if isinstance(job, ModelJob) and job.is_imported:
         return ImportedDataset(job.folder)
     dataset = _dataset_of(job)
     return dataset if isinstance(dataset, DatasetJob) else None
+
+
+def manifest_of(job: Job) -> Manifest | None:
+    """Return the manifest of `data_of` a model; None if it is missing or unfinished."""
+    data = data_of(job)
+    return data.manifest() if data else None
 
 
 def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]:
@@ -132,7 +149,7 @@ def _detail(job: Job) -> str:
         return "Imported"
     if isinstance(job, ModelJob):
         epochs = job.recipe.epochs
-        return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {_optimizer(job)}"
+        return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {SOLVER_TITLES[job.recipe.solver.type]}"
     if not isinstance(job, DatasetJob):
         return ""
     manifest = job.manifest() if job.status is Status.DONE else None
@@ -144,10 +161,6 @@ def _detail(job: Job) -> str:
     return " · ".join([*about, f"{count:,} {views.records}"])
 
 
-def _optimizer(job: ModelJob) -> str:
-    return SOLVER_TITLES[job.recipe.solver.type]
-
-
 def metric_words(job: Job) -> str:
     """Format the latest value of a model's main metric: ``93.2%`` for accuracy, otherwise with the metric's name,
     such as ``R² 0.93``. Return an empty string if there is none.
@@ -155,9 +168,8 @@ def metric_words(job: Job) -> str:
     accuracy = job.summary.last_accuracy
     if accuracy is not None:
         return f"{accuracy:.1f}%"
-    kind = data_kind(job) or default_kind()
     metric = last_metric(job, _dataset_of(job))
-    return views_of(kind).describe_metric(*metric) if metric else ""
+    return job_views(job).describe_metric(*metric) if metric else ""
 
 
 def failure_message(job: Job) -> str | None:

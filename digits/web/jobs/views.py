@@ -17,7 +17,6 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, Outdated, explain
 from digits.core.job import DamagedJob, Job, is_id
-from digits.kinds import default_kind
 from digits.kinds.form_fields import NAME_LENGTH
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
@@ -180,7 +179,7 @@ def clone(job_id: str) -> AnyResponse:
     if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
         return redirect(url_for("versions.new", job_id=job.recipe.parent_id, clone=job.id))
     page = "model_form.new" if job.type == "model" else "datasets.new"
-    return redirect(url_for(page, kind=serializers.data_kind(job) or default_kind(), clone=job.id))
+    return redirect(url_for(page, kind=serializers.kind_of(job), clone=job.id))
 
 
 @blueprint.get("/files/<path:path>")

@@ -11,10 +11,8 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import newest_name
 from digits.data.manifest import Manifest
-from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import views_of
-from digits.web.jobs.serializers import data_kind, data_of, failure_message, job_url
+from digits.web.jobs.serializers import data_of, failure_message, job_url, job_views, manifest_of
 from digits.web.models.settings_description import (
     Settings,
     describe_devices,
@@ -39,8 +37,7 @@ from digits.web.services import services
 
 def brief_model(job: ModelJob) -> BriefModel:
     """Return a model for lists and archives."""
-    parent = data_of(job)
-    manifest = parent.manifest() if parent else None
+    manifest = manifest_of(job)
     return describe(
         BriefModel,
         job,
@@ -112,7 +109,7 @@ def model_page(job: ModelJob) -> ModelPage:
 
 def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
     """Return titles and descriptions of a model's settings, which its page and its report show."""
-    task, views = job.tasks[0], views_of(data_kind(job) or default_kind())
+    task, views = job.tasks[0], job_views(job)
     words = (
         (views.describe_input(manifest), views.describe_dataset(manifest))
         if manifest and manifest.width
@@ -131,7 +128,7 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
 
     The default one is that with the path ``weights``, the best one, or the newest one if none has been validated.
     """
-    saved, kind = job.snapshots(), data_kind(job) or default_kind()
+    saved, views = job.snapshots(), job_views(job)
     best = saved.best
     default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
     rows = []
@@ -140,7 +137,7 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
             f"Epoch {epoch_label(snapshot.epoch)}"
             if snapshot.epoch or not job.is_imported
             else "Imported weights",
-            views_of(kind).describe_metrics(snapshot.metrics),
+            views.describe_metrics(snapshot.metrics),
         )
         marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
         rows.append(

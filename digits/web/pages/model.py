@@ -7,7 +7,6 @@ from dataclasses import asdict
 from flask import Blueprint
 
 from digits.core.model_job import ModelJob
-from digits.kinds import default_kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.views import training_charts, views_of
 from digits.web.evaluations import panel as evaluation_panel
@@ -26,7 +25,7 @@ blueprint = Blueprint("model_page", __name__)
 def show(job_id: str) -> str:
     job = services().store.get(job_id, ModelJob)
     state = services().scheduler.task_state(job, job.tasks[0])
-    kind = serializers.data_kind(job) or default_kind()
+    kind = serializers.kind_of(job)
     views = views_of(kind)
     return render_in_turns(  # there may be thousands of layers
         "model.html",

@@ -14,7 +14,6 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import images, predictions
 from digits.data.predictions import BatchPrediction, Row
-from digits.kinds import default_kind
 from digits.kinds.decoding import SmallArray, SmallImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
@@ -30,7 +29,6 @@ from digits.web.predictions.runs import (
     Results,
     as_csv,
     best_of_classes,
-    is_among,
     labels_of,
     results_of,
     start,
@@ -83,7 +81,7 @@ def show(job_id: str, prediction_id: str) -> str:
     places: dict[str, Sequence[int]] = {"wrong": results.sums.wrong, "unreadable": results.sums.unreadable}
     page = Page.of(places.get(selection, range(len(results))), number, PAGE_IMAGES)
     classes = Page.of(range(len(labels)), number, PAGE_CLASSES)
-    kind = serializers.data_kind(job) or default_kind()
+    kind = serializers.kind_of(job)
     matrix = results.sums.matrix()
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
@@ -214,7 +212,7 @@ def requested_top_n() -> int:
 
 def inputs_of_kind(job: ModelJob) -> FindSource | None:
     """Return the inputs in the fields of a kind that does not predict from images; None for other kinds."""
-    views = views_of(serializers.data_kind(job) or default_kind())
+    views = serializers.job_views(job)
     if not views.has_inputs:
         return None
     find = record_inputs.inputs_of_request(job)
@@ -319,7 +317,7 @@ def _card(
 ) -> dict[str, Any]:
     """Return what the page shows of one result, with the URLs of the ``parts`` of its image: several are stacked."""
     url = _image_url(job, about, number)
-    has_truth = row.truth is not None and row.truth < len(labels)
+    truth = labels[row.truth] if row.truth is not None and row.truth < len(labels) else None
     return {
         "name": row.name,
         "url": url,
@@ -327,8 +325,10 @@ def _card(
         "parts": [url, *(f"{url}?part={place}" for place in range(1, parts))],
         "predictions": row.predictions,
         "error": row.error,
-        "truth": labels[row.truth] if has_truth and row.truth is not None else "",
-        "is_right": has_truth and not row.error and is_among(row, labels),
+        "truth": truth or "",
+        "is_right": truth is not None
+        and not row.error
+        and truth in [name for name, _ in row.predictions[:1]],
     }
 
 

@@ -11,7 +11,6 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import NotFound
 from digits.core.model_job import ModelJob, epoch_label
-from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
 from digits.kinds.views import views_of
@@ -47,7 +46,7 @@ def show(job_id: str) -> Response:
     """Return the page of a model's layers; a POST request adds those of its image, or returns only these."""
     job = _model(job_id)
     body = asdict(_inspect(job)) if request.method == "POST" else {}
-    kind = serializers.data_kind(job) or default_kind()
+    kind = serializers.kind_of(job)
     return render(
         "inside.html",
         part="_layers.html",

@@ -33,7 +33,6 @@ from digits.data.prediction_results import TOP, PredictionResults
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.sources import show
 from digits.data.unpacking import Limits, Unpacking, content_folder
-from digits.kinds import default_kind
 from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
@@ -133,7 +132,7 @@ def _moved(image: ListedImage, folder: Path, target: Path) -> ListedImage:
 
 def recent(job: ModelJob) -> list[dict[str, str]]:
     """Return the batch predictions shown on the page of a model, newest first."""
-    records = views_of(serializers.data_kind(job) or default_kind()).records
+    records = serializers.job_views(job).records
     return [
         {
             "title": item.title,
@@ -296,14 +295,9 @@ class Results:
         return self.sums.accuracy(TOP) if len(self.sums.labels) > TOP else None
 
 
-def is_among(row: Row, labels: list[str], top: int = 1) -> bool:
-    """Return whether the true class of a row is among its ``top`` predictions."""
-    return row.truth is not None and labels[row.truth] in [name for name, _ in row.predictions[:top]]
-
-
 def results_of(job: ModelJob, about: BatchPrediction) -> Results:
     """Return the results of a batch prediction so far. Raises BadRequest if their file is damaged."""
-    views = views_of(serializers.data_kind(job) or default_kind())
+    views = serializers.job_views(job)
     metrics = next((item.metrics for item in services().snapshots_of(job) if item.name == about.snapshot), {})
     folder = predictions.folder_of(job.folder, about.id)
     with _explained():
@@ -357,15 +351,11 @@ def as_csv(rows: Iterable[Row], labels: list[str]) -> Iterator[str]:
             values = [value for pair in (row.predictions or [])[:5] for value in pair]
             values += [""] * (len(numbered) - len(values))
         else:
-            values = ["" if row.error else _compact(row.predictions)]
+            values = ["" if row.error else json.dumps(_without_pictures(row.predictions), ensure_ascii=False)]
         writer.writerow(map(harmless, [row.name, truth, *values, row.error]))
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(_without_pictures(value), ensure_ascii=False)
 
 
 def _without_pictures(value: Any) -> Any:

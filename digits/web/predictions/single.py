@@ -18,7 +18,7 @@ from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images, number_text
-from digits.kinds import Kind, default_kind
+from digits.kinds import Kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.decoding import Animation, SmallImage
 from digits.kinds.jobs import DatasetJob
@@ -87,7 +87,7 @@ def recent_prediction(name: str) -> Response:
     """Show a recent prediction in another view."""
     recent = services().recent_predictions.get(name)
     job = services().store.get(recent.job_id, ModelJob)
-    return _shown(requested_view(_kind_of(job), request.values), recent, name)
+    return _shown(requested_view(serializers.kind_of(job), request.values), recent, name)
 
 
 @blueprint.get("/models/recent-predictions/<name>.json")
@@ -95,7 +95,9 @@ def recent_prediction(name: str) -> Response:
 def recent_prediction_json(name: str) -> Response:
     """Return what a view draws for a recent prediction."""
     recent = services().recent_predictions.get(name)
-    choice = requested_view(_kind_of(services().store.get(recent.job_id, ModelJob)), request.values)
+    choice = requested_view(
+        serializers.kind_of(services().store.get(recent.job_id, ModelJob)), request.values
+    )
     return jsonify(_described(recent, choice, {}))
 
 
@@ -171,10 +173,6 @@ def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Res
     )
 
 
-def _kind_of(job: ModelJob) -> Kind:
-    return serializers.data_kind(job) or default_kind()
-
-
 @blueprint.post("/models/<kind:kind>/generate.json")
 @returns(resources.GeneratedImages)
 def generate_json(kind: Kind) -> Response:
@@ -248,7 +246,7 @@ def _predict(job: ModelJob) -> resources.Prediction:
     with input_of(job) as item:
         answer = _ask(job, item, snapshot)
         layers = _visualizations(job, item, snapshot)
-    predictions = views_of(_kind_of(job)).conclude(answer["predictions"], snapshot.metrics)
+    predictions = serializers.job_views(job).conclude(answer["predictions"], snapshot.metrics)
     title = f"Epoch {epoch_label(snapshot.epoch)}"
     return resources.Prediction(predictions, title, answer["milliseconds"], **layers)
 

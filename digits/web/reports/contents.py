@@ -20,7 +20,6 @@ from digits.data.images import UnusableImage
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.data.records import Record, SplitReader
-from digits.kinds import default_kind
 from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, training_charts, views_of
@@ -142,7 +141,7 @@ def build(job: ModelJob, name: str = "") -> Report:
     Raises NotFound if there is no such evaluation.
     """
     state = services().scheduler.task_state(job, job.tasks[0])
-    kind = serializers.data_kind(job) or default_kind()
+    kind = serializers.kind_of(job)
     views = views_of(kind)
     model, row = model_serializers.model_page(job), serializers.row(job)
     result = _choose(job, in_thread(evaluations.load_all, job.folder), name)

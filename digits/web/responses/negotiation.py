@@ -15,7 +15,8 @@ from werkzeug.routing import Map
 from digits.web.responses.errors import is_always_json
 
 Environ = dict[str, Any]
-Application = Callable[[Environ, Any], Iterable[bytes]]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 View = TypeVar("View", bound=Callable[..., Any])
 
 # Forms cannot send these, so their responses are never shown as pages.

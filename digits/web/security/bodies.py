@@ -15,29 +15,17 @@ _log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 5_000_000
 MAX_IMAGE_BYTES = 70_000_000
+# With and without ``.json``.
+_IMAGE_PATHS = (
+    "/classify_one", "/infer_one", "/inside", "/heat-map", "/classify_many", "/infer_many", "/predictions",
+    "/predict", "/top_n"
+)  # fmt: skip
 # By the start or the end of the path. They apply to multipart forms, whose files are written to disk.
 BODY_LIMITS: Mapping[str, int] = {
     "/login": 64_000,
     "/socket.io": 128_000,
-    "/classify_one": MAX_IMAGE_BYTES,
-    "/classify_one.json": MAX_IMAGE_BYTES,
-    "/infer_one": MAX_IMAGE_BYTES,
-    "/infer_one.json": MAX_IMAGE_BYTES,
-    "/inside": MAX_IMAGE_BYTES,
-    "/inside.json": MAX_IMAGE_BYTES,
-    "/heat-map": MAX_IMAGE_BYTES,
-    "/heat-map.json": MAX_IMAGE_BYTES,
-    "/classify_many": MAX_IMAGE_BYTES,
-    "/classify_many.json": MAX_IMAGE_BYTES,
-    "/infer_many": MAX_IMAGE_BYTES,
-    "/infer_many.json": MAX_IMAGE_BYTES,
-    "/predictions": MAX_IMAGE_BYTES,
-    "/predictions.json": MAX_IMAGE_BYTES,
-    "/predict": MAX_IMAGE_BYTES,
-    "/predict.json": MAX_IMAGE_BYTES,
     "/serve/": MAX_IMAGE_BYTES,
-    "/top_n": MAX_IMAGE_BYTES,
-    "/top_n.json": MAX_IMAGE_BYTES,
+    **{path + ending: MAX_IMAGE_BYTES for path in _IMAGE_PATHS for ending in ("", ".json")},
 }
 # The views at these paths read a body that is not a form in pieces, so that its limit applies as well.
 STREAMED_PATHS = ("/uploads/", "/predict", "/predict.json", "/serve/")

@@ -31,8 +31,7 @@ def manifest_of(job: ModelJob) -> Manifest:
 
     Raises BadRequest if the dataset was deleted or the model does not take single images.
     """
-    data = serializers.data_of(job)
-    manifest = data.manifest() if data else None
+    manifest = serializers.manifest_of(job)
     if manifest is None:
         raise BadRequest(f"The dataset of “{job.name}” was deleted.", "Import the model from its archive.")
     if manifest.channels not in (1, 3) and manifest.dtype == "uint8":
