@@ -25,15 +25,18 @@ from digits.web.services import services
 from digits.web.services.background import state_of
 from digits.web.services.background_recipes import health_check
 
-ICONS = {"error": "warning", "warning": "warning", "info": "info"}
-TONES = {"error": "danger", "warning": "warning", "info": "info"}
 # The findings whose images a cleaned version excludes. Others may be intended.
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
 # Maximum number of models offered for finding wrong labels.
 SHOWN_MODELS = 25
 # Less accurate models find many labels that are not wrong.
 WEAK_ACCURACY = 0.7
-SEVERITIES = {"error": "Error", "warning": "Warning", "info": "Note"}
+# The word, the tone and the icon of each severity.
+SEVERITIES = {
+    "error": ("Error", "danger", "warning"),
+    "warning": ("Warning", "warning", "warning"),
+    "info": ("Note", "info", "info"),
+}
 
 
 def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
@@ -110,17 +113,14 @@ def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
     url = f"{explore}&finding={finding.id}" if finding.records else None
+    severity, tone, icon = SEVERITIES[finding.severity]
     return {
-        "id": finding.id,
-        "title": finding.title,
-        "explanation": finding.explanation,
-        "severity": SEVERITIES[finding.severity],
-        "tone": TONES[finding.severity],
-        "icon": ICONS[finding.severity],
-        "count": finding.count,
+        **asdict(finding),
+        "severity": severity,
+        "tone": tone,
+        "icon": icon,
         "percent": 100 * finding.fraction,
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if has_list else url,
-        "removable_count": finding.removable_count,
         "clean_url": url_for("versions.new", job_id=job.id, clean=finding.id)
         if finding.removable_count
         else None,

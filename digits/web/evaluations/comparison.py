@@ -20,7 +20,7 @@ from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
-from digits.web.evaluations.panel import title_of
+from digits.web.evaluations.panel import dataset_of, title_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
 from digits.web.records.gallery import gallery_items
@@ -107,7 +107,7 @@ def show_json() -> Response:
 def _pair(first: ModelJob, second: ModelJob, found: tuple[Evaluation, Evaluation]) -> ComparedPair:
     """Return the metrics of both models, and the numbers of records by outcome."""
     records = in_thread(_load, first, second, *found)
-    dataset = _dataset_of(found[1])
+    dataset = dataset_of(found[1])
     numbers = in_thread(_numbers, records, dataset[1].target.names if dataset else []) if records else {}
     return ComparedPair(
         models=[first.id, second.id],
@@ -166,7 +166,7 @@ def _parts(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation
     records = in_thread(_load, first, second, one, other)
     if records is None:
         return {}
-    other_dataset = _dataset_of(other)
+    other_dataset = dataset_of(other)
     if other_dataset is None:
         return in_thread(_numbers, records, [])
     dataset, manifest = other_dataset
@@ -179,15 +179,6 @@ def _parts(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation
         "groups": _groups(records, dataset, manifest, other.split, evaluated),
         "size": shown_size(dataset, manifest),
     }
-
-
-def _dataset_of(result: Evaluation) -> tuple[DatasetJob, Manifest] | None:
-    """Return the dataset of an evaluation, unless it was deleted or changed."""
-    dataset = services().store.find(result.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if not isinstance(dataset, DatasetJob) or manifest is None:
-        return None
-    return (dataset, manifest) if manifest.content_hash == result.content_hash else None
 
 
 def _load(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation) -> ComparedRecords | None:

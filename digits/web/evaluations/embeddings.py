@@ -24,7 +24,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations.choices import requested_records
-from digits.web.evaluations.panel import other_datasets, title_of
+from digits.web.evaluations.panel import dataset_of, other_datasets, title_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.models import serializers as model_serializers
@@ -143,10 +143,7 @@ def show(job_id: str) -> str:
 
 def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, Any]:
     """Return the parts of the page about a map."""
-    dataset = services().store.find(result.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if manifest is not None and manifest.content_hash != result.content_hash:
-        manifest = None
+    dataset, current = services().store.find(result.dataset_id), dataset_of(result)
     record = _asked_record()
     neighbors = in_thread(_load_neighbors, job, result, record) if record is not None else []
     parts: dict[str, Any] = {
@@ -155,21 +152,21 @@ def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, 
         "methods": [(method, METHOD_TITLES[method]) for method in METHOD_TITLES if method in result.methods],
         "record": record,
         "neighbors": neighbors,
-        "is_current": manifest is not None,
+        "is_current": current is not None,
         "items": [],
         "size": (1, 1),
         "thumbnails": "",
     }
-    if manifest is None or not isinstance(dataset, DatasetJob):
+    if current is None:
         return parts
-    images = RecordImages(dataset, manifest)
-    parts["size"] = shown_size(dataset, manifest)
+    images = RecordImages(*current)
+    parts["size"] = shown_size(*current)
     if views.shows_images:
         # The scripts of the page replace the number.
         parts["thumbnails"] = images.thumbnail(result.split, 0)
     if record is not None:
         places = [Place(result.split, each) for each in (record, *(item.record for item in neighbors))]
-        parts["items"] = _load_items(dataset, manifest, images, places)
+        parts["items"] = _load_items(*current, images, places)
     return parts
 
 

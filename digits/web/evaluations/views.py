@@ -20,7 +20,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.evaluations import charts as evaluation_charts
 from digits.web.evaluations.choices import check_fits, requested_records
-from digits.web.evaluations.panel import panel_state, title_of
+from digits.web.evaluations.panel import dataset_of, panel_state, title_of
 from digits.web.evaluations.parts import (
     excluded_words,
     load_matrix,
@@ -112,8 +112,7 @@ def show(job_id: str) -> str:
     dataset = services().store.find(result.dataset_id)
     kind = dataset.data_kind if isinstance(dataset, DatasetJob) else serializers.data_kind(job)
     views = views_of(kind or default_kind())
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    is_same = manifest is not None and manifest.content_hash == result.content_hash
+    current = dataset_of(result)
     options = request.args.to_dict()
     evaluated = {"job_id": result.dataset_id, "evaluation": f"{job.id}/{result.name}", "db": result.split}
     explore = f"{url_for('explore.show', kind=kind or default_kind())}?{urlencode(evaluated)}"
@@ -129,11 +128,9 @@ def show(job_id: str) -> str:
         views=views,
         metrics=metric_rows(result, views),
         links=_links(job, result, options),
-        size=shown_size(dataset, manifest) if isinstance(dataset, DatasetJob) and manifest else (1, 1),
-        worst=worst_records(job, result, dataset, manifest)
-        if is_same and manifest and isinstance(dataset, DatasetJob)
-        else [],
-        **in_thread(_parts, job, result, manifest if is_same else None, explore, options),
+        size=shown_size(*current) if current else (1, 1),
+        worst=worst_records(job, result, *current) if current else [],
+        **in_thread(_parts, job, result, current[1] if current else None, explore, options),
     )
 
 

@@ -61,13 +61,10 @@ def show(job_id: str) -> str:
         health=health_panel.panel(job, manifest) if body is not None and manifest is not None else None,
         models=serializers.rows(models.items),
         models_page=models,
-        models_address=partial(_models_address, job.id),
+        models_address=lambda number: url_for(
+            "dataset_page.show", job_id=job_id, models_page=number, _anchor="children-title"
+        ),
     )
-
-
-def _models_address(job_id: str, number: int) -> str:
-    """Return the URL of a dataset's page that shows page ``number`` of its models."""
-    return url_for("dataset_page.show", job_id=job_id, models_page=number, _anchor="children-title")
 
 
 def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:

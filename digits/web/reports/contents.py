@@ -24,7 +24,7 @@ from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImag
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, training_charts, views_of
 from digits.web.evaluations import charts as evaluation_charts
-from digits.web.evaluations.panel import title_of
+from digits.web.evaluations.panel import dataset_of, title_of
 from digits.web.evaluations.parts import (
     excluded_words,
     load_matrix,
@@ -249,23 +249,22 @@ def _layers(layers: list[Any]) -> Table | None:
 
 
 def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluated:
-    dataset = services().store.find(result.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    is_same = manifest is not None and manifest.content_hash == result.content_hash
+    current = dataset_of(result)
     note = (
         f"Partial result: the first {result.records:,} of {result.total:,} {views.records}."
         if result.is_partial
         else ""
     )
     note = f"{note} {excluded_words(result, views)}".strip()
-    if not is_same:
+    if current is None:
         changed = "The dataset of this evaluation was deleted or changed: classes and images are not shown."
         note = f"{note} {changed}".strip()
-    names = result.names(manifest.target.names) if manifest and is_same else []
+    names = result.names(current[1].target.names) if current else []
     worst: Sequence[WorstRecord] = ()
     plots = evaluation_charts.of(result.details, names)
     tables: list[Table] = []
-    if manifest and is_same and isinstance(dataset, DatasetJob):
+    if current:
+        dataset, manifest = current
         records = worst_records(job, result, dataset, manifest)
         indexes = services().record_indexes
         drawings = in_thread(_drawings, result, dataset, manifest, records, indexes, views.shows_images)

@@ -163,16 +163,11 @@ def status(name: str, model: str, version: str = "") -> Response:
     return jsonify(model_version_status=[{**current, "status": {"error_code": "OK", "error_message": ""}}])
 
 
-@blueprint.get("/serve")
-def index() -> str:
+@twin(blueprint, "/serve", ProductionModels, "GET")
+def index() -> AnyResponse:
     """List the production models."""
-    return render_in_turns("serving.html", models=_rows())
-
-
-@blueprint.get("/serve.json")
-@returns(ProductionModels)
-def index_json() -> Response:
-    return jsonify(ProductionModels(_rows()))
+    rows = _rows()
+    return respond(ProductionModels(rows), page=lambda: render_in_turns("serving.html", models=rows))
 
 
 @blueprint.get("/serve/metrics")
