@@ -41,7 +41,8 @@ def preview() -> AnyResponse:
     form = ModelForm(formdata=request.form, meta={"data_roots": services().roots})
     form.keep_transformations(views.transformations)
     form.validate()
-    errors = {name: messages for name, messages in errors_of(form).items() if _is_setting(name)}
+    settings = ("use_mean", "crop_size", "aug_")
+    errors = {name: messages for name, messages in errors_of(form).items() if name.startswith(settings)}
     if errors:
         return respond_invalid(errors)
     recipe = PreviewAugmentation(
@@ -78,8 +79,3 @@ def _note(recipe: PreviewAugmentation) -> str:
     if recipe.augment.whitening:
         return "; brightness and contrast normalized for display"
     return "" if recipe.mean == "none" else "; mean added back for display"
-
-
-def _is_setting(field: str) -> bool:
-    """Return whether the preview depends on a field of the form."""
-    return field in ("use_mean", "crop_size") or field.startswith("aug_")

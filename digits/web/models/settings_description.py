@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Augment, Solver, Train
+from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
 from digits.web.models.form import SOLVER_FIELDS
 from digits.web.models.form_fields import AUGMENTATIONS
@@ -21,6 +21,7 @@ _WEIGHTS_ON = {"first_gpu": "on the first GPU", "cpu": "on the CPU"}
 def describe_settings(recipe: Train) -> Settings:
     """Return the settings of a training, without those that are off."""
     stopping, tuning = recipe.early_stopping, recipe.fine_tune
+    augmentations = (binding.describe(getattr(recipe.augment, binding.name)) for binding in AUGMENTATIONS)
     settings = {
         "Epochs": f"{recipe.epochs:g}",
         "Batch size": f"{recipe.batch_size or DEFAULT_BATCH_SIZE}",
@@ -30,7 +31,7 @@ def describe_settings(recipe: Train) -> Settings:
         "Fine-tuning": "",
         "Frozen layers": ", ".join(recipe.freeze),
         **dict(describe_preprocessing(recipe)),
-        "Augmentation": _describe_augmentation(recipe.augment),
+        "Augmentation": ", ".join(filter(None, augmentations)),
         "Class balancing": _BALANCES.get(recipe.balance, ""),
         "Precision": recipe.precision.replace("_", " ") + _XLA[recipe.xla],
         "Seed": "" if recipe.seed is None else str(recipe.seed),
@@ -82,8 +83,3 @@ def _describe_solver(solver: Solver) -> str:
     if solver.type in SOLVER_FIELDS["weight_decay"]:
         words += f", weight decay {solver.weight_decay}"
     return f"{SOLVER_TITLES[solver.type]}{words}"
-
-
-def _describe_augmentation(augment: Augment) -> str:
-    words = (binding.describe(getattr(augment, binding.name)) for binding in AUGMENTATIONS)
-    return ", ".join(filter(None, words))

@@ -93,6 +93,7 @@ def _operation(app: Flask, rule: Rule, path: str, method: str) -> Schema:
     words = re.sub(r"``?", "`", inspect.getdoc(view) or "")
     summary, _, more = words.partition("\n\n")
     group, description, arguments = described(method, path)
+    query = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in arguments]
     body = _request_body(rule) if method in ("POST", "PUT", "PATCH", "DELETE") else None
     is_invalid = _ref(InvalidForm.__name__) if body else _ref(Error.__name__)
     operation = {
@@ -100,7 +101,7 @@ def _operation(app: Flask, rule: Rule, path: str, method: str) -> Schema:
         "tags": [group],
         "summary": " ".join(summary.split()) or None,
         "description": description or " ".join(more.split()) or None,
-        "parameters": [*_parameters(rule), *map(_argument, arguments)] or None,
+        "parameters": [*_parameters(rule), *query] or None,
         "requestBody": body,
         "responses": {
             "200": {"description": "Success", "content": _content(view, path, method)},
@@ -132,10 +133,6 @@ def _parameters(rule: Rule) -> Iterator[Schema]:
         elif converter == "int":
             schema = {"type": "integer", "minimum": 0}
         yield {"name": name, "in": "path", "required": True, "schema": schema}
-
-
-def _argument(name: str) -> Schema:
-    return {"name": name, "in": "query", "schema": {"type": "string"}}
 
 
 def _request_body(rule: Rule) -> Schema | None:

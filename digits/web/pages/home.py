@@ -48,7 +48,7 @@ def index() -> Response:
         "damaged": _page("damaged", jobs.select(DamagedJob)),
     }
     running: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
-    running.sort(key=_is_waiting)  # stable
+    running.sort(key=lambda job: job.status is not Status.RUN)  # stable
     return render(
         "home.html",
         part="_jobs.html",
@@ -107,10 +107,6 @@ def _address(query: JobQuery, pages: Mapping[str, Page[Job]], name: str, number:
     positions = {key: page.number for key, page in pages.items()} | {name: number}
     numbers: dict[str, Any] = {f"{key}_page": positions[key] for key in pages if positions[key] > 1}
     return url_for("home.index", **query.arguments(), **numbers, _anchor=f"{name}-title")
-
-
-def _is_waiting(job: Job) -> bool:
-    return job.status is not Status.RUN
 
 
 def _heads(query: JobQuery) -> dict[str, dict[str, str]]:

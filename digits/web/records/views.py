@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -86,7 +86,7 @@ def describe(job_id: str, split: str, number: int) -> Response:
             for finding in findings
         ],
         features={
-            name: _shown_values(values)
+            name: Feature(len(values), [_shown_value(value) for value in values[:MAX_VALUES]])
             for name, values in sorted(records.all_features(record).items())
             if name != "image/encoded"
         },
@@ -114,12 +114,8 @@ def _checks(
     return statistics, findings
 
 
-def _shown_values(values: Sequence[Any]) -> Feature:
-    """Return the number of ``values``, and the first ones as text or numbers; of long byte strings, their size."""
-    return Feature(len(values), [_shown_value(value) for value in values[:MAX_VALUES]])
-
-
 def _shown_value(value: Any) -> Any:
+    """Return the value of a feature as text or a number; of a long byte string, its size."""
     if not isinstance(value, bytes):
         return value if math.isfinite(value) else str(value)
     if len(value) > MAX_VALUE_BYTES:
