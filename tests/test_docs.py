@@ -90,8 +90,8 @@ def test_networks_in_the_documentation_are_python(block):
 def test_every_message_is_described():
     source = Path(live_messages.__file__).read_text()
     updates = set(re.findall(r'"update": "(\w+)"', source))
-    updates |= set(background.KINDS)
-    assert {"status", "prediction"} < updates
+    updates |= {update for _, update, _ in live_messages.TASK_UPDATES} | set(background.KINDS)
+    assert {"status", "metrics", "prediction"} < updates
     rows = "".join(line.split("|")[1] for line in text("live.md").splitlines() if line.startswith("| `"))
     assert [update for update in sorted(updates) if f"`{update}`" not in rows] == []
 

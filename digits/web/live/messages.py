@@ -6,7 +6,7 @@ jobs, and `EVERYONE`, for lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from digits.core import events
@@ -27,7 +27,7 @@ def background(update: str, job: Job, key: str, state: TaskState | None, failure
     """Return the message ``update`` about the background task ``key``, which has ended if there is no ``state``."""
     body = {"update": update, "job_id": job.id, "key": key, "state": "failed" if failure else "done"}
     if state is not None:
-        body = {**body, **_progress(state, []), "update": update, "state": "running"}
+        body |= {**_progress(state), "state": "running"}
     return (job.id, TASK, body)
 
 
@@ -98,10 +98,10 @@ def _events_applied(change: changes.EventsApplied) -> list[Message]:
     messages = []
     job, task = change.job, change.task
     seen = {type(event) for event in change.events}
-    for kind, body_of in _TASK_UPDATES:
+    for kind, update, body_of in TASK_UPDATES:
         if kind in seen:
             body = body_of(task.state, [event for event in change.events if isinstance(event, kind)])
-            messages.append((job.id, TASK, {"job_id": job.id, "task": task.name, **body}))
+            messages.append((job.id, TASK, {"update": update, "job_id": job.id, "task": task.name, **body}))
     return messages
 
 
@@ -123,93 +123,58 @@ _MESSAGES: dict[type[changes.Change], Callable[[Any], list[Message]]] = {
 }
 
 
-def _progress(state: TaskState, _: list[Any]) -> dict[str, Any]:
+def _progress(state: TaskState, _: Sequence[Any] = ()) -> dict[str, Any]:
     return {
-        "update": "progress",
         "percentage": round(100 * state.fraction, 1),
         "eta_seconds": state.seconds_left,
         "doing": state.doing,
     }
 
 
-def _metrics(state: TaskState, happened: list[events.Measured]) -> dict[str, Any]:
-    return {"update": "metrics", "cursor": state.cursor, "rows": [row_json(event) for event in happened]}
-
-
-def _snapshots(state: TaskState, _: list[Any]) -> dict[str, Any]:
+def _snapshots(state: TaskState, _: Sequence[Any]) -> dict[str, Any]:
     newest_first = sorted(state.snapshots, reverse=True)
-    return {
-        "update": "snapshots",
-        "data": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in newest_first],
-    }
+    return {"data": [[epoch, f"Epoch {epoch_label(epoch)}"] for epoch, _ in newest_first]}
 
 
-def _phase_changed(state: TaskState, happened: list[events.PhaseChanged]) -> dict[str, Any]:
-    return {"update": "phase", "epoch": happened[-1].epoch}
+def _best_snapshot(_: TaskState, seen: Sequence[events.BestSnapshotChanged]) -> dict[str, Any]:
+    latest = seen[-1]
+    return {"epoch": latest.epoch, "metric": latest.metric, "value": events.for_browser(latest.value)}
 
 
-def _best_snapshot_changed(state: TaskState, happened: list[events.BestSnapshotChanged]) -> dict[str, Any]:
-    latest = happened[-1]
-    return {
-        "update": "best",
-        "epoch": latest.epoch,
-        "metric": latest.metric,
-        "value": events.for_browser(latest.value),
-    }
+def _skipped(state: TaskState, _: Sequence[Any]) -> dict[str, Any]:
+    return {"count": state.skipped, "last": [events.facts(skip) for skip in state.first_skips]}
 
 
-def _resumed(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "resumed"}
+def _inputs(state: TaskState, _: Sequence[Any]) -> dict[str, Any]:
+    return {"splits": {split: events.facts(prepared, "split") for split, prepared in state.inputs.items()}}
 
 
-def _usage(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "usage", "data": events.facts(state.usage)}
-
-
-def _counts(state: TaskState, happened: list[events.Counted]) -> dict[str, Any]:
-    return {"update": "counts", "splits": state.counts}
-
-
-def _skipped(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {
-        "update": "skipped",
-        "count": state.skipped,
-        "last": [events.facts(skip) for skip in state.first_skips],
-    }
-
-
-def _warned(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "warned", "messages": state.warnings}
-
-
-def _built(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "built", "layers": state.layers, "parameters": state.parameters}
-
-
-def _input_prepared(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    splits = {split: events.facts(prepared, "split") for split, prepared in state.inputs.items()}
-    return {"update": "input_prepared", "splits": splits}
-
-
-def _weights_loaded(state: TaskState, _: list[Any]) -> dict[str, Any]:
-    return {"update": "weights_loaded", "data": events.facts(state.loaded_weights)}
-
-
-_TASK_UPDATES: tuple[tuple[type[events.Event], Callable[[TaskState, list[Any]], dict[str, Any]]], ...] = (
+# The update about each type of event, and its keys, from the state of the task and the events of this type.
+TASK_UPDATES: tuple[
+    tuple[type[events.Event], str, Callable[[TaskState, Sequence[Any]], dict[str, Any]]], ...
+] = (
     # First, because it invalidates rows, and later events of this batch may add others.
-    (events.Resumed, _resumed),
-    (events.Progressed, _progress),
-    (events.Counted, _counts),
-    (events.Skipped, _skipped),
-    (events.Warned, _warned),
-    (events.Built, _built),
-    (events.InputPrepared, _input_prepared),
-    (events.WeightsLoaded, _weights_loaded),
-    (events.Measured, _metrics),
-    (events.Saved, _snapshots),
-    (events.Removed, _snapshots),
-    (events.PhaseChanged, _phase_changed),
+    (events.Resumed, "resumed", lambda state, seen: {}),
+    (events.Progressed, "progress", _progress),
+    (events.Counted, "counts", lambda state, seen: {"splits": state.counts}),
+    (events.Skipped, "skipped", _skipped),
+    (events.Warned, "warned", lambda state, seen: {"messages": state.warnings}),
+    (events.Built, "built", lambda state, seen: {"layers": state.layers, "parameters": state.parameters}),
+    (events.InputPrepared, "input_prepared", _inputs),
+    (
+        events.WeightsLoaded,
+        "weights_loaded",
+        lambda state, seen: {"data": events.facts(state.loaded_weights)},
+    ),
+    (
+        events.Measured,
+        "metrics",
+        lambda state, seen: {"cursor": state.cursor, "rows": [row_json(event) for event in seen]},
+    ),
+    (events.Saved, "snapshots", _snapshots),
+    (events.Removed, "snapshots", _snapshots),
+    (events.PhaseChanged, "phase", lambda state, seen: {"epoch": seen[-1].epoch}),
     # After the snapshots, which include the best one.
-    (events.BestSnapshotChanged, _best_snapshot_changed),
-    (events.UsageSampled, _usage),
+    (events.BestSnapshotChanged, "best", _best_snapshot),
+    (events.UsageSampled, "usage", lambda state, seen: {"data": events.facts(state.usage)}),
 )
