@@ -21,7 +21,7 @@ from digits.core import job as jobs
 from digits.core import schema
 from digits.core.errors import InUse
 from digits.core.events import Failed, Removed, Resumed, Saved, Warned, encode
-from digits.core.job import DeviceRequest, Job
+from digits.core.job import DeviceRequest
 from digits.core.recipe import Recipe
 from digits.core.status import LEGAL_STEPS, Status, worst
 from digits.core.task import EXIT_DISK_FULL, Failure, Task, TaskState
@@ -38,12 +38,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "jobs")
-    yield server
-    for job in server.store.all(Job):
-        server.scheduler.abort(job)
-        server.wait_for_end(job)
-    server.stop()
+    with Server(tmp_path / "jobs") as server:
+        yield server
 
 
 def test_a_finished_job_is_done_and_announced(server: Server) -> None:
@@ -157,6 +153,7 @@ def test_training_continues_while_the_server_is_down(tmp_path: Path) -> None:
     second = Server(tmp_path / "jobs")
     again = second.store.get(job.id, ToyJob)
     assert again.status is Status.RUN
+    (again.folder / "toy" / "hurry").touch()
     assert second.wait_for_end(again) is Status.DONE
     assert second.scheduler.metrics(again).train.steps == list(range(1, 200))
     second.stop()
@@ -474,9 +471,9 @@ def test_a_job_that_ended_without_a_server_keeps_its_end_time(tmp_path: Path) ->
     first.wait(lambda: job.status is Status.RUN)
     first.stop()
     exit_file = job.task_folder(job.tasks[0]) / "exit.json"
+    exit_file.with_name("hurry").touch()
     first.wait(exit_file.exists)
     ended = json.loads(exit_file.read_text())["at"]
-    time.sleep(0.5)
     second = Server(tmp_path / "jobs")
     (again,) = second.store.all(ToyJob)
     second.wait_for_end(again)

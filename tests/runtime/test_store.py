@@ -6,10 +6,8 @@ import errno
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import gevent
 import pytest
 
 from digits.core import job as jobs
@@ -24,6 +22,7 @@ from digits.runtime.store import Store, StoreInUse, StoreLost
 from tests.deep_folder import deep_folder
 from tests.failing_disk import failing_disk
 from tests.power_loss import Recording
+from tests.waiting import wait_until
 
 
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
@@ -54,13 +53,6 @@ def reopened(store: Store) -> Store:
     again = Store(store.folder, JOB_TYPES)
     again.load()
     return again
-
-
-def wait(question: Callable[[], object]) -> None:
-    """Wait for the trash, which is emptied in the background."""
-    with gevent.Timeout(30):
-        while not question():
-            gevent.sleep(0.01)
 
 
 @pytest.fixture
@@ -186,7 +178,7 @@ def test_leftovers_of_a_killed_server_are_removed(store: Store) -> None:
     again = reopened(store)
     assert [found.id for found in again.all(DatasetJob)] == [job.id]
     assert [found.id for found in again.all(DamagedJob)] == [damaged.name]
-    wait(lambda: {path.name for path in store.folder.iterdir()} == {job.id, damaged.name, ".lock"})
+    wait_until(lambda: {path.name for path in store.folder.iterdir()} == {job.id, damaged.name, ".lock"})
     assert [path.name for path in job.folder.iterdir()] == ["job.json"]
     again.close()
 
@@ -199,10 +191,10 @@ def test_a_leftover_that_cannot_be_deleted_stops_no_start(
         with failing_disk(doomed, errno.EIO):
             again = reopened(store)
             assert [found.id for found in again.all(Job)] == [job.id]
-            wait(lambda: caplog.records)
+            wait_until(lambda: caplog.records)
         assert f"{doomed} cannot be deleted, will retry" in caplog.text
         assert again.maintain()
-        wait(lambda: not doomed.exists())
+        wait_until(lambda: not doomed.exists())
     again.close()
 
 

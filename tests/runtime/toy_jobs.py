@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from msgspec import field
 
@@ -23,7 +23,7 @@ from digits.runtime.task_runner import TaskRunner
 from digits.web.live import messages as live_messages
 from tests.waiting import wait_until
 
-# The program of a task; its argument is the task's folder.
+# The program of a task; its argument is the task's folder. If that contains the file `hurry`, `slow` is fast.
 PROGRAMS = """
 import json, os, sys, time
 folder = sys.argv[1]
@@ -40,7 +40,8 @@ if name == 'finishes':
     log_event(event='finished')
 elif name == 'slow':
     for step in range(1, 200):
-        measure(step); time.sleep(0.02)
+        measure(step)
+        if not os.path.exists(folder + '/hurry'): time.sleep(0.02)
     log_event(event='finished')
 elif name == 'hangs':
     measure(1)
@@ -92,7 +93,10 @@ class ToyJob(Job, kw_only=True, eq=False):
 
 
 class Server:
-    """A store and a scheduler for a folder, as in a server; a new one can continue in the same folder."""
+    """A store and a scheduler for a folder, as in a server; a new one can continue in the same folder.
+
+    As a context, it aborts all jobs at the end.
+    """
 
     def __init__(self, folder: Path, executor: Executor | None = None) -> None:
         self.executor = executor or LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
@@ -106,6 +110,15 @@ class Server:
         )
         self.scheduler.start()
         self.runner.serve()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for job in self.store.all(Job):
+            self.scheduler.abort(job)
+            self.wait_for_end(job)
+        self.stop()
 
     def submit(self, program: str, **arguments: Any) -> ToyJob:
         folder = self.store.new_folder()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from digits.core.events import Failed, Finished, Measured, Progressed
-from digits.core.job import DeviceRequest, Job
+from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.executor import Executor
 from tests.runtime.executors.thread_executor import ThreadExecutor, ThreadTask
@@ -51,16 +51,8 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 
 @pytest.fixture
 def server(tmp_path: Path, executor: Executor) -> Iterator[Server]:
-    server = Server(tmp_path / "jobs", executor)
-    yield server
-    abort_all(server)
-
-
-def abort_all(server: Server) -> None:
-    for job in server.store.all(Job):
-        server.scheduler.abort(job)
-        server.wait_for_end(job)
-    server.stop()
+    with Server(tmp_path / "jobs", executor) as server:
+        yield server
 
 
 def test_a_finished_job_has_metrics_and_output(server: Server) -> None:
@@ -138,12 +130,11 @@ def test_a_restarted_server_follows_a_job_that_waits_at_the_executor(
     first, second = (server.submit("waits", request=UNLIMITED) for _ in range(2))
     server.wait(lambda: second.waiting_for)
     server.stop()
-    server = Server(tmp_path, executor)
-    first, second = (server.store.get(job.id, ToyJob) for job in (first, second))
-    server.wait(lambda: second.waiting_for)
-    server.scheduler.abort(first)
-    server.wait(lambda: second.status is Status.RUN)
-    abort_all(server)
+    with Server(tmp_path, executor) as server:
+        first, second = (server.store.get(job.id, ToyJob) for job in (first, second))
+        server.wait(lambda: second.waiting_for)
+        server.scheduler.abort(first)
+        server.wait(lambda: second.status is Status.RUN)
 
 
 @CLUSTER

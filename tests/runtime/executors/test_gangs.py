@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from digits.core.events import Finished
-from digits.core.job import DeviceRequest, Job
+from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Executor, Exit, Placement
@@ -69,13 +69,9 @@ def executors() -> list[Executor]:
 
 @pytest.fixture(params=[0, 1], ids=["processes", "threads"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "jobs", executors()[request.param])
-    server.executor.ledger = server.ledger = DeviceLedger({}, gpus=lambda: ["0", "1", "2"])
-    yield server
-    for job in server.store.all(Job):
-        server.scheduler.abort(job)
-        server.wait_for_end(job)
-    server.stop()
+    with Server(tmp_path / "jobs", executors()[request.param]) as server:
+        server.executor.ledger = server.ledger = DeviceLedger({}, gpus=lambda: ["0", "1", "2"])
+        yield server
 
 
 def test_every_rank_has_its_number_and_its_gpu(server: Server) -> None:
