@@ -94,7 +94,8 @@ class CreateDataset(Recipe, tag="create-dataset"):
     ``kind`` is a name in `digits.kinds`. ``width`` and ``height`` are in pixels; ``channels`` is 1 or 3.
     ``seed`` determines the split and the order of the records. The task fails if more than
     ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core. ``remote``
-    lists the paths of the recipe that are addresses, which are downloaded first.
+    lists the paths of the recipe that are addresses, which are downloaded first. ``notes`` are sentences about how the
+    form understood the source, which begin the warnings of the dataset.
     """
 
     kind: str
@@ -107,6 +108,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     max_unusable_percent: Percent = 5.0
     processes: Positive | None = None
     remote: RemoteSources | None = None
+    notes: list[str] = []
 
 
 class Solver(Struct, kw_only=True, frozen=True):

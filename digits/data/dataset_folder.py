@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.splits import SPLITS
-from digits.data.shards import SPLIT_OF, check_shards, files_at, is_pattern, split_of
+from digits.data.declared_splits import split_named, split_of
+from digits.data.shards import check_shards, files_at, is_pattern
 from digits.data.sources import UnusableSource, count_of, listed, show
 
 METADATA = ("metadata.csv", "metadata.jsonl")
@@ -85,7 +86,7 @@ def _at(path: str | Path) -> Contents:
 def _in_folder(root: Path) -> Contents:
     try:
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        named = {SPLIT_OF[path.name.lower()]: path for path in folders if path.name.lower() in SPLIT_OF}
+        named = {split: path for path in folders if (split := split_named(path.name))}
         found = Contents(root, named if "train" in named else {"train": root})
         places = [root, root / "data", *(path for path in folders if path.name != "data")]
         files = [path for place in places for path in sorted(place.glob(f"*{PARQUET}")) if path.is_file()]

@@ -111,9 +111,14 @@ def list_images(
 
 
 def visible_entries(path: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder that are not hidden; raises OSError."""
+    """Return the entries of a folder that `is_visible` accepts; raises OSError."""
     with os.scandir(path) as entries:
-        return [entry for entry in entries if not entry.name.startswith(".")]
+        return [entry for entry in entries if is_visible(entry.name)]
+
+
+def is_visible(name: str) -> bool:
+    """Return whether ``name`` is neither hidden nor the folder that macOS adds to archives."""
+    return not name.startswith(".") and name != "__MACOSX"
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

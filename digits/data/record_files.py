@@ -15,7 +15,8 @@ from typing import Any
 
 from digits.core.files import UnreadableFile, read_bytes
 from digits.core.splits import SPLITS
-from digits.data.shards import SPLIT_OF, check_shards, files_at, files_in, folders_in, is_shard, split_of
+from digits.data.declared_splits import split_named, split_of
+from digits.data.shards import check_shards, files_at, files_in, folders_in, is_shard
 from digits.data.sources import UnusableSource, count_of, listed, show
 
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
@@ -83,7 +84,7 @@ def _in_folder(folder: Path) -> RecordFiles:
         return _read_tfds(folder)
     files = _records_in(folder)
     if not files:
-        named = [item for item in folders_in(folder) if item.name.lower() in SPLIT_OF]
+        named = [item for item in folders_in(folder) if split_named(item.name)]
         files = [path for item in named for path in _records_in(item)]
     found = RecordFiles(folder)
     for path in _need(files, folder):
@@ -135,7 +136,7 @@ def _read_tfds(folder: Path) -> RecordFiles:
     for item in splits if isinstance(splits, list) else []:
         split = str(item.get("name", "")) if isinstance(item, dict) else ""
         shards = item.get("shardLengths") if split else None
-        target = SPLIT_OF.get(split)
+        target = split_named(split)
         if target is None or target in found.splits or not isinstance(shards, list):
             found.ignored.append(split)
             continue

@@ -1,7 +1,4 @@
-"""Find the files of a dataset: one file, all shards of a set such as ``train-00000-of-00002``, or a pattern.
-
-The names of files and folders contain the split.
-"""
+"""Find the files of a dataset: one file, all shards of a set such as ``train-00000-of-00002``, or a pattern."""
 
 from __future__ import annotations
 
@@ -17,13 +14,6 @@ from digits.data.record_names import NAMES_ENDING
 from digits.data.sources import UnusableSource, listed, show
 
 MAX_FILES = 100_000
-# Words that identify the files and folders of a split, in lower case.
-SPLIT_NAMES = {
-    "train": ("train", "training", "train_images"),
-    "val": ("val", "valid", "validation", "dev", "eval"),
-    "test": ("test", "testing"),
-}
-SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
 _SHARD = re.compile(r"(?P<start>.*)(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(?P<end>.*)")
 MAX_PATTERN_CHARACTERS = 400
 _PATTERN = frozenset("*?[")
@@ -62,12 +52,6 @@ def files_at(path: str | Path) -> list[Path]:
     found = [item for item in files_in(place.parent) if _set_of(item.name) == _set_of(place.name)]
     check_shards(found or [place])
     return found or [place]
-
-
-def split_of(path: Path) -> str:
-    """Return the split that the name of a file or of its folder contains, by default train."""
-    words = [*re.split(r"[-_.]", path.name.lower()), path.parent.name.lower()]
-    return next((SPLIT_OF[word] for word in words if word in SPLIT_OF), "train")
 
 
 def files_in(folder: Path) -> list[Path]:

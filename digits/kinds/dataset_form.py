@@ -151,6 +151,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         self.addresses: dict[str, AddressType] = {}
+        self.notes: list[str] = []
         super().__init__(*arguments, **keywords)
 
     @property
@@ -278,7 +279,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def recipe(self) -> AnyRecipe:
         """The recipe of the validated form."""
-        return self.draft(**self.image_settings())
+        return self.draft(**self.image_settings(), notes=self.notes)
 
     def draft(self, **image_settings: Any) -> AnyRecipe:
         """Return the recipe to check and to summarize the source, whose settings of images may be invalid."""
@@ -344,12 +345,13 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
         """
 
     def warnings(self) -> list[str]:
-        """Return remarks about valid fields that have no effect."""
-        return [
+        """Return how the source was understood, and remarks about valid fields that have no effect."""
+        ignored = (
             f"{name}={self[name].data} is ignored: {reason}."
             for name, reason in self.IGNORED.items()
             if self[name].data != self[name].default
-        ]
+        )
+        return [*self.notes, *ignored]
 
     def fill(self, job: DatasetJob) -> None:
         """Fill in the configuration, the current name and the group of another dataset."""

@@ -10,8 +10,9 @@ from typing import Generic
 
 from digits.core.splits import SPLITS
 from digits.data.dataset_folder import describe_files
+from digits.data.declared_splits import split_named, split_of
 from digits.data.parquet import ParquetImages
-from digits.data.shards import SPLIT_NAMES, files_in, is_shard, split_of
+from digits.data.shards import files_in, is_shard
 from digits.data.sources import count_of, first_lines, show
 from digits.data.tables import Cells, Row, TableFile, Value
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
@@ -157,24 +158,23 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
     ``filled`` contains the table fields that are already filled in. ``is_allowed`` returns whether the server may
     read a path, which may be a link.
     """
-    if split_of(table) != "train" or not (table.stem.lower() in SPLIT_NAMES["train"] or is_shard(table)):
+    split_in_name = split_of if is_shard(table) else _split_of_stem
+    if split_in_name(table) != "train":
         return None
     beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
     found: dict[str, str | bool] = {}
     for split in SPLITS[1:]:
-        words, name = SPLIT_NAMES[split], f"table_{split}"
-        named = (
-            path
-            for path in beside
-            if (split_of(path) == split if is_shard(table) else path.stem.lower() in words)
-        )
-        path = next(named, None)
-        if path and name not in filled:
-            found[name] = str(path)
+        path = next((path for path in beside if split_in_name(path) == split), None)
+        if path and f"table_{split}" not in filled:
+            found[f"table_{split}"] = str(path)
     if not found:
         return None
     tables = [show(os.path.basename(str(path))) for path in found.values()]
     return Suggestion.use_separately(tables, "table", found)
+
+
+def _split_of_stem(path: Path) -> str | None:
+    return split_named(path.stem)
 
 
 def _shorten(cell: str) -> str:

@@ -14,6 +14,7 @@ from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
 from digits.data import images
 from digits.data.databases import find_job
+from digits.data.declared_splits import describe_splits, split_folders
 from digits.data.image_lists import walk_images
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
@@ -101,6 +102,10 @@ class Folders(FormSource):
             return
         target_field.data = self.resolve_targets(form, target_field.data)
         skips = target_field.data or is_address(image_field.data)
+        if split == "train" and not skips and (splits := self.declared_splits(form)):
+            form.set(**_split_fields(splits))
+            form.notes.append(describe_splits({name: images for name, (images, _) in splits.items()}))
+            return
         found = None if skips else self.find_sources(form, Path(image_field.data))
         if found:
             if split == "train":
@@ -125,6 +130,28 @@ class Folders(FormSource):
         found = databases or find_folders(root, self._target_folders)
         return found if found and all(map(form.meta.data_roots.contain, found)) else None
 
+    def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
+        """Return the allowed paths of the images and the targets of the splits in the folder of images.
+
+        The folders of splits contain those of images and targets, or the other way around. The result is empty if
+        another split has folders of its own. Targets are None if the kind needs none.
+        """
+        root = Path(form.text_of("feature_folder"))
+        if self.own_splits(form):
+            return {}
+        folders = split_folders(root)
+        found: dict[str, tuple[Path, Path | None] | None] = {
+            split: self.find_sources(form, folder) for split, folder in folders.items()
+        }
+        if not any(found.values()) and (both := self.find_sources(form, root)):
+            images, targets = map(split_folders, both)
+            found = {split: (images[split], targets[split]) for split in images if split in targets}
+        elif not (any(found.values()) or form.RECIPE.needs_targets):
+            found = {split: (folder, None) for split, folder in folders.items()}
+        used = {split: paths for split, paths in found.items() if paths}
+        allowed = all(form.meta.data_roots.contain(path) for paths in used.values() for path in paths if path)
+        return used if allowed and "train" in used and len(used) > 1 else {}
+
     def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         check_images(form, (name for split in recipe.folders() for name in FOLDERS[split]))
 
@@ -142,11 +169,24 @@ class Folders(FormSource):
             return TargetImageFolders(
                 images=entered.images, targets=self.resolve_targets(form, entered.targets)
             ), None
+        if splits := self.declared_splits(form):
+            images, targets = splits["train"]
+            text = describe_splits({name: paths[0] for name, paths in splits.items()})
+            suggestion = Suggestion(text, "Fill them in", _split_fields(splits))
+            return TargetImageFolders(images=str(images), targets=str(targets or "")), suggestion
         found = self.find_sources(form, Path(entered.images))
         if not found:
             return entered, None
         suggestion = suggest_sources(Path(entered.images), *found)
         return TargetImageFolders(images=str(found[0]), targets=str(found[1])), suggestion
+
+
+def _split_fields(splits: Mapping[str, tuple[Path, Path | None]]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the paths of images and targets of the splits."""
+    fields: dict[str, str | bool] = {f"has_{split}_folder": True for split in splits if split != "train"}
+    for split, paths in splits.items():
+        fields |= dict(zip(FOLDERS[split], (str(path or "") for path in paths), strict=True))
+    return fields
 
 
 def _use_validation(form: ImageDatasetForm[Any], root: Path) -> None:

@@ -72,7 +72,7 @@ class Forms:
     def create(self, **fields: Any) -> Created:
         """Create a dataset, whose clone must have the same recipe; raises UserFault."""
         form, recipe = self.filled(**fields)
-        assert self.clone(recipe) == msgspec.structs.replace(recipe, processes=None)
+        assert self.clone(recipe) == msgspec.structs.replace(recipe, processes=None, notes=[])
         folders = (self.data.with_name(f"job-{number}") for number in itertools.count())
         folder = next(folder for folder in folders if not folder.exists())
         create(recipe, folder)

@@ -14,8 +14,10 @@ from digits.core import schema
 from digits.core.errors import DigitsError
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType
+from digits.data.declared_splits import describe_splits
 from digits.data.sources import show
 from digits.data.tables import MAX_HEADER_BYTES
+from digits.kinds.classification.overview import split_fields
 from digits.kinds.classification.recipe import (
     CreateClassification,
     Databases,
@@ -24,7 +26,7 @@ from digits.kinds.classification.recipe import (
     LabeledRecords,
     Tables,
 )
-from digits.kinds.classification.sources import CLOUD, NO_IMAGE_FOLDER, SOURCES, Lists
+from digits.kinds.classification.sources import CLOUD, FOLDERS, NO_IMAGE_FOLDER, SOURCES, Lists
 from digits.kinds.classification.uploads import UploadFields
 from digits.kinds.dataset_form import SharesForm, required_integer
 from digits.kinds.form_fields import (
@@ -231,6 +233,13 @@ class DatasetForm(
         if self.source is CLOUD:
             self._use_names_of_digits()
         return super().validate(*arguments, **keywords)
+
+    def validate_folder_train(self, field: LinesField) -> None:
+        if not field.errors and not self.addresses:
+            folders = FOLDERS.declared_splits(self)
+            if folders:
+                self.set(**split_fields(folders))
+                self.notes.append(describe_splits(folders))
 
     def validate_s3_bucket(self, field: StringField) -> None:
         try:

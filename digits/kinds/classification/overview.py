@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from digits.core.splits import SPLITS
 from digits.data import parquet
 from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
-from digits.data.shards import SPLIT_NAMES
+from digits.data.declared_splits import split_folders, split_named
 from digits.data.sources import UnusableSource, count_of, show
 from digits.data.tables import Row
 from digits.kinds.classification.dataset_folder import metadata_rows
@@ -38,16 +37,10 @@ MAX_PARQUET_FILES = 20
 
 
 class FolderOverview(Overview):
-    """The folders ``roots``, real paths, with a folder for each class.
+    """The folders ``roots``, real paths, with a folder for each class."""
 
-    ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
-    may read a path, which may be a link.
-    """
-
-    def __init__(
-        self, roots: list[Path], min_per_class: int, separate: set[str], is_allowed: Callable[[Path], bool]
-    ) -> None:
-        super().__init__(_suggest(roots[0], separate, is_allowed) if len(roots) == 1 else None)
+    def __init__(self, roots: list[Path], min_per_class: int, suggestion: Suggestion | None = None) -> None:
+        super().__init__(suggestion)
         self._roots, self._min_per_class = roots, min_per_class
         self._scans: list[Scan] = []
 
@@ -66,11 +59,6 @@ class FolderOverview(Overview):
         found = merge(self._scans)
         self.is_complete = found.complete
         images, classes = count_of(found.count, "image"), count_of(len(found.classes), "class")
-        fields = summary.suggestion.fields if summary.suggestion else {}
-        if fields.get("folder_train", str(found.root)) != str(found.root):
-            # Folders of splits are not classes.
-            summary.facts.append(f"{self.at_least}{images} in total.")
-            return
         summary.facts.append(f"{self.at_least}{images} in {self.at_least.lower()}{classes}.")
         counts = [(item.label, len(item.files)) for item in found.classes if item.files]
         summary.set_bars("Images per class", counts)
@@ -139,7 +127,7 @@ def summarize_dataset_folder(path: str, settings: DatasetFolder) -> Iterator[Sou
     overview = (
         _ParquetOverview(contents.tables["train"][:MAX_PARQUET_FILES], settings)
         if contents.is_parquet
-        else FolderOverview([train], 1, {"val", "test"}, lambda path: False)
+        else FolderOverview([train], 1)
     )
     overview.start.facts += facts
     return overview.summaries()
@@ -186,44 +174,40 @@ def _count(pair: tuple[str, int]) -> int:
     return pair[1]
 
 
-def _suggest(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
-    """Suggest the split folders in ``root``, or its siblings if ``root`` itself is named like a training folder."""
-    inside = _folders_of_splits(root, is_allowed)
-    if "train" in inside and len(inside) > 1:
-        found = joined([f"{show(os.path.basename(path))}/" for path in inside.values()])
-        return Suggestion(
-            f"This folder contains {found}. Use them as separate folders?", "Use them", _fields(inside)
-        )
-    if root.name.lower() not in SPLIT_NAMES["train"]:
+def suggest_beside(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
+    """Suggest the folders of the other splits beside ``root``, if it is named like a training folder.
+
+    ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
+    may read a path, which may be a link.
+    """
+    if split_named(root.name) != "train" or not is_allowed(root.parent):
         return None
     beside = {
         split: path
-        for split, path in _folders_of_splits(root.parent, is_allowed).items()
-        if split != "train" and split not in separate
+        for split, path in split_folders(root.parent).items()
+        if split != "train" and split not in separate and is_allowed(path)
     }
-    if not beside or not is_allowed(root.parent):
+    if not beside:
         return None
-    names = [f"{show(os.path.basename(path))}/" for path in beside.values()]
-    return Suggestion.use_separately(names, "folder", _fields({"train": str(root), **beside}))
+    names = [f"{show(path.name)}/" for path in beside.values()]
+    return Suggestion.use_separately(names, "folder", split_fields({"train": root, **beside}))
 
 
-def _folders_of_splits(root: Path, is_allowed: Callable[[Path], bool]) -> dict[str, str]:
-    """Return the folders in ``root`` that are named after a split."""
-    found: dict[str, str] = {}
-    for split, names in SPLIT_NAMES.items():
-        spellings = (
-            root / spelling for name in names for spelling in (name, name.capitalize(), name.upper())
-        )
-        for path in spellings:
-            if path.is_dir() and is_allowed(path):
-                found[split] = str(path)
-                break
-    return found
+def suggest_mixing(folders: Mapping[str, Path]) -> Suggestion:
+    """Suggest to mix the ``folders`` of splits, which are used separately by default."""
+    train, *others = map(str, folders.values())
+    names = joined([f"{show(path.name)}/" for path in folders.values()])
+    return Suggestion(
+        f"Mix the images of {names}, and divide them again?",
+        "Mix them",
+        {"folder_train": train, "folder_train_more": "\n".join(others)},
+    )
 
 
-def _fields(folders: dict[str, str]) -> dict[str, str | bool]:
-    fields: dict[str, str | bool] = {"folder_train": folders["train"]}
+def split_fields(folders: Mapping[str, Path]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the folders of the splits."""
+    fields: dict[str, str | bool] = {"folder_train": str(folders["train"])}
     for split in SPLITS[1:]:
         if split in folders:
-            fields |= {f"has_{split}_folder": True, f"folder_{split}": folders[split]}
+            fields |= {f"has_{split}_folder": True, f"folder_{split}": str(folders[split])}
     return fields

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ from msgspec import structs
 
 from digits.data import samples
 from digits.data.dataset_folder import find
-from digits.data.image_lists import no_images_in
+from digits.data.declared_splits import declares_splits, split_named
+from digits.data.image_lists import is_visible, no_images_in
 from digits.data.images import EXTENSIONS
 from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import (
@@ -236,8 +238,11 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
 
 
 def label_of(folder_name: str) -> str:
-    """Return the label of a class folder: underscores become spaces, and unprintable characters are escaped."""
-    return show(folder_name).replace("_", " ").strip() or show(folder_name)
+    """Return the label of a class folder: its name, with unprintable characters escaped.
+
+    The same name from macOS, which decomposes accented characters, and from other systems is the same label.
+    """
+    return show(unicodedata.normalize("NFC", folder_name))
 
 
 def plan(
@@ -262,6 +267,8 @@ def plan(
         need_two_classes(train, classes, warnings)
     _remark_on_names(train, classes, warnings)
 
+    _need_classes(train, [item.name for item in classes])
+
     labels = [item.label for item in classes]
     splits = _shared_out(train.root, classes, bounds, shares, seed)
     for name, (found, own_bounds) in separate.items():
@@ -285,7 +292,7 @@ class _Walk:
         """Return the entries of a folder, except hidden ones, sorted by name. Raises OSError."""
         with os.scandir(path) as listing:
             first = itertools.islice(listing, self._max_entries)
-            entries = [entry for entry in first if not entry.name.startswith(".")]
+            entries = [entry for entry in first if is_visible(entry.name)]
             self.is_truncated |= next(listing, None) is not None
         if not self._is_sorting(entries):
             return entries
@@ -441,16 +448,20 @@ def remarks(found: Scan) -> list[str]:
     return remarks
 
 
+def _need_classes(found: Scan, names: list[str]) -> None:
+    """Raise UnusableSource if all ``names`` of classes are those of splits."""
+    if declares_splits(names) and all(map(split_named, names)):
+        raise UnusableSource(
+            f"{show(str(found.root))} contains splits instead of classes: {listed(names)}.",
+            "Enter the folder of each split, or all of them for training to mix their images.",
+        )
+
+
 def _remark_on_names(found: Scan, classes: list[ClassFolder], warnings: list[str]) -> None:
     folded = Counter(item.label.casefold() for item in classes)
     alike = [item.label for item in classes if folded[item.label.casefold()] > 1]
     if alike:
         warnings.append(f"Classes that differ only in upper and lower case: {listed(alike)}.")
-    if {item.name.lower() for item in classes} <= {"train", "training", "val", "valid", "validation", "test"}:
-        warnings.append(
-            f"The classes are called {listed(item.label for item in classes)}: "
-            f"perhaps you meant a folder below {show(str(found.root))}."
-        )
 
 
 def _shared_out(

@@ -13,7 +13,8 @@ from msgspec import structs
 from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
 from digits.data.dataset_folder import find
-from digits.data.image_lists import need_an_image
+from digits.data.declared_splits import describe_splits, split_folders
+from digits.data.image_lists import is_visible, need_an_image
 from digits.data.sources import UnusableSource
 from digits.kinds.classification import databases
 from digits.kinds.classification.database_overview import DatabaseOverview
@@ -21,6 +22,8 @@ from digits.kinds.classification.dataset_folder import need_images
 from digits.kinds.classification.listing import OpenTable, splits_of
 from digits.kinds.classification.overview import (
     FolderOverview,
+    suggest_beside,
+    suggest_mixing,
     summarize_dataset_folder,
     summarize_tables,
     summarize_text_files,
@@ -113,14 +116,33 @@ class Folders(FormSource):
             )
         need_an_image(*map(Path, recipe.train.folders))
 
+    def declared_splits(self, form: Any) -> dict[str, Path]:
+        """Return the allowed folders of the splits in the only training folder, if no other split has a folder.
+
+        A folder without sub-folders has no classes and is omitted.
+        """
+        folders = [*form.folder_train.lines(), *(form.folder_train_more.data or "").splitlines()]
+        if len(folders) != 1 or self.own_splits(form):
+            return {}
+        found = split_folders(folders[0])
+        return {
+            split: path
+            for split, path in found.items()
+            if form.meta.data_roots.contain(path) and (split == "train" or _subfolders(str(path), enough=1))
+        }
+
     def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
         assert recipe.train is not None
-        return FolderOverview(
-            [Path(folder) for folder in recipe.train.folders],
-            recipe.train.min_per_class,
-            self.own_splits(form),
-            form.meta.data_roots.contain,
-        ).summaries()
+        folders = self.declared_splits(form)
+        roots, suggestion = [Path(folder) for folder in recipe.train.folders], None
+        if folders:
+            roots, suggestion = [folders["train"]], suggest_mixing(folders)
+        elif len(roots) == 1:
+            suggestion = suggest_beside(roots[0], self.own_splits(form), form.meta.data_roots.contain)
+        overview = FolderOverview(roots, recipe.train.min_per_class, suggestion)
+        if folders:
+            overview.start.facts.append(describe_splits(folders))
+        return overview.summaries()
 
 
 class Cloud(Folders):
@@ -184,7 +206,7 @@ def _subfolders(folder: str, enough: int) -> list[str]:
     found: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not entry.name.startswith(".") and entry.is_dir():
+            if is_visible(entry.name) and entry.is_dir():
                 found.append(entry.name)
             if len(found) == enough:
                 break
@@ -409,9 +431,9 @@ class OldDatabases(FormSource):
         return DatabaseOverview(recipe.files).summaries()
 
 
-CLOUD = Cloud()
+FOLDERS, CLOUD = Folders(), Cloud()
 SOURCES: tuple[FormSource, ...] = (
-    Folders(),
+    FOLDERS,
     TextLists(),
     CsvLists(),
     HuggingFace(),

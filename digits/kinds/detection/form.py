@@ -13,6 +13,7 @@ from wtforms.validators import Length, NumberRange, Optional, ValidationError
 from digits.core import schema
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
+from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
 from digits.kinds.detection import box_table, coco
@@ -234,16 +235,26 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
             self.set(**source_fields(found))
+            if len(found) > 1:
+                self.notes.append(describe_splits({split: labels for split, (_, labels) in found.items()}))
         self._check_labels(field)
 
     def validate_val_label_folder(self, field: StringField) -> None:
-        if self.val_image_folder.data and not field.data:
-            raise ValidationError("Enter the annotations of the validation images.")
-        self._check_labels(field)
+        self._complete(field, self.val_image_folder, "Enter the annotations of the validation images.")
 
     def validate_test_label_folder(self, field: StringField) -> None:
-        if self.test_image_folder.data and not field.data:
-            raise ValidationError("Enter the annotations of the test images.")
+        self._complete(field, self.test_image_folder, "Enter the annotations of the test images.")
+
+    def _complete(self, field: StringField, images: StringField, missing: str) -> None:
+        """Find the annotations of a split in the folder of its ``images``; raises ValidationError."""
+        if images.data and not field.data and not images.errors:
+            try:
+                found = {} if is_address(images.data) else find_sources(Path(images.data))
+            except UnusableSource as error:
+                raise ValidationError(error.sentences) from None
+            if not ("train" in found and all(map(self.meta.data_roots.contain, found["train"]))):
+                raise ValidationError(missing)
+            images.data, field.data = map(str, found["train"])
         self._check_labels(field)
 
     def validate_resize_image_width(self, field: IntegerField) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from digits.core.splits import SPLITS
 from digits.data import dataset_folder
+from digits.data.declared_splits import declares_splits, split_folders, split_named
 from digits.data.sources import UnusableSource, show
 from digits.data.target_images import find_folders
 from digits.kinds.coco import find_file
@@ -89,14 +92,16 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
     """Return the folder of the images and the annotations of each split in ``root``, a folder that contains both.
 
     These are the layouts of annotation tools, of the Hugging Face Hub and of DIGITS: a COCO, CVAT or metadata file,
-    folders with usual names, or images beside their annotations; metadata files in a folder for each split; Parquet
-    files; and the databases of a dataset job. Without folders or files for splits, all images are for training. The
-    result is empty if there are no annotations. Raises UnusableSource.
+    folders with usual names, or images beside their annotations, for all images or for each split; metadata files;
+    Parquet files; and the databases of a dataset job. Without folders or files for splits, all images are for
+    training. The result is empty if there are no annotations. Raises UnusableSource.
     """
     databases = detectnet.find_databases(root)
     if databases:
         return databases
     folders = find_folders(root, LABEL_FOLDERS)
+    if splits := _declared_splits(root, folders) or _coco_files(root):
+        return splits
     if folders and is_detected(folders[1]):
         return {"train": folders}
     for file in (root / cvat.FILE_NAME, root / json_lines.FILE_NAME, find_file(root)):
@@ -108,6 +113,35 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
     if contents.tables:
         return {split: (path.parent, path) for split, (path, *_) in contents.tables.items()}
     return {"train": (root, root)} if is_detected(root) else {}
+
+
+def _declared_splits(root: Path, folders: tuple[Path, Path] | None) -> dict[str, tuple[Path, Path]]:
+    """Return the images and the annotations of the splits that folders in ``root`` declare.
+
+    They contain ``folders``, those of images and of annotations, or the other way around.
+    """
+    found = {split: find_sources(folder).get("train") for split, folder in split_folders(root).items()}
+    if folders and not any(found.values()):
+        images, labels = map(split_folders, folders)
+        found = {split: (images[split], labels[split]) for split in images if split in labels}
+    used = {split: paths for split, paths in found.items() if paths}
+    return used if "train" in used and len(used) > 1 else {}
+
+
+def _coco_files(root: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the images and the annotations of splits with a COCO file each, such as ``instances_val2017.json``."""
+    found: dict[str, Path] = {}
+    for place in (root / "annotations", root):
+        # In COCO's download, other files contain captions and keypoints of the same images.
+        for path in sorted(place.glob("*.json"), key=lambda path: not path.name.startswith("instances")):
+            words = map(split_named, re.split(r"[-_.]", path.name))
+            found.setdefault(next(filter(None, words), ""), path)
+    found.pop("", None)
+    if not declares_splits(found):
+        return {}
+    images = root / "images" if (root / "images").is_dir() else root
+    folders = split_folders(images) or split_folders(root)
+    return {split: (folders.get(split, images), found[split]) for split in SPLITS if split in found}
 
 
 def is_detected(labels: Path) -> bool:

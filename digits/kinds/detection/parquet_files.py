@@ -12,7 +12,8 @@ from pathlib import Path
 
 from digits.data import parquet
 from digits.data.dataset_folder import PARQUET, Contents
-from digits.data.shards import files_at, files_in, split_of
+from digits.data.declared_splits import split_of
+from digits.data.shards import files_at, files_in
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations

@@ -10,7 +10,7 @@ from digits.web.resources.jobs import BriefJob, JobRow
 
 
 class CreatedDataset(BriefJob):
-    """A new dataset. ``warnings`` name fields that have no effect."""
+    """A new dataset. ``warnings`` say how the source was understood, and name fields that have no effect."""
 
     warnings: list[str]
 

@@ -267,4 +267,9 @@ def test_dropping_a_class_of_a_split_does_not_affect_others() -> None:
 
 def test_unusual_class_names_cause_a_warning() -> None:
     assert any("upper and lower case: Cat, cat" in text for text in planned(found(Cat=5, cat=5)).warnings)
-    assert any("perhaps you meant" in text for text in planned(found(train=5, test=5)).warnings)
+
+
+def test_folders_of_splits_are_not_classes() -> None:
+    with pytest.raises(UnusableSource, match="contains splits instead of classes: test, train"):
+        planned(found(train=5, test=5))
+    assert planned(found(train=5, bus=5)).groups == ["bus", "train"]

@@ -38,7 +38,91 @@ def summary(site: Site, path: str = FOLDER, **fields: Any) -> dict[str, Any]:
     return last
 
 
+<<<<<<< HEAD
 def test_paths_that_creation_refuses_are_refused(site: Site) -> None:
+=======
+def test_classes_counts_and_sizes(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    (folder / "left" / "00.png").unlink()
+    Image.new("RGB", (200, 150)).save(folder / "right" / "wide.jpg")
+    found = summary(site, folder_train=str(folder))
+    assert found["bars"] == [["left", 7], ["middle", 8], ["right", 9]]
+    facts = " ".join(found["facts"])
+    assert "24 images in 3 classes." in facts
+    assert "smallest class is “left” with 7 images, the largest “right” with 9" in facts
+    assert "24 images examined: PNG and JPEG, 16 × 16 to 200 × 150 pixels." in facts
+    assert found["problems"] == [] and found["suggestion"] is None
+    assert Path(found["example"]).is_file()
+
+
+def test_problems_that_creation_would_report_are_listed(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    (folder / "left" / "text.jpg").write_text("this is no picture")
+    (folder / "left" / "empty.png").touch()
+    (folder / "middle" / "away.png").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "right" / "pipe.png")
+    (folder / "lonely").mkdir()
+    shutil.copy(folder / "left" / "00.png", folder / "lonely")
+    shutil.copy(folder / "left" / "00.png", folder)
+    problems = " ".join(summary(site, folder_train=str(folder), folder_train_min_per_class=2)["problems"])
+    assert (
+        "2 of 27 images examined cannot be used: left/empty.png (the file is empty), left/text.jpg"
+        in problems
+    )
+    assert "1 link ignored" in problems
+    assert "1 special file" in problems
+    assert "1 image ignored directly in" in problems
+    assert "fewer than 2 images: lonely (1)" in problems
+    only = summary(site, folder_train=str(folder / "left"))
+    assert "No folders with images found" in only["problems"][0]
+
+
+def test_split_folders_are_used_and_suggested(site: Site) -> None:
+    for split in ("Train", "val", "test"):
+        bars(site.data / "sets" / split, each=2)
+    root = site.data / "sets"
+    found = summary(site, folder_train=str(root))
+    assert found["facts"][0] == (
+        "The splits of the source are used: Train for training, val for validation, test for test."
+    )
+    assert found["suggestion"] == {
+        "text": "Mix the images of Train/, val/ and test/, and divide them again?",
+        "action": "Mix them",
+        "fields": {
+            "folder_train": str(root / "Train"),
+            "folder_train_more": f"{root / 'val'}\n{root / 'test'}",
+        },
+    }
+    assert len(found["bars"]) == 3 and "6 images in 3 classes." in found["facts"]
+    wanted = {
+        "folder_train": str(root / "Train"),
+        "has_val_folder": True,
+        "folder_val": str(root / "val"),
+        "has_test_folder": True,
+        "folder_test": str(root / "test"),
+    }
+    beside = summary(site, folder_train=str(root / "Train"))
+    assert beside["suggestion"] == {
+        "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
+        "action": "Use them",
+        "fields": wanted,
+    }
+    assert len(beside["bars"]) == 3
+    used = summary(site, folder_train=str(root / "Train"), has_val_folder="y", has_test_folder="y")
+    assert used["suggestion"] is None
+
+
+def test_folders_outside_the_roots_are_not_suggested(site: Site, tmp_path: Path) -> None:
+    secret = bars(tmp_path / "secret")
+    bars(site.data / "sets" / "train")
+    (site.data / "sets" / "test").symlink_to(secret)
+    assert summary(site, folder_train=str(site.data / "sets"))["suggestion"] is None
+
+
+@pytest.mark.parametrize("path", ["", "/proc", "/etc", "relative", "/" + "x" * 5000, "\0", "{data}/..", "{data}/missing",
+                                  "{data}/pipe", "{data}/out", "{data}/file.png"])  # fmt: skip
+def test_paths_that_creation_refuses_are_refused(site: Site, path: str) -> None:
+>>>>>>> 4b3d974c (Use the splits that folders declare, and call classes as their folders)
     os.mkfifo(site.data / "pipe")
     (site.data / "out").symlink_to("/etc")
     (site.data / "file.png").touch()

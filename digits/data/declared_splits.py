@@ -1,0 +1,90 @@
+"""Find the splits that the folders of a source declare, such as ``train``, ``valid`` and ``test``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.data.image_lists import visible_entries
+from digits.data.sources import show
+
+# Words that identify the files and folders of a split, in lower case.
+SPLIT_NAMES = {
+    "train": ("train", "training", "trn", "train_images"),
+    "val": ("val", "valid", "validation", "dev", "eval"),
+    "test": ("test", "testing"),
+}
+SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
+# Some sets append their year, as in COCO's train2017.
+_YEAR = re.compile(r"[-_]?(?:19|20)\d\d\Z")
+
+
+def split_named(name: str) -> str | None:
+    """Return the split that ``name`` stands for in any case, as in ``Training`` or ``val2017``, or None."""
+    return SPLIT_OF.get(_YEAR.sub("", name.strip().lower()))
+
+
+def split_of(path: Path) -> str:
+    """Return the split that the name of a file or of its folder contains, by default train."""
+    found = map(split_named, [*re.split(r"[-_.]", path.name), path.parent.name])
+    return next(filter(None, found), "train")
+
+
+def declares_splits(names: Iterable[str]) -> bool:
+    """Return whether some of ``names`` stand for the training split and another one."""
+    found = {split_named(name) for name in names} - {None}
+    return "train" in found and len(found) > 1
+
+
+def split_folders(root: Path | str) -> dict[str, Path]:
+    """Return the folders in ``root`` that are named after a split, if one is for training and another is not.
+
+    If several have the same meaning, the first one in the order of `SPLIT_NAMES` counts. A folder that contains nothing
+    but one other folder, as many unpacked archives do, is searched in its place. Empty if ``root`` cannot be read.
+    """
+    for folder in (Path(root), _only_folder(root)):
+        found = _named(folder) if folder else {}
+        if declares_splits(found):
+            return {split: found[split] for split in SPLITS if split in found}
+    return {}
+
+
+def describe_splits(paths: Mapping[str, Path]) -> str:
+    """Return a note about the declared splits at ``paths``, which are used."""
+    root = os.path.commonpath(paths.values())
+    used = [
+        f"{show(os.path.relpath(path, root))} for {SPLIT_TITLES[split].lower()}"
+        for split, path in paths.items()
+    ]
+    return f"The splits of the source are used: {', '.join(used)}."
+
+
+def _named(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    folders = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
+    for path in sorted(folders, key=_rank):
+        split = split_named(path.name)
+        if split:
+            found.setdefault(split, path)
+    return found
+
+
+def _rank(path: Path) -> tuple[int, str]:
+    words = list(SPLIT_OF)
+    name = path.name.lower()
+    return (words.index(name) if name in SPLIT_OF else len(words), path.name)
+
+
+def _only_folder(root: Path | str) -> Path | None:
+    entries = _entries(root)
+    return Path(entries[0].path) if len(entries) == 1 and entries[0].is_dir() else None
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
+    try:
+        return visible_entries(str(folder))
+    except OSError:
+        return []

@@ -1,0 +1,155 @@
+"""Folders that declare their splits, given by their root only."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.kinds.forms import Created, Forms
+
+SIZE = {"resize_width": 16, "resize_height": 8}
+CLASSES = ("cat", "dog")
+
+
+def save(path: Path, number: int) -> None:
+    """Save an image of 16×8 pixels whose brightness tells its number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((8, 16, 3), number, np.uint8)).save(path)
+
+
+def class_folders(root: Path, each: int, first: int) -> None:
+    for place, name in enumerate(CLASSES):
+        for number in range(each):
+            save(root / name / f"{number}.png", first + place * each + number)
+
+
+def brightness(made: Created, split: str) -> list[int]:
+    """The numbers of the images in a split, sorted."""
+    images = (Image.open(io.BytesIO(record.data)) for record in made.records(split))
+    return sorted(int(np.asarray(image)[0, 0, 0]) for image in images)
+
+
+@pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "valid", "Testing")])
+@pytest.mark.parametrize("inner", ["", "archive"])
+def test_class_folders(tmp_path: Path, names: tuple[str, ...], inner: str) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    for place, (name, each) in enumerate(zip(names, (4, 3, 2), strict=True)):
+        class_folders(forms.data / inner / name, each, first=50 * place)
+    made = forms.create(folder_train=forms.data, **SIZE)
+    assert made.counts == {"train": 8, "val": 6, "test": 4}
+    assert made.manifest.groups == list(CLASSES)
+    assert max(brightness(made, "train")) < 50 <= min(brightness(made, "val"))
+    assert made.remarks[0].startswith(f"The splits of the source are used: {names[0]} for training")
+
+
+def test_a_flat_test_folder_is_left_out(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    class_folders(forms.data / "train", 8, 0)
+    save(forms.data / "test" / "1.png", 200)
+    made = forms.create(folder_train=forms.data, folder_pct_val=25, **SIZE)
+    assert made.counts == {"train": 12, "val": 4} and made.manifest.groups == list(CLASSES)
+
+
+def test_mixing_the_splits(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    for place, name in enumerate(("train", "val")):
+        class_folders(forms.data / name, 4, 50 * place)
+    suggestion = forms.summary(folder_train=forms.data).suggestion
+    assert suggestion and suggestion.action == "Mix them"
+    made = forms.create(**suggestion.fields, folder_pct_val=25, **SIZE)
+    assert made.counts == {"train": 12, "val": 4} and not made.remarks
+
+
+def masks(folder: Path, image_folder: str, mask_folder: str, count: int) -> None:
+    for number in range(count):
+        save(folder / image_folder / f"{number}.png", number)
+        mask = np.zeros((8, 16), np.uint8)
+        mask[2:4] = 255
+        (folder / mask_folder).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(mask).save(folder / mask_folder / f"{number}.png")
+
+
+@pytest.mark.parametrize("is_outside", [True, False])
+def test_masks(tmp_path: Path, is_outside: bool) -> None:
+    forms = Forms("image-segmentation", tmp_path / "data")
+    for name, count in (("train", 6), ("val", 3)):
+        places = (f"{name}/images", f"{name}/masks") if is_outside else (f"images/{name}", f"masks/{name}")
+        masks(forms.data, *places, count)
+    made = forms.create(feature_folder=forms.data, **SIZE)
+    assert made.counts == {"train": 6, "val": 3}
+    assert "used" in made.remarks[0]
+    suggestion = forms.summary(feature_folder=forms.data).suggestion
+    assert suggestion and suggestion.fields["has_val_folder"] is True
+
+
+def test_images_without_targets(tmp_path: Path) -> None:
+    forms = Forms("image-processing", tmp_path / "data")
+    for name, count in (("train", 4), ("validation", 2)):
+        for number in range(count):
+            save(forms.data / name / f"{number}.png", number)
+    made = forms.create(feature_folder=forms.data, **SIZE)
+    assert made.counts == {"train": 4, "val": 2}
+
+
+def yolo(images: Path, labels: Path, count: int) -> None:
+    labels.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        save(images / f"{number}.png", number)
+        (labels / f"{number}.txt").write_text("0 0.5 0.5 0.25 0.25\n")
+
+
+def coco(images: Path, file: Path, count: int) -> None:
+    for number in range(count):
+        save(images / f"{number}.png", number)
+    content: dict[str, Any] = {
+        "images": [{"id": number, "file_name": f"{number}.png"} for number in range(count)],
+        "annotations": [
+            {"id": number, "image_id": number, "category_id": 7, "bbox": [4, 2, 4, 4]}
+            for number in range(count)
+        ],
+        "categories": [{"id": 7, "name": "bolt"}],
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("layout", ["roboflow", "ultralytics", "roboflow coco", "coco", "coco in images"])
+def test_boxes(tmp_path: Path, layout: str) -> None:
+    forms = Forms("image-object-detection", tmp_path / "data")
+    root = forms.data
+    for name, count in (("train", 6), ("val", 3)):
+        if layout == "roboflow":
+            yolo(root / name / "images", root / name / "labels", count)
+        elif layout == "ultralytics":
+            yolo(root / "images" / name, root / "labels" / name, count)
+        elif layout == "roboflow coco":
+            coco(root / name, root / name / "_annotations.coco.json", count)
+        elif layout == "coco":
+            coco(root / f"{name}2017", root / "annotations" / f"instances_{name}2017.json", count)
+            (root / "annotations" / f"captions_{name}2017.json").write_text("{}")
+        else:
+            coco(root / "images" / name, root / f"{name}.json", count)
+    made = forms.create(train_image_folder=root, **SIZE)
+    assert made.counts == {"train": 6, "val": 3}
+    for split in ("train", "val"):
+        for record in made.records(split):
+            left, right = (record.features[f"image/object/bbox/x{end}"][0] for end in ("min", "max"))
+            assert (left, right) in [(0.25, 0.5), (0.375, 0.625)]
+    assert "used" in made.remarks[0]
+
+
+def test_the_folder_of_a_split_is_enough(tmp_path: Path) -> None:
+    forms = Forms("image-object-detection", tmp_path / "data")
+    for name, count in (("a", 4), ("b", 2)):
+        yolo(forms.data / name / "images", forms.data / name / "labels", count)
+    made = forms.create(train_image_folder=forms.data / "a", val_image_folder=forms.data / "b", **SIZE)
+    assert made.counts == {"train": 4, "val": 2}
+    (forms.data / "c").mkdir()
+    errors = forms.errors(train_image_folder=forms.data / "a", val_image_folder=forms.data / "c")
+    assert errors == {"val_label_folder": ["Enter the annotations of the validation images."]}
