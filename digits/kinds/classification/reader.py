@@ -217,6 +217,7 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
     The scan remains incomplete if a folder has more than ``max_entries`` entries.
     """
     found = Scan(Path(root))
+    classes: dict[str, ClassFolder] = {}
     resolved = os.path.realpath(root)
     walk = _Walk(found, resolved, max_entries)
     try:
@@ -225,14 +226,14 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
         raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
     for entry in entries:
         if walk.is_folder(entry):
-            item = ClassFolder(entry.name, label_of(entry.name))
-            found.classes.append(item)
+            label = label_of(entry.name)
+            item = classes.setdefault(label, ClassFolder(entry.name, label))
+            found.classes = list(classes.values())
             for _ in walk.collect(entry, item):
                 yield found
         elif walk.is_image(entry):
             found.loose += 1
         yield found
-    _distinguish_labels(found.classes)
     found.complete = not walk.is_truncated
     yield found
 
@@ -381,13 +382,6 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return entry.is_file()
     except OSError:
         return False
-
-
-def _distinguish_labels(classes: list[ClassFolder]) -> None:
-    times = Counter(item.label for item in classes)
-    for item in classes:
-        if times[item.label] > 1:
-            item.label = show(item.name)
 
 
 def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
