@@ -136,7 +136,7 @@ class Folders(FormSource):
         folders = self.declared_splits(form)
         roots, suggestion = [Path(folder) for folder in recipe.train.folders], None
         if folders:
-            roots, suggestion = [folders["train"]], suggest_mixing(folders)
+            roots, suggestion = [folders["train"]], suggest_mixing(folders) if len(folders) > 1 else None
         elif len(roots) == 1:
             suggestion = suggest_beside(roots[0], self.own_splits(form), form.meta.data_roots.contain)
         overview = FolderOverview(roots, recipe.train.min_per_class, suggestion)
