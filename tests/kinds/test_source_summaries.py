@@ -72,15 +72,23 @@ def test_problems_that_creation_would_report_are_listed(data: Path) -> None:
     assert "No folders with images found" in only["problems"][0]
 
 
-def test_split_folders_are_suggested(data: Path) -> None:
+def test_split_folders_are_used_and_suggested(data: Path) -> None:
     for split in ("Train", "val", "test"):
         bars(data / "sets" / split, each=2)
     root = data / "sets"
     found = summary(data, FOLDER, folder_train=str(root))
-    assert (
-        found["suggestion"]["text"]
-        == "This folder contains Train/, val/ and test/. Use them as separate folders?"
+    assert found["facts"][0] == (
+        "The splits of the source are used: Train for training, val for validation, test for test."
     )
+    assert found["suggestion"] == {
+        "text": "Mix the images of Train/, val/ and test/, and divide them again?",
+        "action": "Mix them",
+        "fields": {
+            "folder_train": str(root / "Train"),
+            "folder_train_more": f"{root / 'val'}\n{root / 'test'}",
+        },
+    }
+    assert len(found["bars"]) == 3 and "6 images in 3 classes." in found["facts"]
     wanted = {
         "folder_train": str(root / "Train"),
         "has_val_folder": True,
@@ -88,8 +96,6 @@ def test_split_folders_are_suggested(data: Path) -> None:
         "has_test_folder": True,
         "folder_test": str(root / "test"),
     }
-    assert found["suggestion"]["fields"] == wanted
-    assert found["bars"] == [] and found["facts"][0] == "18 images in total."
     beside = summary(data, FOLDER, folder_train=str(root / "Train"))
     assert beside["suggestion"] == {
         "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
@@ -109,7 +115,7 @@ def test_folders_outside_the_roots_are_not_suggested(data: Path) -> None:
 
 
 def folder_summaries(folder: Path) -> list[SourceSummary]:
-    return list(FolderOverview([folder], 1, set(), lambda _: True).summaries())
+    return list(FolderOverview([folder], 1).summaries())
 
 
 def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
