@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from digits.data.images import EXTENSIONS
+from digits.data.image_endings import EXTENSIONS, LeftOut, is_image_file
 from digits.data.sources import UnusableSource, count_of, listed, path_below, show
 
 PROGRESS_EVERY_FILES = 20_000
@@ -19,23 +19,23 @@ MAX_ENTRIES_PROBED = 20_000
 class ImageList:
     """The images below ``root``: ``files`` are paths relative to it, sorted once the list is complete.
 
-    ``links`` were not followed; ``unreadable`` are folders.
+    ``links`` were not followed; ``unreadable`` are folders; images in ``left_out`` cannot be read.
     """
 
     root: Path
     files: list[str] = field(default_factory=list)
     links: int = 0
     unreadable: list[str] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     def need_images(self) -> None:
         """Raise UnusableSource unless there is an image."""
         if not self.files:
-            hint = f"Unreadable: {listed(self.unreadable)}." if self.unreadable else ""
-            raise UnusableSource(no_images_in(self.root), hint)
+            raise without_images(self.root, self.unreadable, self.left_out)
 
     def remarks(self) -> list[str]:
         """Return warnings about entries that were ignored."""
-        found = []
+        found = self.left_out.remarks()
         if self.links:
             links = count_of(self.links, "link")
             found.append(
@@ -46,10 +46,13 @@ class ImageList:
         return found
 
 
-def no_images_in(root: Path) -> str:
-    """Return the error message for a folder without images."""
+def without_images(root: Path, unreadable: list[str], left_out: LeftOut) -> UnusableSource:
+    """Return the error for a folder without images."""
     extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
-    return f"No images found in {show(str(root))} (looked for {extensions})."
+    hints = left_out.remarks()
+    if unreadable:
+        hints.append(f"Unreadable: {listed(unreadable)}.")
+    return UnusableSource(f"No images found in {show(str(root))} (looked for {extensions}).", " ".join(hints))
 
 
 def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]:
@@ -79,8 +82,10 @@ def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]
                     pending.append(name)
             elif entry.is_symlink() and not _leads_to_a_file(resolved, name):
                 found.links += 1
-            elif entry.name.lower().endswith(EXTENSIONS) and _is_file(entry):
+            elif is_image_file(entry) and _is_file(entry):
                 found.files.append(name)
+            else:
+                found.left_out.add(entry.name)
             yield found
     found.files.sort(key=os.fsencode)
     yield found

@@ -45,9 +45,10 @@ from digits.data.image_conversion import padded_size as padded_size
 from digits.data.image_conversion import resize as resize
 from digits.data.image_conversion import resize_image as resize_image
 from digits.data.image_conversion import scaled_size as scaled_size
+from digits.data.image_endings import EXTENSIONS as EXTENSIONS
+from digits.data.image_endings import HEIF_REMEDY, READS_AVIF, READS_HEIF
 
-FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF")
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".gif", ".webp", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF", *(["AVIF"] if READS_AVIF else []))
 GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
 ENCODINGS = ("png", "jpg", "none")
 MAX_PIXELS = 50_000_000
@@ -150,7 +151,7 @@ def open_unconverted(source: Source, *, max_pixels: int = MAX_PIXELS) -> Image.I
 def header(data: bytes) -> tuple[str, tuple[int, int]]:
     """Return the format, such as ``JPEG``, and the width and height in the header. Raises UnusableImage."""
     with _explained(data, MAX_PIXELS), _open(data) as image:
-        return str(image.format), image.size
+        return _format_of(image), image.size
 
 
 def upright_size(path: Path) -> tuple[int, int]:
@@ -286,8 +287,8 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
     with _open(data) as image:
         width, height = image.size
         _check_size(image, max_pixels)
-        file_mode = image.mode
-        if image.format == "JPEG" and file_mode in ("L", "RGB"):
+        file_mode, format_name = image.mode, _format_of(image)
+        if format_name == "JPEG" and file_mode in ("L", "RGB"):
             factor = _reduction(image.size, enough)
             if (
                 file_mode == mode
@@ -307,9 +308,9 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         # Only a rotation by 90° exchanges the sides.
         is_on_side = (turned.width > turned.height) != (image.width > image.height)
         size = (height, width) if is_on_side else (width, height)
-        is_whole = image.format == "JPEG" and image.size == (width, height) and not changed
+        is_whole = format_name == "JPEG" and image.size == (width, height) and not changed
         plain = is_whole and _is_plain_jpeg(data, size, channels)
-        return Picture(result, data, str(image.format), plain, size, file_mode)
+        return Picture(result, data, format_name, plain, size, file_mode)
 
 
 def _open_simple(
@@ -364,9 +365,24 @@ def _open(data: bytes) -> Image.Image:
     # anything is decoded.
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
-        return Image.open(io.BytesIO(data), formats=FORMATS)
+        return Image.open(io.BytesIO(data), formats=[*FORMATS, *_heif(data)])
     finally:
         Image.MAX_IMAGE_PIXELS = limit
+
+
+def _format_of(image: Image.Image) -> str:
+    """Return the format of an image; a file of several JPEG images is the first of them."""
+    return "JPEG" if image.format == "MPO" else str(image.format)
+
+
+def _heif(data: bytes) -> list[str]:
+    """Return the further format for a file that looks like HEIF, if the package that decodes it is installed."""
+    if not READS_HEIF or data[4:8] != b"ftyp":
+        return []
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    return ["HEIF"]
 
 
 def _check_size(image: Image.Image, max_pixels: int) -> None:
@@ -400,6 +416,7 @@ def _at_most(data: bytes) -> bytes:
     return data
 
 
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _BEGINNINGS = (
     (b"%PDF", "a PDF document"),
     (b"%!PS", "PostScript"),
@@ -427,7 +444,13 @@ def _resemblance(data: bytes) -> str:
         if head.startswith(beginning):
             return f"it looks like {name}"
     if data[4:8] == b"ftyp":
-        return "it looks like HEIC, AVIF or a video"
+        brand = data[8:12]
+        if brand in (b"avif", b"avis"):
+            return "a damaged AVIF" if READS_AVIF else "it looks like AVIF: export it as JPEG"
+        if brand in _HEIF_BRANDS:
+            remedy = HEIF_REMEDY.replace("them", "it")
+            return "a damaged HEIC" if READS_HEIF else f"it looks like HEIC: {remedy}"
+        return "it looks like a video"
     if not any(data[:512]):
         return "it contains only zeros"
     try:

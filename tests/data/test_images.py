@@ -168,6 +168,7 @@ def test_the_first_frame_of_an_animation_is_used() -> None:
         (b"  <!DOCTYPE html><html>", "not an image (it looks like a web page)"),
         (b"%!PS-Adobe-3.0 EPSF-3.0", "not an image (it looks like PostScript)"),
         (b"8BPS\0\1" + bytes(20), "not an image (it looks like a Photoshop document)"),
+        (b"\0\0\0\x18ftypisom", "not an image (it looks like a video)"),
         (bytes(4096), "not an image (it contains only zeros)"),
         (b"\xf3\x00\x12\xfe" * 9, "not an image (its type is unknown)"),
         (b"\x89PNG\r\n\x1a\n", "not an image (it looks like a damaged PNG)"),

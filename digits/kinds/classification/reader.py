@@ -1,7 +1,7 @@
 """Read a folder of images with a sub-folder for each class.
 
 Each folder directly below the root is a class; its images are anywhere below it.
-Only the names and types of directory entries are read; no file is opened.
+Only the names and types of directory entries are read; no file is opened, unless its ending is unknown.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from msgspec import structs
 from digits.data import samples
 from digits.data.dataset_folder import find
 from digits.data.declared_splits import declares_splits, split_named
-from digits.data.image_lists import is_visible, no_images_in
-from digits.data.images import EXTENSIONS
+from digits.data.image_endings import LeftOut, is_image_file
+from digits.data.image_lists import is_visible, without_images
 from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import (
     ImageFolder,
@@ -53,11 +53,15 @@ SORTED_IN_A_LIMITED_SCAN = 5_000
 
 @dataclass
 class ClassFolder:
-    """A class: its folder's name, the label shown for it, and its images relative to the root, sorted."""
+    """A class: its folder's name, the label shown for it, and its images relative to the root, sorted.
+
+    The images in ``left_out`` cannot be read.
+    """
 
     name: str
     label: str
     files: list[str] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
 
 @dataclass
@@ -65,7 +69,8 @@ class Scan:
     """The contents of ``root``, with classes sorted by folder name.
 
     ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
-    devices and sockets; ``loose`` images are outside of any class; ``others`` are files without an image extension.
+    devices and sockets; ``loose`` images are outside of any class; ``others`` are files that are no images, or
+    images that cannot be read, which are ``left_out`` as well.
     ``seen`` is the number of files examined; ``complete`` is False while there are more.
     """
 
@@ -75,6 +80,7 @@ class Scan:
     specials: int = 0
     loose: int = 0
     others: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
     unreadable: list[str] = field(default_factory=list)
     seen: int = 0
     complete: bool = False
@@ -184,11 +190,13 @@ def merge(scans: list[Scan]) -> Scan:
             target = classes.setdefault(folder.label, ClassFolder(folder.name, folder.label))
             paths = [os.path.normpath(os.path.join(below, file)) for file in folder.files]
             target.files += [path for path in paths if path not in taken]
+            target.left_out.update(folder.left_out)
             taken.update(paths)
         merged.links += item.links
         merged.specials += item.specials
         merged.loose += item.loose
         merged.others += item.others
+        merged.left_out.update(item.left_out)
         merged.seen += item.seen
         merged.unreadable += [os.path.join(below, path) for path in item.unreadable]
     for folder in classes.values():
@@ -319,6 +327,8 @@ class _Walk:
                     pending.append((entry.path, below, entry.is_symlink()))
                 elif self.is_image(entry):
                     item.files.append(below)
+                else:
+                    item.left_out.add(entry.name)
                 yield
         if self._is_sorting(item.files):
             item.files.sort(key=os.fsencode)
@@ -334,7 +344,7 @@ class _Walk:
             return False
 
     def is_image(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether ``entry`` is a regular file with an image extension; count it otherwise."""
+        """Return whether ``entry`` is a regular file and an image; count it otherwise."""
         self._found.seen += 1
         if entry.is_symlink() and not self._is_link_to_file(entry):
             self._found.links += 1
@@ -342,8 +352,9 @@ class _Walk:
         if not _is_file(entry):
             self._found.specials += 1
             return False
-        if not entry.name.lower().endswith(EXTENSIONS):
+        if not is_image_file(entry):
             self._found.others += 1
+            self._found.left_out.add(entry.name)
             return False
         return True
 
@@ -389,7 +400,10 @@ def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFo
     kept = [item for item in found.classes if item.files and len(item.files) >= minimum]
     small = [item for item in found.classes if len(item.files) < minimum]
     if small:
-        names = listed(f"{item.label} ({len(item.files)})" for item in small)
+        names = listed(
+            f"{item.label} ({len(item.files)}{f', besides {item.left_out}' if item.left_out else ''})"
+            for item in small
+        )
         warnings.append(f"Excluded, because they have fewer than {count_of(minimum, 'image')}: {names}.")
     return kept
 
@@ -417,14 +431,13 @@ def _without_images(found: Scan) -> UnusableSource:
             f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
             "Put the images of each class into a separate folder.",
         )
-    hint = f"Unreadable: {listed(found.unreadable)}." if found.unreadable else ""
-    return UnusableSource(no_images_in(found.root), hint)
+    return without_images(found.root, found.unreadable, found.left_out)
 
 
 def remarks(found: Scan) -> list[str]:
     """Return warnings about a scan for the user."""
     root = show(str(found.root))
-    remarks = []
+    remarks = found.left_out.remarks()
     if found.links:
         remarks.append(
             f"{count_of(found.links, 'link')} ignored in {root}: broken, leading outside of it, or cyclic."
