@@ -21,7 +21,8 @@ class Box:
     """An object: the edges in pixels of the image, the name of its class, and ``where`` it is in the annotations.
 
     With ``is_relative``, the edges are fractions of the width and height. One that ``is_ignored`` is marked as
-    difficult, as a crowd, or as a region without annotations: `DONT_CARE`.
+    difficult, as a crowd, or as a region without annotations: `DONT_CARE`. ``points`` are the x and y of each corner of
+    a polygon, in the units of the edges; a box without a polygon has none.
     """
 
     left: float
@@ -32,16 +33,25 @@ class Box:
     where: str
     is_relative: bool = False
     is_ignored: bool = False
+    points: tuple[float, ...] = ()
+
+    @classmethod
+    def around(cls, points: tuple[float, ...], name: str, where: str, is_relative: bool = False) -> Box:
+        """Return the smallest box around a polygon; it is not finite if a point is not."""
+        xs, ys = points[::2], points[1::2]
+        edges = (min(xs), min(ys), max(xs), max(ys)) if math.isfinite(sum(points)) else (math.nan,) * 4
+        return cls(*edges, name, where, is_relative, points=points)
 
     def in_pixels(self, width: int, height: int) -> Box:
         """Return the box in pixels of an image of this size."""
         if not self.is_relative:
             return self
         edges = (self.left * width, self.top * height, self.right * width, self.bottom * height)
-        return Box(*edges, self.name, self.where, is_ignored=self.is_ignored)
+        points = tuple(value * (height if place % 2 else width) for place, value in enumerate(self.points))
+        return Box(*edges, self.name, self.where, is_ignored=self.is_ignored, points=points)
 
     def clip(self, width: int, height: int) -> Box:
-        """Return the part of the box in an image of this size."""
+        """Return the part of the box in an image of this size; its polygon remains whole."""
         return Box(
             max(self.left, 0.0),
             max(self.top, 0.0),
@@ -50,6 +60,7 @@ class Box:
             self.name,
             self.where,
             is_ignored=self.is_ignored,
+            points=self.points,
         )
 
     def fault(self) -> str:

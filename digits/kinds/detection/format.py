@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from digits.core.files import walk
 from digits.kinds.detection.annotations import Annotations
-from digits.kinds.detection.label_files import NOT_LABELS
+from digits.kinds.detection.label_files import is_about_labels
 from digits.kinds.table_source import TableSettings
 
 MAX_SNIFFED_FILES = 50
@@ -64,7 +64,7 @@ class FirstFiles:
         found: list[str] = []
         for parent, files in walk(self.path):
             names = [name for name in files if name.lower().endswith(self._endings)]
-            found += [os.path.join(parent, name) for name in names if name.lower() not in NOT_LABELS]
+            found += [os.path.join(parent, name) for name in names if not is_about_labels(name)]
             if len(found) >= MAX_SNIFFED_FILES:
                 break
         return sorted(found)[:MAX_SNIFFED_FILES]
@@ -73,9 +73,9 @@ class FirstFiles:
         """Return the paths of those with one of ``endings``, in lowercase."""
         return [name for name in self._names if name.lower().endswith(endings)]
 
-    def columns(self, ending: str) -> int:
-        """Return the number of columns of the first line that is not blank in text files; 0 if there is none."""
-        return next(filter(None, map(_columns, self.with_ending(ending))), 0)
+    def lines(self, ending: str) -> Iterator[list[str]]:
+        """Yield the words of the first line that is not blank of each text file that has one."""
+        return filter(None, map(_first_words, self.with_ending(ending)))
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class Format:
         return self.is_folder and bool(first.with_ending(*self.endings))
 
 
-def _columns(path: str) -> int:
+def _first_words(path: str) -> list[str]:
     try:
         if not os.path.isfile(path):
-            return 0
+            return []
         with open(path, "rb") as file:
-            words = (line.split() for line in file.read(_SNIFFED_BYTES).splitlines())
-            return next((len(found) for found in words if found), 0)
+            text = file.read(_SNIFFED_BYTES).decode("utf-8-sig", "replace")
+        return next(filter(None, map(str.split, text.splitlines())), [])
     except OSError:
-        return 0
+        return []

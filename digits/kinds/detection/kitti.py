@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from digits.kinds.detection.annotations import DONT_CARE, Annotations, Box
 from digits.kinds.detection.format import Format, Source
-from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in, text_lines
+from digits.kinds.detection.label_files import (
+    InvalidAnnotation,
+    LabelFolder,
+    is_number,
+    number_in,
+    text_lines,
+)
 
 COLUMNS = 15
 # In the order of DIGITS' class numbers, from 1; 0 is don't care.
@@ -37,6 +43,13 @@ def parse(data: bytes, keeps_all_types: bool) -> list[Box]:
     return boxes
 
 
+def _is_object(words: list[str]) -> bool:
+    """Return whether a line has the columns of KITTI; a polygon begins with a number, and a sentence is text."""
+    if len(words) < COLUMNS or is_number(words[0]) or not all(map(is_number, words[1:COLUMNS])):
+        return False
+    return float(words[2]).is_integer()
+
+
 def _open(source: Source) -> Annotations:
     folder = LabelFolder(source.labels, source.images, ".txt")
     return folder.annotations(lambda data: parse(data, bool(source.classes)), CLASSES)
@@ -48,6 +61,6 @@ FORMAT = Format(
     _open,
     (".txt",),
     is_folder=True,
-    is_in=lambda first: first.columns(".txt") >= COLUMNS,
+    is_in=lambda first: any(map(_is_object, first.lines(".txt"))),
     min_val_box_size=25,
 )

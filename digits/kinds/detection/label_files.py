@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,16 @@ from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 MAX_LABEL_BYTES = 16 << 20
 # Files with the names of the classes of YOLO, one per line.
 NAME_FILES = ("classes.txt", "obj.names")
-# Text files beside annotations, in lowercase.
-NOT_LABELS = (*NAME_FILES, "readme.txt", "labelmap.txt", "train.txt", "val.txt", "valid.txt", "test.txt")
+# Texts beside annotations, such as Roboflow's README.dataset.txt, and lists of images.
+_ABOUT_LABELS = re.compile(
+    r"(readme.*|notes?|licen[cs]e|obj|(class|label)(es|s|map|_names)?|train|trainval|val|valid|test)\.(txt|names)",
+    re.IGNORECASE,
+)
+
+
+def is_about_labels(name: str) -> bool:
+    """Return whether a text file with this name usually describes the annotations instead of containing some."""
+    return bool(_ABOUT_LABELS.fullmatch(name))
 
 
 class InvalidAnnotation(ValueError):
@@ -68,7 +77,8 @@ class LabelFolder:
         for name in self.label_files():
             file = self.image_of(name)
             if file is None:
-                lonely.append(name)
+                if not is_about_labels(os.path.basename(name)):
+                    lonely.append(name)
                 continue
             unused.discard(file)
             try:
@@ -91,8 +101,7 @@ class LabelFolder:
 
     def label_files(self) -> list[str]:
         """Return the names of the annotation files, sorted."""
-        found = _files(self.labels, self.ending)
-        return sorted(name for name in found if os.path.basename(name).lower() not in NOT_LABELS)
+        return sorted(_files(self.labels, self.ending))
 
     def image_of(self, name: str) -> str | None:
         """Return the image of an annotation file."""
@@ -119,6 +128,15 @@ def text_lines(data: bytes) -> Iterator[tuple[str, list[str]]]:
             yield f"line {number}", words
 
 
+def is_number(text: str) -> bool:
+    """Return whether `number_in` accepts ``text``."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def number_in(text: str, where: str) -> float:
     """Return the number in ``text``; raises InvalidAnnotation."""
     try:
@@ -129,7 +147,8 @@ def number_in(text: str, where: str) -> float:
 
 def _named(box: Box, name: str) -> Box:
     edges = (box.left, box.top, box.right, box.bottom)
-    return Box(*edges, box.name, f"{show(name)}, {box.where}", box.is_relative, box.is_ignored)
+    where = f"{show(name)}, {box.where}"
+    return Box(*edges, box.name, where, box.is_relative, box.is_ignored, box.points)
 
 
 def _files(folder: Path, ending: str) -> list[str]:

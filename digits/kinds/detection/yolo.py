@@ -1,7 +1,8 @@
 """YOLO: a text file for each image, with the number of a class and a normalized box per line.
 
-The columns are class, center x, center y, width and height; a score may follow. The names of the classes are in
-``data.yaml``, ``classes.txt`` or ``obj.names``.
+The columns are class, center x, center y, width and height; a score or keypoints may follow. Lines with more columns
+contain the x and y of the corners of a polygon or of an oriented box. The names of the classes are in ``data.yaml``,
+``classes.txt`` or ``obj.names``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from digits.kinds.detection.label_files import (
 YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
 MAX_CLASSES = 10_000
 _COLUMNS = 5
+_MAX_DIGITS = 10
+# Keypoints may be outside their box by this fraction of the image.
+_SLACK = 0.05
 _MAX_NAMES_BYTES = 1 << 20
 
 
@@ -31,24 +35,57 @@ def parse(data: bytes, names: list[str]) -> list[Box]:
     """Parse a file; raises InvalidAnnotation. Without ``names``, classes are called ``class 0``, and so on."""
     boxes = []
     for where, words in text_lines(data):
-        if len(words) not in (_COLUMNS, _COLUMNS + 1):
-            what = "; polygons are not supported" if len(words) > _COLUMNS + 1 else ""
-            raise InvalidAnnotation(f"{where}: {len(words)} columns instead of {_COLUMNS}{what}")
-        x, y, width, height = (number_in(word, where) for word in words[1:_COLUMNS])
-        edges = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        boxes.append(Box(*edges, _class_name(words[0], names, where), where, is_relative=True))
+        if len(words) < _COLUMNS:
+            raise InvalidAnnotation(f"{where}: {len(words)} columns instead of {_COLUMNS}")
+        is_box = len(words) <= _COLUMNS + 1
+        numbers = [number_in(word, where) for word in words[1 : _COLUMNS if is_box else None]]
+        name = _class_name(words[0], names, where)
+        if is_box or _has_keypoints(numbers):
+            x, y, width, height = numbers[:4]
+            edges = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+            boxes.append(Box(*edges, name, where, is_relative=True))
+        else:
+            points = tuple(numbers[: len(numbers) // 2 * 2])
+            boxes.append(Box.around(points, name, where, is_relative=True))
     return boxes
 
 
+def _has_keypoints(numbers: list[float]) -> bool:
+    """Return whether a box is followed by x, y and visibility of keypoints, at least three: then, they are inside."""
+    x, y, width, height = numbers[:4]
+    points = list(zip(numbers[4::3], numbers[5::3], numbers[6::3], strict=False))
+    return (
+        len(points) >= 3
+        and len(numbers) == 4 + 3 * len(points)
+        and all(seen in (0, 1, 2) for _, _, seen in points)
+        and all(
+            abs(left - x) <= width / 2 + _SLACK and abs(top - y) <= height / 2 + _SLACK
+            for left, top, seen in points
+            if seen
+        )
+    )
+
+
 def _class_name(word: str, names: list[str], where: str) -> str:
-    if not (word.isascii() and word.isdecimal()) or int(word) >= MAX_CLASSES:
+    number = _whole_number(word)
+    if not 0 <= number < MAX_CLASSES:
         raise InvalidAnnotation(f"{where}: “{show(word[:40])}” is not the number of a class")
-    number = int(word)
     if not names:
         return f"class {number}"
     if number >= len(names):
         raise InvalidAnnotation(f"{where}: there is no class {number}, only 0 to {len(names) - 1}")
     return names[number]
+
+
+def _whole_number(word: str) -> int:
+    """Return the number in ``word``, which can be written as ``1.0``; -1 if it is not a whole number."""
+    if word.isascii() and word.isdecimal():
+        return int(word) if len(word) < _MAX_DIGITS else -1
+    try:
+        number = float(word)
+    except ValueError:
+        return -1
+    return int(number) if number.is_integer() else -1
 
 
 def find_names(labels: Path, images: Path) -> list[str]:

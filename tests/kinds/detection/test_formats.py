@@ -491,7 +491,9 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("labels/a.txt", "Car 0 0 0 1 1 9 9", "a.txt, line 1: 8 columns instead of 5; polygons"),
+        ("labels/a.txt", "Car 0 0 0 1 1 9 9", "a.txt, line 1: “Car” is not the number of a class"),
+        ("labels/a.txt", "0 .5 .5 .5", "a.txt, line 1: 4 columns instead of 5"),
+        ("labels/a.txt", "0.5 .5 .5 .5 .5", "a.txt, line 1: “0.5” is not the number of a class"),
         ("labels/a.txt", "Car 0 0 0 1 1 x 9 1 1 1 0 0 0 0", "a.txt, line 1: “x” is not a"),
         ("labels/a.txt", "0 .5 .5 .1 .1\n\n-1 .5 .5 .1 .1", "line 3: “-1” is not the number of a class"),
         ("labels/a.txt", "0 .5 .5 .1 .1\n2 .5 .5 .1 .1", "line 2: there is no class 2, only 0 to 1"),

@@ -1,0 +1,108 @@
+"""YOLO: the lines of labels, and the files beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from digits.kinds.detection import yolo
+from digits.kinds.detection.annotations import Box
+from digits.kinds.detection.formats import detect
+from tests.kinds.forms import Forms
+
+WIDTH, HEIGHT = 40, 20
+SIZE = {"resize_width": WIDTH, "resize_height": HEIGHT}
+BOX = "0 0.5 0.5 0.5 0.5\n"
+# The smallest box around it is that of BOX.
+OCTAGON = "0 .25 .4 .4 .25 .6 .25 .75 .4 .75 .6 .6 .75 .4 .75 .25 .6\n"
+
+
+def write(root: Path, labels: dict[str, str], images: str = "images") -> Path:
+    """Write label files by path, and their images."""
+    for name, text in labels.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        image = root / name.replace("labels", images).replace(".txt", ".png")
+        image.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (WIDTH, HEIGHT)).save(image)
+    return root
+
+
+def edges(text: str) -> list[tuple[float, ...]]:
+    boxes: list[Box] = yolo.parse(text.encode(), [])
+    assert all(box.is_relative for box in boxes)
+    return [tuple(round(edge, 6) for edge in (box.left, box.top, box.right, box.bottom)) for box in boxes]
+
+
+WHOLE = (0.25, 0.25, 0.75, 0.75)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        BOX,
+        "0 0.5 0.5 0.5 0.5 0.9",  # a score
+        "0.000000 0.5 0.5 0.5 0.5",
+        "0.000000000000000000e+00 5.000000e-01 5.000000e-01 5.000000e-01 5.000000e-01",
+        OCTAGON,
+        "0 .25 .25 .75 .25 .5 .75",  # a triangle
+        "0 .5 .25 .75 .5 .5 .75 .25 .5",  # an oriented box
+        "0 .5 .25 .75 .5 .5 .75 .25 .5 .9",  # with a score
+        "0 .5 .5 .5 .5 .3 .3 2 .7 .7 1 0 0 0",  # keypoints
+    ],
+)
+def test_lines(line: str) -> None:
+    assert edges(line) == [WHOLE]
+    assert yolo.parse(line.encode(), ["cat"])[0].name == "cat"
+
+
+def test_polygons_keep_their_points() -> None:
+    box, plain = yolo.parse(b"0 .25 .25 .75 .25 .5 .75\n" + BOX.encode(), [])
+    assert box.points == (0.25, 0.25, 0.75, 0.25, 0.5, 0.75) and not plain.points
+    assert box.in_pixels(WIDTH, HEIGHT).points == (10, 5, 30, 5, 20, 15)
+    assert Box.around((0, 0, 1, float("nan"), 1, 1), "cat", "").fault() == "not finite"
+
+
+@pytest.mark.parametrize("line", [OCTAGON, "0.0" + OCTAGON[1:]])
+def test_polygons_with_as_many_columns_as_kitti(tmp_path: Path, line: str) -> None:
+    root = write(tmp_path / "data", {f"labels/{number}.txt": line for number in range(4)})
+    assert detect(root / "labels").name == "yolo"
+    found = Forms("image-object-detection", root).plan(train_image_folder=root, pct_val=0, **SIZE)
+    boxes = [boxes.tolist() for boxes in found.splits["train"].targets]
+    assert boxes == [[pytest.approx([10, 5, 30, 15, 0])]] * 4
+
+
+KITTI = "Car 0.00 0 -1.5 10 5 30 15 1 1 1 0 0 0 0"
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [
+        ("", "kitti"),
+        ("Car 0.00 0 broken", "kitti"),
+        ("These labels were drawn by two people in the summer, with a tool of their own making.", "kitti"),
+    ],
+)
+def test_kitti_is_recognized_in_several_files(tmp_path: Path, first: str, name: str) -> None:
+    (tmp_path / "a.txt").write_text(first)
+    (tmp_path / "b.txt").write_text(KITTI)
+    assert detect(tmp_path).name == name
+
+
+def test_prose_is_not_kitti(tmp_path: Path) -> None:
+    text = "These labels were drawn by two people in the summer, with a tool of their own making."
+    root = write(tmp_path / "data", {"labels/1.txt": BOX})
+    for name in ("README.dataset.txt", "README.roboflow.txt", "notes.txt", "about.txt"):
+        (root / "labels" / name).write_text(text)
+    assert detect(root / "labels").name == "yolo"
+    warnings = Forms("image-object-detection", root).plan(train_image_folder=root, **SIZE).warnings
+    assert "labels: 1 file of annotations has no image: about.txt." in warnings
+
+
+def test_a_label_may_be_called_like_a_list(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", {"labels/train.txt": BOX, "labels/1.txt": BOX})
+    found = Forms("image-object-detection", root).plan(train_image_folder=root, pct_val=0, **SIZE)
+    assert [len(boxes) for boxes in found.splits["train"].targets] == [1, 1]
