@@ -1,4 +1,7 @@
-"""COCO files: JSON with ``images``, ``annotations`` and ``categories``; see https://cocodataset.org/#format-data."""
+"""COCO files: JSON with ``images``, ``annotations`` and ``categories``; see https://cocodataset.org/#format-data.
+
+Files by scripts may take liberties: ids and sizes that are texts or floats, booleans, nulls, annotations without ids.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from digits.data.archive import Entry
 from digits.data.file_names import numbered_name
 from digits.data.image_finder import ImageFinder
+from digits.data.loose_json import standard_json
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
@@ -26,6 +30,9 @@ from digits.kinds.export import Export, File, append, image_file
 MAX_BYTES = 2 << 30
 
 Id = int | str
+_MAX_DIGITS = 20
+# Why items of the lists cannot be used, by id.
+_Rejected = dict[str, dict[Id, str]]
 
 
 class _Identified(Struct):
@@ -44,11 +51,12 @@ class Category(_Identified):
     name: str
 
 
-class Annotation(_Identified):
-    """An object of a category in an image."""
+class Annotation(Struct):
+    """An object of a category in an image. Without an ``id``, it gets its number in the file, from 1."""
 
     image_id: Id
     category_id: Id
+    id: Id | None = None
     iscrowd: int = 0
 
 
@@ -62,6 +70,14 @@ class _File(Struct, Generic[AnyAnnotation]):
     images: list[Image]
     categories: list[Category]
     annotations: list[AnyAnnotation] = msgspec.field(default_factory=list)
+
+
+class _LooseFile(Struct):
+    """A file whose items are decoded one by one."""
+
+    images: list[Raw]
+    categories: list[Raw]
+    annotations: list[Raw] | None = None
 
 
 @dataclass
@@ -87,7 +103,7 @@ class CocoFile(Generic[AnyAnnotation]):
     @property
     def classes(self) -> list[str]:
         """The names of the categories in the order of their ids."""
-        ids = sorted(self.categories, key=lambda item: (str(type(item)), item))
+        ids = sorted(self.categories, key=_rank)
         return list(dict.fromkeys(self.categories[item] for item in ids))
 
     def skip_image(self, number: Id, reason: str) -> None:
@@ -106,13 +122,17 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
 
     Raises UnusableSource for a file in a different format, and if ids of images or categories are not unique.
     """
-    found = _decode(path, annotation)
-    _need_unique(path, "image", found.images)
-    _need_unique(path, "category", found.categories)
+    found, rejected = _decode(path, annotation)
+    found.images = _need_unique(path, "image", found.images)
+    found.categories = _need_unique(path, "category", found.categories)
     images = {item.id: item for item in found.images}
     categories = {item.id: item.name for item in found.categories}
     finder, paths = ImageFinder(root), {}
     faulty, skipped = Faults(path, row="image"), Faults(path, row="annotation", are_images=False)
+    for number, fault in rejected["images"].items():
+        faulty.add_place(f"image {number}", fault)
+    for number, fault in rejected["annotations"].items():
+        skipped.add_place(f"annotation {number}", fault)
     for item in found.images:
         try:
             paths[item.id] = finder.locate(item.file_name)
@@ -120,7 +140,16 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
             faulty.add_place(f"image {item.id}", str(error))
     faulty.usable = len(paths)
     annotations = []
-    for entry in found.annotations:
+    for number, entry in enumerate(found.annotations, 1):
+        if entry.id is None:
+            entry.id = number
+        # References can have a different type than the ids.
+        if entry.image_id not in images:
+            entry.image_id = _converted(entry.image_id)
+        if entry.category_id not in categories:
+            entry.category_id = _converted(entry.category_id)
+        if entry.image_id in rejected["images"]:
+            continue
         if fault := _fault(entry, images, categories):
             skipped.add_place(f"annotation {entry.id}", fault)
         elif entry.image_id in paths:
@@ -143,9 +172,15 @@ def find_file(folder: Path) -> Path | None:
     return None
 
 
-def _decode(path: Path, annotation: type[AnyAnnotation]) -> _File[AnyAnnotation]:
+def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnotation], _Rejected]:
+    """Return the contents of a file, and why items of its lists cannot be used; raises UnusableSource."""
     try:
-        return msgspec.json.decode(read_bounded(path, MAX_BYTES), type=_File[annotation])  # type: ignore[valid-type]
+        data = read_bounded(path, MAX_BYTES)
+        try:
+            found = msgspec.json.decode(data, type=_File[annotation])  # type: ignore[valid-type]
+            return found, {"images": {}, "annotations": {}}
+        except msgspec.DecodeError:
+            return _decode_loosely(standard_json(data), annotation)
     except msgspec.ValidationError as error:
         raise UnusableSource(f"{show(path.name)} is not a COCO file: {error}.") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -155,14 +190,79 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> _File[AnyAnnotation]
         raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
 
 
-def _need_unique(path: Path, noun: str, items: list[_Item]) -> None:
-    """Raise UnusableSource if two items have the same id: references to them are then ambiguous."""
-    repeated = [item for item, count in Counter(item.id for item in items).items() if count > 1]
+def _decode_loosely(data: bytes, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnotation], _Rejected]:
+    """Decode a file with liberties, item by item; raises msgspec.DecodeError."""
+    file = msgspec.json.decode(data, type=_LooseFile)
+    rejected: _Rejected = {"images": {}, "annotations": {}}
+
+    def convert(raw: list[Raw], kind: type[Any], faults: dict[Id, str] | None = None) -> list[Any]:
+        found = []
+        for number, text in enumerate(raw, 1):
+            plain = _plain(msgspec.json.decode(text))
+            if kind is annotation:
+                plain.setdefault("id", number)
+            try:
+                found.append(msgspec.json.decode(msgspec.json.encode(plain), type=kind, strict=False))
+            except msgspec.ValidationError as error:
+                if faults is None:
+                    raise
+                named = plain.get("id")
+                faults[named if isinstance(named, int | str) else f"number {number}"] = str(error)
+        return found
+
+    return _File(
+        convert(file.images, Image, rejected["images"]),
+        convert(file.categories, Category),
+        convert(file.annotations or [], annotation, rejected["annotations"]),
+    ), rejected
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    """Return an item without nulls and unusable sizes, and with whole numbers and texts as the format demands."""
+    found = {key: value for key, value in item.items() if value is not None} if isinstance(item, dict) else {}
+    for key in ("id", "image_id", "category_id", "width", "height", "iscrowd"):
+        value = found.get(key)
+        if isinstance(value, float) and value.is_integer():
+            found[key] = int(value)
+    for key in ("width", "height"):
+        if not str(found.get(key, "")).isdecimal():
+            found.pop(key, None)
+    if isinstance(found.get("iscrowd"), bool):
+        found["iscrowd"] = int(found["iscrowd"])
+    for key in ("name", "file_name"):
+        if isinstance(found.get(key), int | float):
+            found[key] = str(found[key])
+    return found
+
+
+def _need_unique(path: Path, noun: str, items: list[_Item]) -> list[_Item]:
+    """Return ``items`` without repetitions.
+
+    Raises UnusableSource if two different ones have the same id: references to them are then ambiguous.
+    """
+    counts = Counter(item.id for item in items)
+    if len(counts) == len(items):
+        return items
+    first: dict[Id, _Item] = {}
+    repeated = {item.id: None for item in items if first.setdefault(item.id, item) != item}
     if repeated:
         raise UnusableSource(
             f"{show(path.name)}, {noun} {listed(map(str, repeated))}: the id is not unique.",
             "Correct or remove the duplicates.",
         )
+    return list(first.values())
+
+
+def _converted(number: Id) -> Id:
+    """Return an id as a text if it is a number, and the other way around."""
+    if isinstance(number, int):
+        return str(number)
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < _MAX_DIGITS else number
+
+
+def _rank(number: Id) -> tuple[bool, int, str]:
+    value = _converted(number) if isinstance(number, str) else number
+    return (False, value, str(number)) if isinstance(value, int) else (True, 0, value)
 
 
 def _fault(item: Annotation, images: Collection[Id], categories: Collection[Id]) -> str:

@@ -3,39 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
+import msgspec
+from msgspec import Raw
+
+from digits.data.sources import count_of, first_lines
 from digits.kinds import coco
-from digits.kinds.coco import Id
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.format import Format, Source
+from digits.kinds.shapes import edges_of, polygons_in, read_run_lengths, size_of
+
+Edges = tuple[float, float, float, float]
 
 
 class Annotation(coco.Annotation):
-    """An object; ``bbox`` contains left, top, width and height. Objects without a box are not used."""
+    """An object; ``bbox`` contains left, top, width and height. Without it, the ``segmentation`` is used."""
 
     bbox: list[float] | None = None
+    # Decoded only where it is used, since polygons are most of a file.
+    segmentation: Raw = Raw()
 
 
 def _open(source: Source) -> Annotations:
     found = coco.read(source.labels, source.images, Annotation)
-    objects: dict[Id, list[Box]] = {number: [] for number in found.paths}
+    # Several entries can describe the same image.
+    objects: dict[str, list[Box]] = {path: [] for path in found.paths.values()}
+    around, without = 0, []
     for item in found.annotations:
         if item.bbox and len(item.bbox) != 4:
             found.skip(item, f"bbox has {len(item.bbox)} numbers instead of four")
-        elif item.bbox:
-            objects[item.image_id].append(_box(item, item.bbox, found.categories[item.category_id]))
-    return Annotations(_images(found.paths, objects), found.classes, faults=found.faults)
+            continue
+        if item.bbox:
+            left, top, width, height = item.bbox
+            edges: Edges | None = (left, top, left + width, top + height)
+        else:
+            try:
+                edges = _edges_around(item.segmentation)
+            except ValueError as error:
+                found.skip(item, str(error))
+                continue
+            around += edges is not None
+        if edges is None:
+            without.append(f"annotation {item.id}")
+        else:
+            name, where = found.categories[item.category_id], f"annotation {item.id}"
+            box = Box(*edges, name, where, is_ignored=item.iscrowd != 0)
+            objects[found.paths[item.image_id]].append(box)
+    remarks = []
+    if around:
+        remarks.append(
+            f"{count_of(around, 'object')} without a bbox: the boxes around their shapes are used."
+        )
+    if without:
+        remarks.append(
+            f"{count_of(len(without), 'object')} without a bbox or polygon: not used ({first_lines(without)})."
+        )
+    return Annotations(_images(objects), found.classes, remarks, faults=found.faults)
 
 
-def _images(paths: dict[Id, str], objects: dict[Id, list[Box]]) -> Iterator[AnnotatedImage]:
-    for number, path in paths.items():
-        yield AnnotatedImage(path, objects[number])
+def _images(objects: dict[str, list[Box]]) -> Iterator[AnnotatedImage]:
+    for path, boxes in objects.items():
+        yield AnnotatedImage(path, boxes)
 
 
-def _box(item: Annotation, bbox: list[float], name: str) -> Box:
-    left, top, width, height = bbox
-    where = f"annotation {item.id}"
-    return Box(left, top, left + width, top + height, name, where, is_ignored=item.iscrowd != 0)
+def _edges_around(raw: Raw) -> Edges | None:
+    """Return the edges of the box around polygons or run lengths, None if there are none; raises ValueError."""
+    shape: Any = msgspec.json.decode(raw) if bytes(raw) else None
+    if not shape:
+        return None
+    if isinstance(shape, dict):
+        lengths = read_run_lengths(shape)
+        return edges_of(lengths, size_of(shape)[1])
+    parts = polygons_in(shape)
+    xs, ys = (list(chain.from_iterable(part[axis::2] for part in parts)) for axis in range(2))
+    return min(xs), min(ys), max(xs), max(ys)
 
 
 FORMAT = Format("coco", "COCO", _open, (".json",), words="COCO (JSON)")

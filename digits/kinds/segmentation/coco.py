@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pycocotools import mask as coco_masks
@@ -27,12 +26,12 @@ from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import BACKGROUND
 from digits.kinds import coco
 from digits.kinds.coco import CocoFile
+from digits.kinds.shapes import decompress, polygons_in, read_run_lengths
 from digits.kinds.target_image_recipe import TargetImageFolders
 from digits.kinds.target_image_source import FoundTargetImages
 
 # Polygons may extend beyond the image by this multiple of its size; what is outside is cut off.
 _MARGIN = 2
-_MIN_CORNERS = 3
 
 
 class Annotation(coco.Annotation):
@@ -54,7 +53,7 @@ class Region:
         if self.lengths is not None:
             return self.lengths
         parts = coco_masks.frPyObjects([part.tolist() for part in self.polygons], height, width)
-        return np.array(_decompress(coco_masks.merge(parts)["counts"]), np.int64)
+        return np.array(decompress(coco_masks.merge(parts)["counts"]), np.int64)
 
 
 @dataclass
@@ -202,10 +201,8 @@ def _region(segmentation: Any, index: int, width: int, height: int) -> Region | 
     if not segmentation:
         return None
     if isinstance(segmentation, Mapping):
-        return Region(index, lengths=_run_lengths(segmentation, width, height))
-    if not isinstance(segmentation, list):
-        raise ValueError("the segmentation is neither a list of polygons nor an RLE mask")
-    polygons = tuple(_polygon(part, width, height) for part in segmentation)
+        return Region(index, lengths=read_run_lengths(segmentation, (width, height)))
+    polygons = tuple(_polygon(part, width, height) for part in polygons_in(segmentation))
     low = np.min([part.reshape(-1, 2).min(axis=0) for part in polygons], axis=0)
     high = np.max([part.reshape(-1, 2).max(axis=0) for part in polygons], axis=0)
     if low[0] >= width or low[1] >= height or high[0] <= 0 or high[1] <= 0:
@@ -213,53 +210,10 @@ def _region(segmentation: Any, index: int, width: int, height: int) -> Region | 
     return Region(index, polygons)
 
 
-def _polygon(part: Any, width: int, height: int) -> NDArray[np.float64]:
-    try:
-        corners = msgspec.convert(part, list[float])
-    except msgspec.ValidationError as error:
-        raise ValueError(f"a polygon is not a list of numbers ({error})") from None
-    if len(corners) % 2 or len(corners) < 2 * _MIN_CORNERS:
-        raise ValueError(f"a polygon has {len(corners)} coordinates: at least three pairs are required")
-    values = np.array(corners, np.float64)
+def _polygon(part: list[float], width: int, height: int) -> NDArray[np.float64]:
+    values = np.array(part, np.float64)
     limits = np.array([width, height])
     points = values.reshape(-1, 2)
     if not np.isfinite(points).all() or (np.abs(points - limits / 2) > (_MARGIN + 0.5) * limits).any():
         raise ValueError(f"a polygon extends far beyond the image ({width}×{height} pixels)")
     return values
-
-
-def _run_lengths(segmentation: Mapping[str, Any], width: int, height: int) -> NDArray[np.int64]:
-    size, counts = segmentation.get("size"), segmentation.get("counts")
-    if size != [height, width]:
-        raise ValueError(
-            f"its mask has size {size}, but the image has size [{height}, {width}] (height, width)"
-        )
-    if isinstance(counts, str):
-        counts = _decompress(counts.encode("utf-8", "replace"))
-    try:
-        lengths = np.array(msgspec.convert(counts, list[int]), np.int64)
-    except (msgspec.ValidationError, OverflowError):
-        raise ValueError("its run lengths are not integers") from None
-    if (lengths < 0).any() or (lengths > width * height).any() or lengths.sum() != width * height:
-        raise ValueError(f"its run lengths do not add up to {width * height:,} pixels")
-    return lengths
-
-
-def _decompress(codes: bytes) -> list[int]:
-    """Return the run lengths in COCO's compressed form: differences in groups of five bits, the lowest first."""
-    counts: list[int] = []
-    value = shift = 0
-    for code in codes:
-        bits = code - 48
-        if not 0 <= bits < 64 or shift > 60:
-            raise ValueError("its compressed run lengths are damaged")
-        value |= (bits & 0x1F) << shift
-        shift += 5
-        if not bits & 0x20:
-            if bits & 0x10:
-                value -= 1 << shift
-            counts.append(value + (counts[-2] if len(counts) > 2 else 0))
-            value = shift = 0
-    if shift:
-        raise ValueError("its compressed run lengths are truncated")
-    return counts
