@@ -2,13 +2,14 @@
 
 The pixels of a label image are class indexes (a grayscale image, or one with a palette), or colors that a color map
 translates. Pixels with the index `IGNORED`, 255, have no class; neither do those in the color that Pascal VOC uses
-for the borders of objects. If all grayscale images contain only 0 and 255, these are the classes 0 and 1.
+for the borders of objects. `digits.data.mask_values` finds out what other values mean, such as black and white.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,18 @@ from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import Color, css_color
 
 VOC_BORDER = (224, 224, 192)
+WHITE = 255
+# Indexes below are common; higher values may be shades of gray.
+FIRST_SHADE = 16
+# The maximum number of colors to count in a label image.
+MAX_COUNTED_COLORS = 256
 _GRAYS = bytes(value for value in range(256) for _ in range(3))
+# Of higher images, every fourth row is examined for areas.
+_MAX_HEIGHT_COUNTED = 256
+# JPEG can change a gray pixel by this much.
+_JPEG_TINT = 16
 
-Classes = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -30,11 +40,27 @@ class MaskSurvey:
     """The pixel values of a label image, ascending, and the number of pixels of each.
 
     ``palette`` contains the colors of the indexes, three bytes each; it is empty for an image without a palette.
+    ``solid`` are the numbers of pixels of each value whose neighbors have the same one, for images with values that may
+    be shades of gray. ``colors`` are the numbers of pixels by color, as red << 16 | green << 8 | blue, for images whose
+    pixels are colors; they have no values. ``is_cut`` if these are only a part, ``is_rgb`` for images that could have
+    colors, ``is_bits`` for images of one bit per pixel.
     """
 
     values: Sequence[int]
     counts: Sequence[int]
     palette: bytes = b""
+    solid: Mapping[int, int] = field(default_factory=dict)
+    colors: Mapping[int, int] = field(default_factory=dict)
+    is_cut: bool = False
+    is_rgb: bool = False
+    is_bits: bool = False
+    is_jpeg: bool = False
+
+    def histogram(self) -> NDArray[np.int64]:
+        """Return the number of pixels of each value, int64 [256]."""
+        counts = np.zeros(256, np.int64)
+        counts[list(self.values)] = self.counts
+        return counts
 
 
 @dataclass(frozen=True)
@@ -45,15 +71,18 @@ class ColorMap:
 
     def survey(self, image: Image.Image) -> MaskSurvey:
         """Count the pixels of each class; raises UnusableImage."""
-        return _survey(self.decode(image))
+        classes = self.decode(image)
+        return _survey(_histogram(classes))
 
-    def decode(self, image: Image.Image) -> Classes:
+    def count(self, survey: MaskSurvey) -> NDArray[np.int64]:
+        """Return the number of pixels of each class in an image of `survey`, int64 [256]."""
+        return survey.histogram()
+
+    def decode(self, image: Image.Image) -> Pixels:
         """Return the classes, uint8 [height, width]; raises UnusableImage for a color that is not in the map."""
         pixels = np.asarray(image.convert("RGB"), np.int32)
         packed = pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]
-        known = {_pack(VOC_BORDER): IGNORED} | {
-            _pack(color): place for place, color in enumerate(self.colors)
-        }
+        known = self._known
         codes = np.array(sorted(known))
         places = np.minimum(np.searchsorted(codes, packed), len(codes) - 1)
         unknown = codes[places] != packed
@@ -63,31 +92,41 @@ class ColorMap:
         classes = np.array([known[code] for code in codes.tolist()], np.uint8)
         return classes[places]
 
+    @cached_property
+    def _known(self) -> dict[int, int]:
+        """The classes of the packed colors."""
+        return {pack(VOC_BORDER): IGNORED} | {pack(color): place for place, color in enumerate(self.colors)}
+
+
+class FoundColors(ColorMap):
+    """The colors of label images without a color map, which `IndexCode` surveyed."""
+
+    def count(self, survey: MaskSurvey) -> NDArray[np.int64]:
+        counts = np.zeros(256, np.int64)
+        for color, pixels in colors_of(survey).items():
+            if color in self._known:
+                counts[self._known[color]] += pixels
+        return counts
+
 
 @dataclass(frozen=True)
 class IndexCode:
     """Label images whose pixels are class indexes, below ``classes``.
 
-    If they are ``binary``, the values 0 and 255 are the classes 0 and 1. ``palette`` is that of all images with a
-    palette: in another one, an index can mean another class.
+    If there are ``values``, these are the gray values of the classes instead. With a ``threshold``, lower values are
+    the class 0, and others 1. ``palette`` is that of all images with a palette: in another one, an index can mean
+    another class.
     """
 
     classes: int = MAX_PIXEL_CLASSES
-    binary: bool = False
+    values: tuple[int, ...] = ()
+    threshold: int = 0
     palette: bytes = b""
 
-    @classmethod
-    def fitting(cls, surveys: Iterable[MaskSurvey], classes: int = 0) -> IndexCode:
-        """Return the code of the surveyed images, by default with as many ``classes`` as their indexes require."""
-        values: set[int] = set()
-        palette = b""
-        for survey in surveys:
-            values.update(survey.values)
-            palette = max(palette, survey.palette, key=len)
-        if not palette and 255 in values and values <= {0, 255}:
-            return cls(max(2, classes), binary=True)
-        highest = max(values - {IGNORED}, default=0)
-        return cls(classes or highest + 1, palette=palette)
+    @property
+    def is_gray(self) -> bool:
+        """Whether pixels are shades of gray instead of indexes."""
+        return bool(self.values or self.threshold)
 
     @property
     def colors(self) -> list[Color]:
@@ -99,18 +138,40 @@ class IndexCode:
         return found if len(found) == len(set(found)) == self.classes > 1 else []
 
     def survey(self, image: Image.Image) -> MaskSurvey:
-        """Count the pixels of each value; raises UnusableImage."""
-        return _survey(_indexes(image), _palette(image))
+        """Count the pixels of each value, or of each color; raises UnusableImage."""
+        is_jpeg = image.format == "JPEG"
+        is_rgb = image.mode.startswith("RGB")
+        pixels = _pixels(image)
+        if pixels.ndim == 3:
+            colors, is_cut = _count_colors(pixels)
+            return MaskSurvey([], [], colors=colors, is_cut=is_cut, is_rgb=True, is_jpeg=is_jpeg)
+        counts = _histogram(pixels)
+        palette = _palette(image)
+        highest = int(np.flatnonzero(counts[:IGNORED]).max(initial=0))
+        is_plain = palette or highest < FIRST_SHADE or highest < self.classes < MAX_PIXEL_CLASSES
+        solid = {} if is_plain and not is_jpeg else _count_solid(pixels)
+        return _survey(
+            counts, palette=palette, solid=solid, is_rgb=is_rgb, is_bits=image.mode == "1", is_jpeg=is_jpeg
+        )
 
-    def decode(self, image: Image.Image) -> Classes:
+    def count(self, survey: MaskSurvey) -> NDArray[np.int64]:
+        """Return the number of pixels of each class in an image of `survey`, int64 [256]."""
+        counts = survey.histogram()
+        if not self.is_gray:
+            return counts
+        if survey.is_bits:
+            counts[WHITE], counts[1] = counts[1], 0
+        classes, known = self._table
+        return np.bincount(classes[known], counts[known], minlength=256).astype(np.int64)
+
+    def decode(self, image: Image.Image) -> Pixels:
         """Return the classes, uint8 [height, width]; raises UnusableImage for an index that is not a class."""
-        indexes, palette = _indexes(image), _palette(image)
-        if self.binary and palette:
-            raise UnusableImage("it has a palette, but the other label images are black and white")
-        found = _survey(indexes)
-        if self.binary:
-            return self._decode_binary(indexes, found)
-        for value in found.values:
+        pixels, palette = _pixels(image), _palette(image)
+        if pixels.ndim == 3:
+            raise UnusableImage("its pixels are colors instead of class indexes; choose a color map")
+        if self.is_gray:
+            return self._decode_gray(pixels * np.uint8(WHITE) if image.mode == "1" else pixels, palette)
+        for value in np.flatnonzero(_histogram(pixels)).tolist():
             if value >= self.classes and value != IGNORED:
                 raise UnusableImage(f"the index {value} is not a class: there are {self.classes}")
             own, usual = (colors[3 * value : 3 * value + 3] for colors in (palette, self.palette))
@@ -118,15 +179,32 @@ class IndexCode:
                 raise UnusableImage(
                     f"the index {value} has a different color in its palette than in other label images"
                 )
-        return indexes
+        return pixels
 
-    @staticmethod
-    def _decode_binary(indexes: Classes, found: MaskSurvey) -> Classes:
-        wrong = [value for value in found.values if value not in (0, 255)]
-        if wrong:
-            raise UnusableImage(f"the value {wrong[0]} is neither 0 (background) nor 255 (foreground)")
-        decoded: Classes = (indexes == 255).astype(np.uint8)
-        return decoded
+    def _decode_gray(self, pixels: Pixels, palette: bytes) -> Pixels:
+        if palette:
+            raise UnusableImage("it has a palette, but the other label images are shades of gray")
+        classes, known = self._table
+        unknown = np.flatnonzero(_histogram(pixels)[~known])
+        if unknown.size:
+            value = int(np.flatnonzero(~known)[unknown[0]])
+            if self.values == (0, WHITE):
+                raise UnusableImage(f"the value {value} is neither 0 (background) nor 255 (foreground)")
+            raise UnusableImage(
+                f"the value {value} is not that of a class: {', '.join(map(str, self.values))}"
+            )
+        decoded = pixels.tobytes().translate(classes.tobytes())
+        return np.frombuffer(decoded, np.uint8).reshape(pixels.shape)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """The class of each gray value, and whether there is one."""
+        if self.threshold:
+            return (np.arange(256) >= self.threshold).astype(np.uint8), np.ones(256, np.bool_)
+        classes, known = np.full(256, IGNORED, np.uint8), np.zeros(256, np.bool_)
+        classes[list(self.values)] = np.arange(len(self.values))
+        known[[*self.values, IGNORED]] = True
+        return classes, known
 
 
 Code = ColorMap | IndexCode
@@ -137,25 +215,73 @@ def open_mask(source: images.Source) -> Image.Image:
     return images.open_unconverted(source)
 
 
-def _indexes(image: Image.Image) -> Classes:
-    """Return the values of a grayscale image or of one with a palette, uint8 [height, width]."""
+def colors_of(survey: MaskSurvey) -> Mapping[int, int]:
+    """Return the number of pixels of each packed color, also for gray images and those with a palette."""
+    if survey.colors:
+        return survey.colors
+    found: dict[int, int] = {}
+    for value, count in zip(survey.values, survey.counts, strict=True):
+        gray = WHITE * value if survey.is_bits else value
+        color = tuple(survey.palette[3 * value : 3 * value + 3]) or (gray, gray, gray)
+        found[pack(color)] = found.get(pack(color), 0) + count
+    return found
+
+
+def pack(color: Sequence[int]) -> int:
+    """Return ``red << 16 | green << 8 | blue``."""
+    return color[0] << 16 | color[1] << 8 | color[2]
+
+
+def unpack(color: int) -> Color:
+    """Return the red, green and blue of a packed color."""
+    return color >> 16, color >> 8 & 255, color & 255
+
+
+def _pixels(image: Image.Image) -> Pixels:
+    """Return the values, uint8 [height, width], or the colors if they are not gray, [height, width, 3].
+
+    Transparent pixels are black. Raises UnusableImage.
+    """
     if image.mode in ("1", "L", "P"):
         return np.asarray(image).astype(np.uint8, copy=False)
-    if image.mode in ("LA", "PA", "La"):
+    if image.mode == "PA":
         return np.asarray(image)[..., 0]
-    if image.mode.startswith("I"):
-        values = np.asarray(image)
-        if values.min() < 0 or values.max() > IGNORED:
-            raise UnusableImage(
-                f"an index is above {IGNORED}: at most {MAX_PIXEL_CLASSES} classes are supported"
-            )
-        return values.astype(np.uint8)
+    if image.mode in ("LA", "La"):
+        return _without_transparent(np.asarray(image))[..., 0]
+    if image.mode.startswith(("I", "F")):
+        return _narrow(np.asarray(image))
     if image.mode in ("RGB", "RGBA", "RGBX"):
         pixels = np.asarray(image)
-        if (pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 0] == pixels[..., 2]).all():
-            return pixels[..., 0]
-        raise UnusableImage("its pixels are colors instead of class indexes; choose a color map")
+        if image.mode == "RGBA":
+            pixels = _without_transparent(pixels)
+        red, green, blue = (pixels[..., channel] for channel in range(3))
+        if (red == green).all() and (red == blue).all():
+            return red
+        if image.format == "JPEG" and int(np.ptp(pixels.astype(np.int16), axis=2).max()) <= _JPEG_TINT:
+            return green
+        return pixels[..., :3]
     raise UnusableImage(f"label images of the color mode {image.mode} are not supported")
+
+
+def _without_transparent(pixels: Pixels) -> Pixels:
+    """Return pixels [height, width, channels] in which those with an opacity of 0 are black, unless all are."""
+    transparent = pixels[..., -1] == 0
+    if not transparent.any() or transparent.all():
+        return pixels
+    opaque = pixels.copy()
+    opaque[transparent] = 0
+    return opaque
+
+
+def _narrow(values: NDArray[np.number]) -> Pixels:
+    """Return values of 16 bits and more, or fractions of 1, as uint8; raises UnusableImage."""
+    if values.dtype.kind == "f" and not (np.isfinite(values).all() and (values == np.round(values)).all()):
+        raise UnusableImage("its pixels are fractions instead of class indexes")
+    if values.min() >= 0 and IGNORED < values.max() <= 65535 and not (values % 257).any():
+        values = values // 257  # black and white, or shades of gray
+    if values.min() < 0 or values.max() > IGNORED:
+        raise UnusableImage(f"an index is above {IGNORED}: at most {MAX_PIXEL_CLASSES} classes are supported")
+    return values.astype(np.uint8)
 
 
 def _palette(image: Image.Image) -> bytes:
@@ -164,11 +290,37 @@ def _palette(image: Image.Image) -> bytes:
     return b"" if _GRAYS.startswith(colors) else colors
 
 
-def _survey(pixels: Classes, palette: bytes = b"") -> MaskSurvey:
-    counts = np.bincount(pixels.ravel(), minlength=256)
+def _survey(counts: NDArray[np.integer], **facts: object) -> MaskSurvey:
     values = np.flatnonzero(counts)
-    return MaskSurvey(values.tolist(), counts[values].tolist(), palette)
+    return MaskSurvey(values.tolist(), counts[values].tolist(), **facts)  # type: ignore[arg-type]
 
 
-def _pack(color: Color) -> int:
-    return color[0] << 16 | color[1] << 8 | color[2]
+def _histogram(pixels: Pixels) -> NDArray[np.int64]:
+    return np.array(Image.fromarray(np.ascontiguousarray(pixels)).histogram(), np.int64)
+
+
+def _count_solid(pixels: Pixels) -> dict[int, int]:
+    """Return about how many pixels of each value are the centers of 3×3 pixels with that value."""
+    step = 4 if pixels.shape[0] > _MAX_HEIGHT_COUNTED else 1
+    middle, above, below = pixels[1:-1:step], pixels[:-2:step], pixels[2::step]
+    centers = middle[:, 1:-1]
+    if not centers.size:
+        return {}
+    solid = (centers == above[:, 1:-1]) & (centers == below[:, 1:-1])
+    for rows in (middle, above, below):
+        solid &= (rows[:, 1:-1] == rows[:, :-2]) & (rows[:, 1:-1] == rows[:, 2:])
+    mask = Image.fromarray(solid.view(np.uint8))
+    counts = Image.fromarray(np.ascontiguousarray(centers)).histogram(mask)
+    return {value: step * count for value, count in enumerate(counts) if count}
+
+
+def _count_colors(pixels: Pixels) -> tuple[dict[int, int], bool]:
+    """Return the numbers of pixels by packed color, and whether these are only a part."""
+    found = Image.fromarray(np.ascontiguousarray(pixels)).getcolors(MAX_COUNTED_COLORS)
+    if found is not None:
+        return {pack(color): count for count, color in found}, False  # type: ignore[arg-type]
+    sample = pixels[::4, ::4].astype(np.int32)
+    packed = sample[..., 0] << 16 | sample[..., 1] << 8 | sample[..., 2]
+    colors, counts = np.unique(packed, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:MAX_COUNTED_COLORS]
+    return dict(zip(colors[most].tolist(), (16 * counts[most]).tolist(), strict=True)), True

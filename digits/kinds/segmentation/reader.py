@@ -20,7 +20,8 @@ from PIL import Image
 from digits.data import images, parallel
 from digits.data.class_names import read_names
 from digits.data.images import Geometry, UnusableImage
-from digits.data.masks import Code, ColorMap, IndexCode, MaskSurvey, open_mask
+from digits.data.mask_values import default_names, recognize
+from digits.data.masks import WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.tables import open_lines
@@ -49,26 +50,26 @@ class LabelImage:
 
 @dataclass(frozen=True)
 class Classes:
-    """The names of the classes, their colors in the source if it has any, and how label images encode them."""
+    """The names of the classes, their colors in the source if it has any, and how label images encode them.
+
+    ``note`` says how unusual label images were understood, if they are.
+    """
 
     names: list[str]
     colors: list[Color]
     code: Code
+    note: str = ""
 
     def remarks(self) -> list[str]:
         """Return messages that describe what was detected."""
-        if isinstance(self.code, IndexCode) and self.code.binary:
+        if isinstance(self.code, IndexCode) and self.code.values == (0, WHITE):
             return [f"Black and white label images: 0 is “{self.names[0]}”, 255 is “{self.names[1]}”."]
-        return []
+        return [self.note] if self.note else []
 
     def shares(self, survey: MaskSurvey) -> NDArray[np.float64]:
         """Return the share of each class in the pixels of an image that have a class, float64 [classes]."""
-        counts = np.zeros(256)
-        counts[list(survey.values)] = survey.counts
-        if isinstance(self.code, IndexCode) and self.code.binary:
-            counts[1] = counts[IGNORED]
-        known = counts[: len(self.names)]
-        return np.divide(known, max(1.0, known.sum()))
+        known = self.code.count(survey)[: len(self.names)]
+        return np.divide(known, max(1, known.sum()))
 
 
 @dataclass
@@ -120,6 +121,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     groups, of_images = group_by_rarest(classes.names, contained, NO_CLASS, shares.mean.tolist())
     for name, split in splits.items():
         split.groups = of_images[name]
+    warnings += [classes.note] if classes.note else []
     warnings += _remarks(classes.names, shares.mean)
     target = Mask.of(
         classes.names,
@@ -162,7 +164,7 @@ def read_class_files(class_labels: str, color_map: str) -> tuple[list[str], Code
     """
     names = read_class_names(class_labels)
     if not color_map:
-        return names, IndexCode()
+        return names, IndexCode(len(names) or MAX_PIXEL_CLASSES)
     names_of_colors, colors = read_color_map(color_map)
     return names or names_of_colors, ColorMap(colors)
 
@@ -189,11 +191,9 @@ def find_classes(
                 "Add the colors of the other classes.",
             )
         colors = colors[: len(names) or None]
-        return Classes(names or _default_names(len(colors)), colors, ColorMap(colors))
-    fitting = IndexCode.fitting(surveys, len(names))
-    if not names:
-        names = ["background", "foreground"] if fitting.binary else _default_names(fitting.classes)
-    return Classes(names, fitting.colors, fitting)
+        return Classes(names or default_names(len(colors)), colors, ColorMap(colors))
+    found = recognize(surveys, names)
+    return Classes(found.names, list(found.code.colors), found.code, found.note)
 
 
 def read_class_names(path: str) -> list[str]:
@@ -245,10 +245,6 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
                 f"{name}: line {number} repeats the color of line {colors.index(color) + 1}."
             )
     return names if len(names) == len(colors) == len(set(names)) else [], colors
-
-
-def _default_names(count: int) -> list[str]:
-    return ["background", *(f"class {number}" for number in range(1, count))]
 
 
 def _survey(

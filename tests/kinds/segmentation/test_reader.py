@@ -90,7 +90,7 @@ def test_black_and_white_masks_have_two_classes(root: Path, form: str) -> None:
         (root / "masks" / name).parent.mkdir(parents=True, exist_ok=True)
         image.convert(modes[form]).save(root / "masks" / f"{name}.png")
     found = plan(root)
-    assert found.target.names == ["background", "class 1" if form == "bits" else "foreground"]
+    assert found.target.names == ["background", "foreground"]
     assert masks(found)["a.jpg"] == rows(0, 1, 1).tolist()
 
 

@@ -1,0 +1,194 @@
+"""Find out what the pixel values of label images without a color map mean, from surveys of all of them.
+
+Values are class indexes unless they cannot be: black and white, also with gray edges from JPEG or from smoothing, a few
+shades of gray, and a few colors become classes, which a note says. Others are refused, with the most frequent values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.data.masks import (
+    FIRST_SHADE,
+    VOC_BORDER,
+    WHITE,
+    Code,
+    FoundColors,
+    IndexCode,
+    MaskSurvey,
+    colors_of,
+    pack,
+    unpack,
+)
+from digits.data.sources import UnusableSource, count_of
+from digits.data.targets.mask import IGNORED
+from digits.data.targets.palette import BACKGROUND, css_color
+
+MAX_COLORS = 32
+MAX_SHADES = 64
+THRESHOLD = 128
+_MOST_LISTED = 8
+# Besides 255, which are pixels without a class, indexes are usually lower.
+_FIRST_SHADE_BESIDES_WHITE = 32
+# Values this close to black or white are meant to be it.
+_NEAR, _NEAR_IN_AREAS = 32, 16
+# Of the pixels in black and white label images, at most this share is gray, and of those in areas, this one.
+_MAX_GRAY, _MAX_GRAY_IN_AREAS = 0.5, 0.01
+# Indexes take up at least this share of the numbers up to the highest one.
+_MIN_DENSITY = 0.25
+_MIN_SHARE_IN_AREAS = 0.25
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """How to decode label images, the names of the classes, and a sentence about what was recognized, or none."""
+
+    code: Code
+    names: list[str]
+    note: str = ""
+
+
+def recognize(surveys: Sequence[MaskSurvey], names: Sequence[str] = ()) -> Meaning:
+    """Return the meaning of the values of all label images; ``names`` are those of the classes if they are known.
+
+    Raises UnusableSource.
+    """
+    colored = [survey for survey in surveys if survey.colors]
+    if colored and 2 * sum(survey.is_rgb for survey in surveys) > len(surveys):
+        return _recognize_colors(surveys, names)
+    return _recognize_gray([survey for survey in surveys if not survey.colors], list(names))
+
+
+def default_names(count: int) -> list[str]:
+    """Return names for classes that have none."""
+    return [BACKGROUND, *(f"class {number}" for number in range(1, count))]
+
+
+def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
+    palette = max((survey.palette for survey in surveys), key=len, default=b"")
+    counts, solid = np.zeros(256, np.int64), np.zeros(256, np.int64)
+    bits = np.zeros(256, np.int64)
+    for survey in surveys:
+        (bits if survey.is_bits else counts)[:] += survey.histogram()
+        for value, count in survey.solid.items():
+            solid[value] += count
+    # Bits are black and white, or indexes like those of the other label images.
+    places = [0, 1 if counts[1:FIRST_SHADE].any() else WHITE]
+    counts[places] += bits[:2]
+    values = np.flatnonzero(counts).tolist()
+    highest = max((value for value in values if value != IGNORED), default=0)
+    indexes = IndexCode(len(names) or highest + 1, palette=palette)
+    plain = Meaning(indexes, names or default_names(indexes.classes))
+    if palette:
+        return plain
+    if set(values) <= {0, WHITE} and (WHITE in values or bits.any()):
+        code = IndexCode(max(2, len(names)), values=(0, WHITE))
+        return Meaning(code, names or [BACKGROUND, "foreground"])
+    if highest < len(names):
+        return plain
+    is_jpeg = any(survey.is_jpeg for survey in surveys)
+    if names:
+        found = _shades(counts, solid, names, is_jpeg)
+        return found if found and found.code.classes == len(names) else plain  # type: ignore[union-attr]
+    first_shade = _FIRST_SHADE_BESIDES_WHITE if WHITE in values else FIRST_SHADE
+    if highest < (1 if is_jpeg else first_shade):
+        return plain
+    if found := _shades(counts, solid, [], is_jpeg):
+        return found
+    in_areas = sum(value in values for value in np.flatnonzero(solid).tolist())
+    if is_jpeg or 2 * in_areas < len(values) or solid.sum() < _MIN_SHARE_IN_AREAS * counts.sum():
+        raise _unknown_values(counts, is_jpeg)
+    return Meaning(indexes, plain.names, f"{len(values)} values: taken as class indexes, 0 to {highest}.")
+
+
+def _shades(counts: Counts, solid: Counts, names: list[str], is_jpeg: bool) -> Meaning | None:
+    """Return the meaning of shades of gray, or None if there is none."""
+    dark, bright = counts[: _NEAR + 1].sum(), counts[WHITE - _NEAR :].sum()
+    gray = counts.sum() - dark - bright
+    gray_areas = solid[_NEAR_IN_AREAS + 1 : WHITE - _NEAR_IN_AREAS].sum()
+    bright_areas = solid[WHITE - _NEAR_IN_AREAS :].sum()
+    if (
+        dark
+        and bright
+        and gray <= _MAX_GRAY * counts.sum()
+        and gray_areas <= _MAX_GRAY_IN_AREAS * bright_areas
+    ):
+        if len(names) > 2:
+            return None
+        cause = "JPEG changed the values" if is_jpeg else "Smoothing changed the values at the edges"
+        both = names or [BACKGROUND, "foreground"]
+        note = f"{cause} of the label images: divided at {THRESHOLD} into {' and '.join(both)}."
+        return Meaning(IndexCode(2, threshold=THRESHOLD), both, note)
+    values = np.flatnonzero(counts).tolist()
+    flat = np.flatnonzero(solid).tolist()
+    if is_jpeg or len(values) > MAX_SHADES or 2 * len(flat) < len(values):
+        return None
+    if len(values) >= _MIN_DENSITY * (values[-1] + 1):
+        return None
+    code = IndexCode(len(values), values=tuple(values))
+    listed = ", ".join(map(str, values))
+    note = f"{count_of(len(values), 'gray level')}: taken as {count_of(len(values), 'class')} ({listed})."
+    default = [BACKGROUND, "foreground"] if len(values) == 2 else default_names(len(values))
+    return Meaning(code, names or default, note)
+
+
+def _recognize_colors(surveys: Sequence[MaskSurvey], names: Sequence[str]) -> Meaning:
+    usable = [survey for survey in surveys if not survey.is_cut and len(colors_of(survey)) <= MAX_COLORS]
+    # A few other images do not prevent it: these cannot be used.
+    chosen = usable if 10 * len(usable) > 9 * len(surveys) else surveys
+    totals: Counter[int] = Counter()
+    for survey in chosen:
+        totals.update(colors_of(survey))
+    if names or len(totals) > MAX_COLORS or any(survey.is_jpeg for survey in chosen):
+        raise _unknown_colors(totals, surveys)
+    totals.pop(pack(VOC_BORDER), None)
+    background = 0 if 0 in totals else min(totals, key=lambda color: (-totals[color], color))
+    ordered = [background, *sorted(color for color in totals if color != background)]
+    colors = [unpack(color) for color in ordered]
+    words = [css_color(color) for color in colors]
+    note = f"{count_of(len(words), 'color')}: taken as {count_of(len(words), 'class')} ({', '.join(words)})."
+    return Meaning(FoundColors(colors), [BACKGROUND, *words[1:]], note)
+
+
+def _unknown_values(counts: Counts, is_jpeg: bool) -> UnusableSource:
+    listed = _most_frequent({str(value): int(counts[value]) for value in np.flatnonzero(counts).tolist()})
+    cause = (
+        "JPEG changed the values of the label images"
+        if is_jpeg
+        else "The classes of the label images are unclear"
+    )
+    return UnusableSource(
+        f"{cause}: {np.count_nonzero(counts):,} values, {listed}.",
+        "Save them as PNG files without smoothing, with a value for each class. If the values are class indexes, enter "
+        "a file of class labels.",
+    )
+
+
+def _unknown_colors(totals: Mapping[int, int], surveys: Sequence[MaskSurvey]) -> UnusableSource:
+    listed = _most_frequent({css_color(unpack(color)): count for color, count in totals.items()})
+    cause = (
+        "JPEG changed the colors of the label images"
+        if any(survey.is_jpeg for survey in surveys)
+        else "The classes of the colors of the label images are not known"
+    )
+    more = "More than " if any(survey.is_cut for survey in surveys) else ""
+    return UnusableSource(
+        f"{cause}: {more}{count_of(len(totals), 'color')}, {listed}.",
+        "Enter a color map: a text file with the red, green and blue of each class per line, such as 128 0 0. "
+        "Label images must be PNG files without smoothing.",
+    )
+
+
+def _most_frequent(counts: Mapping[str, int]) -> str:
+    """List the most frequent of ``counts`` with the number of their pixels."""
+    most = sorted(counts, key=lambda name: (-counts[name], name))
+    listed = ", ".join(f"{name} ({counts[name]:,} pixels)" for name in most[:_MOST_LISTED])
+    more = len(most) - _MOST_LISTED
+    return f"{listed} and {more:,} more" if more > 0 else listed
