@@ -232,15 +232,26 @@ class Client:
         return Path(target)
 
     def upload(
-        self, archive: str | Path, on_progress: Callable[[int], object] = lambda sent: None
+        self,
+        archive: str | Path,
+        on_progress: Callable[[int], object] = lambda sent: None,
+        encoding: str = "",
     ) -> UploadState:
         """Upload an archive of images, and wait until it is unpacked; its ``folder`` is the source of a dataset.
 
-        ``on_progress`` is called with the number of bytes sent.
+        ``on_progress`` is called with the number of bytes sent. ``encoding`` is that of names in a zip archive that
+        does not state it, such as ``gbk``.
         """
         source = Path(archive)
-        name = base64.b64encode(source.name.encode()).decode()
-        headers = {**_TUS, "Upload-Length": str(source.stat().st_size), "Upload-Metadata": f"filename {name}"}
+        pairs = {"filename": source.name, "encoding": encoding}
+        metadata = [
+            f"{key} {base64.b64encode(text.encode()).decode()}" for key, text in pairs.items() if text
+        ]
+        headers = {
+            **_TUS,
+            "Upload-Length": str(source.stat().st_size),
+            "Upload-Metadata": ",".join(metadata),
+        }
         created = self._send("POST", "/uploads", headers)
         created.body.close()
         path, sent = created.headers["Location"], 0

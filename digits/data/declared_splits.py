@@ -15,7 +15,8 @@ from digits.data.sources import show
 SPLIT_NAMES = {
     "train": ("train", "training", "trn", "train_images"),
     "val": ("val", "valid", "validation", "dev", "eval"),
-    "test": ("test", "testing"),
+    # Kaggle has test1.zip.
+    "test": ("test", "testing", "test_images", "test1"),
 }
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
 # Some sets append their year, as in COCO's train2017.

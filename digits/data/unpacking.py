@@ -3,7 +3,7 @@
 Nothing in an archive is trusted. The whole archive is refused, with the name of the entry, if an entry would be
 outside the folder, is nested too deeply, is a link or a device, is encrypted, or exists twice; if the archive is
 truncated or damaged; or if it exceeds one of the `Limits`, which count the bytes, files and folders actually
-created. Nested archives are not unpacked.
+created. Archives in the archive are unpacked, too, each into a folder with its name, but not those in them.
 
 `Unpacking` does it in another process, the program ``python -m digits.data.unpacking``. It reads a `Request` as one
 line of JSON, writes each `Progress` as one line, and stops when standard input is closed. Its memory is limited.
@@ -28,7 +28,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
@@ -38,11 +38,16 @@ from digits.core import programs
 from digits.core.errors import explain
 from digits.core.files import is_disk_full, remove_tree
 from digits.core.settings import Settings
+from digits.data.zip_names import NameEncoding, Names, UnclearNames, decode_names
 
 log = logging.getLogger(__name__)
 
 # File extensions to remove from the name of the folder, without their dots, longest first.
 ENDINGS = ("tar.gz", "tar.bz2", "tar.xz", "tgz", "tar", "zip")
+_ARCHIVE_ENDINGS = tuple(f".{ending}" for ending in ENDINGS)
+# Examples in a note, and notes.
+_MAX_EXAMPLES = 3
+_MAX_NOTES = 10
 # The depth to which files and folders may be nested.
 MAX_LEVELS = 50
 PIECE_BYTES = 256 * 1024
@@ -52,7 +57,7 @@ ANY_RATIO_BYTES = 100_000_000
 SPARE_BYTES = 500_000_000
 MEMORY_BYTES = 1 << 30
 REPORT_SECONDS = 0.2
-_LAST_BYTES = 4096
+_LAST_BYTES = 64 * 1024
 _DISK_CHECK_BYTES = 64_000_000
 _MAX_NAME_BYTES = 4096
 # Headers that precede an entry, such as a long name, are read into memory.
@@ -90,6 +95,14 @@ class Refused(ArchiveError):
         super().__init__(f"The archive is refused: {reason}")
 
 
+class UnclearEncoding(ArchiveError):
+    """The encoding of the names in an archive must be chosen among ``encodings``."""
+
+    def __init__(self, error: UnclearNames) -> None:
+        super().__init__(str(error))
+        self.encodings = error.encodings
+
+
 class NoSpace(ArchiveError):
     """The disk is full; the archive may be fine."""
 
@@ -118,13 +131,15 @@ class Request:
     archive: str
     folder: str
     limits: Limits
+    encoding: str = ""
 
 
 @dataclass
 class Progress:
     """The state of unpacking: the fraction that is done, and at the end ``is_finished`` or the ``error``.
 
-    With ``lacks_space``, the error is the full disk.
+    With ``lacks_space``, the error is the full disk. ``notes`` are sentences about what was assumed. If the encoding of
+    names was guessed or must be chosen, ``encodings`` are the other ones, or all.
     """
 
     fraction: float = 0.0
@@ -133,15 +148,18 @@ class Progress:
     is_finished: bool = False
     error: str = ""
     lacks_space: bool = False
+    notes: list[str] = field(default_factory=list)
+    encodings: list[NameEncoding] = field(default_factory=list)
 
 
 class Unpacking:
     """A process that unpacks ``archive`` into the new ``folder``; it ends with this process.
 
-    Use it in a ``with`` block, or call `close`. Raises OSError if the process cannot be started.
+    ``encoding`` is that of names in zip archives which do not state theirs; see `digits.data.zip_names`. Use it in a
+    ``with`` block, or call `close`. Raises OSError if the process cannot be started.
     """
 
-    def __init__(self, archive: Path, folder: Path, limits: Limits) -> None:
+    def __init__(self, archive: Path, folder: Path, limits: Limits, encoding: str = "") -> None:
         self._archive = archive
         # Not a file: the disk may be full.
         self._output = open(os.memfd_create("unpacking"), "r+b", buffering=0)  # noqa: SIM115
@@ -152,7 +170,8 @@ class Unpacking:
         except BaseException:
             self._output.close()
             raise
-        programs.send(self._process, Request(archive=str(archive), folder=str(folder), limits=limits))
+        request = Request(archive=str(archive), folder=str(folder), limits=limits, encoding=encoding)
+        programs.send(self._process, request)
 
     def __enter__(self) -> Self:
         return self
@@ -202,23 +221,23 @@ class _Entry:
 
 
 def unpack(
-    archive: Path, folder: Path, limits: Limits, report: Callable[[Progress], None] = lambda progress: None
+    archive: Path,
+    folder: Path,
+    limits: Limits,
+    report: Callable[[Progress], None] = lambda progress: None,
+    encoding: str = "",
 ) -> Progress:
     """Unpack ``archive`` into the new ``folder``. If that fails, the folder does not exist.
 
     Raises ArchiveError with a message for the user.
     """
-    size = archive.stat().st_size
     progress = Progress()
     folder.mkdir(mode=0o700)
     try:
         report(progress)
-        with open(archive, "rb") as file, _readable():
-            writer = _Writer(folder, limits, size, progress)
-            for entry, fraction in _entries(file, limits):
-                progress.fraction = min(1.0, fraction)
-                writer.write(entry)
-                report(progress)
+        writer = _Writer(folder, limits, archive.stat().st_size, progress)
+        _unpack_into(writer, archive, encoding, report)
+        _unpack_inner(writer, encoding, report)
         if not progress.files:
             raise ArchiveError("The archive contains no files.")
     except BaseException:
@@ -226,6 +245,46 @@ def unpack(
         raise
     progress.fraction, progress.is_finished = 1.0, True
     return progress
+
+
+def _unpack_into(writer: _Writer, archive: Path, encoding: str, report: Callable[[Progress], None]) -> None:
+    with open(archive, "rb") as file, _readable():
+        for entry, fraction in _entries(file, writer, encoding):
+            writer.advance(fraction)
+            writer.write(entry)
+            report(writer.progress)
+
+
+def _unpack_inner(writer: _Writer, encoding: str, report: Callable[[Progress], None]) -> None:
+    """Replace the archives among the files by folders with their contents; those that are damaged remain."""
+    archives, notes = writer.archives.copy(), writer.progress.notes
+    writer.archives.clear()
+    for path in archives:
+        name = writer.name_of(path)
+        target = path.with_name(without_ending(path.name) or path.name)
+        if target.exists():
+            target = path.with_name(f"{path.name} files")
+        try:
+            with writer.replacing(path, target):
+                _unpack_into(writer, path, encoding, report)
+        except (NoSpace, Refused, UnclearEncoding):
+            raise
+        except ArchiveError as error:
+            notes.append(f"{_shown(name)} is not unpacked. {error}")
+    if writer.archives:
+        names = [_shown(writer.name_of(path)) for path in writer.archives]
+        more = f" and {len(names) - _MAX_EXAMPLES:,} more" if len(names) > _MAX_EXAMPLES else ""
+        notes.append(
+            f"Archives in archives in the archive are not unpacked: {', '.join(names[:_MAX_EXAMPLES])}{more}."
+        )
+    if len(notes) > _MAX_NOTES:
+        notes[_MAX_NOTES:] = [f"There are {len(notes) - _MAX_NOTES:,} more such archives."]
+
+
+def without_ending(name: str) -> str:
+    """Return the ``name`` of an archive without its ending."""
+    ending = next((f".{ending}" for ending in ENDINGS if name.lower().endswith(f".{ending}")), "")
+    return name[: len(name) - len(ending)].strip(" .")
 
 
 def content_folder(folder: Path) -> Path:
@@ -265,39 +324,95 @@ def _readable() -> Iterator[None]:
 
 
 class _Writer:
-    """Writes entries below ``folder``, and counts files and bytes in ``progress``."""
+    """Writes entries below ``folder``, and counts files and bytes in ``progress``.
+
+    ``archives`` are the files written that are archives themselves. While it is `replacing` one of them, entries are
+    written below another folder.
+    """
 
     def __init__(self, folder: Path, limits: Limits, archive_bytes: int, progress: Progress) -> None:
-        self._folder = folder
-        self._limits = limits
+        self.limits, self.progress = limits, progress
+        self.archives: list[Path] = []
+        self._top = self._folder = folder
         self._archive_bytes = archive_bytes
-        self._progress = progress
         self._entries = 0
         self._next_disk_check = 0
         self._folders = {folder}
+        self._prefix = ""
+
+    def advance(self, fraction: float) -> None:
+        """Report the ``fraction`` of the archive that is done."""
+        if not self._prefix:
+            self.progress.fraction = min(1.0, fraction)
+
+    def note_names(self, names: Names) -> None:
+        """Report how the names of a zip archive are decoded."""
+        if names.note and names.note not in self.progress.notes:
+            self.progress.notes.append(names.note)
+            self.progress.encodings = self.progress.encodings or names.others
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of a file in the archive."""
+        return str(path.relative_to(self._top))
+
+    @contextlib.contextmanager
+    def replacing(self, archive: Path, target: Path) -> Iterator[None]:
+        """Write below the new folder ``target`` in place of ``archive``, which is removed unless that fails."""
+        self._prefix = f"{self.name_of(archive)}/"
+        self.progress.files -= 1
+        self.progress.bytes -= archive.stat().st_size
+        before = self.progress.files, self.progress.bytes, len(self.archives)
+        try:
+            self._make_folder(target)
+            self._folder = target
+            yield
+        except ArchiveError:
+            self.progress.files, self.progress.bytes = before[:2]
+            self.progress.files += 1
+            self.progress.bytes += archive.stat().st_size
+            del self.archives[before[2] :]
+            self._folders = {folder for folder in self._folders if not folder.is_relative_to(target)}
+            remove_tree(target, ignore_errors=True)
+            raise
+        finally:
+            self._folder, self._prefix = self._top, ""
+        archive.unlink()
+        self._lift(target)
+
+    def _lift(self, folder: Path) -> None:
+        """Remove the only folder in ``folder`` if it repeats its name, as in train.zip with train/cat/1.png."""
+        inner = folder / folder.name
+        if [path.name for path in folder.iterdir()] == [folder.name] and inner.is_dir():
+            spare = folder.with_name(f"{folder.name}.zip")  # the name of the removed archive, or free
+            inner.rename(spare)
+            folder.rmdir()
+            spare.rename(folder)
+            self.archives = [
+                folder / path.relative_to(inner) if path.is_relative_to(inner) else path
+                for path in self.archives
+            ]
 
     def write(self, entry: _Entry) -> None:
         self._entries += 1
         self._check_count()
+        name = _shown(f"{self._prefix}{entry.name}")
         if entry.refusal:
-            raise Refused(f"“{_shown(entry.name)}” {entry.refusal}.")
-        parts = _parts(entry.name)
+            raise Refused(f"“{name}” {entry.refusal}.")
+        parts = _parts(entry.name, name)
         if not parts or _is_added_by_system(parts):
             return
         if len(parts) > MAX_LEVELS:
-            raise Refused(f"“{_shown(entry.name)}” is nested more than {MAX_LEVELS} levels deep.")
+            raise Refused(f"“{name}” is nested more than {MAX_LEVELS} levels deep.")
         target = self._folder.joinpath(*parts)
         try:
             self._make_folder(target if entry.is_folder else target.parent)
             if not entry.is_folder:
-                self._copy(entry, target)
+                self._copy(entry, target, name)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise Refused(
-                f"it contains “{_shown(entry.name)}” twice, or as both a file and a folder."
-            ) from error
+            raise Refused(f"it contains “{name}” twice, or as both a file and a folder.") from error
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
-                raise Refused(f"the name “{_shown(entry.name)}” is too long.") from error
+                raise Refused(f"the name “{name}” is too long.") from error
             raise
 
     def _make_folder(self, folder: Path) -> None:
@@ -311,44 +426,46 @@ class _Writer:
 
     def _check_count(self) -> None:
         # The entries count, too: one that repeats a folder takes time and creates nothing.
-        if max(self._entries, self._progress.files + len(self._folders) - 1) > self._limits.max_files:
-            raise _too_many(self._limits)
+        if max(self._entries, self.progress.files + len(self._folders) - 1) > self.limits.max_files:
+            raise _too_many(self.limits)
 
-    def _copy(self, entry: _Entry, target: Path) -> None:
+    def _copy(self, entry: _Entry, target: Path, name: str) -> None:
         source = entry.open()
         if source is None:
-            raise Refused(f"“{_shown(entry.name)}” is not a regular file.")
+            raise Refused(f"“{name}” is not a regular file.")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with source, open(os.open(target, flags, 0o600), "wb", buffering=0) as copy:
             while piece := source.read(PIECE_BYTES):
-                self._progress.bytes += len(piece)
-                self._check_size(entry.name)
+                self.progress.bytes += len(piece)
+                self._check_size(name)
                 copy.write(piece)
-        self._progress.files += 1
+        self.progress.files += 1
+        if target.name.lower().endswith(_ARCHIVE_ENDINGS):
+            self.archives.append(target)
 
     def _check_size(self, name: str) -> None:
-        written = self._progress.bytes
-        if written > self._limits.max_bytes:
-            raise _too_large(self._limits)
-        if written > ANY_RATIO_BYTES and written > self._limits.max_ratio * self._archive_bytes:
+        written = self.progress.bytes
+        if written > self.limits.max_bytes:
+            raise _too_large(self.limits)
+        if written > ANY_RATIO_BYTES and written > self.limits.max_ratio * self._archive_bytes:
             raise Refused(
-                f"its contents are more than {self._limits.max_ratio:g} times larger than the "
-                f"archive, at “{_shown(name)}”. An administrator can raise --max-upload-ratio."
+                f"its contents are more than {self.limits.max_ratio:g} times larger than the "
+                f"archive, at “{name}”. An administrator can raise --max-upload-ratio."
             )
         if written >= self._next_disk_check:
             self._next_disk_check = written + _DISK_CHECK_BYTES
-            if shutil.disk_usage(self._folder).free < self._limits.spare_bytes:
+            if shutil.disk_usage(self._folder).free < self.limits.spare_bytes:
                 raise NoSpace(
                     "The disk of the server is full. Delete uploads or jobs that you no longer need, then try again."
                 )
 
 
-def _entries(file: IO[bytes], limits: Limits) -> Iterator[tuple[_Entry, float]]:
+def _entries(file: IO[bytes], writer: _Writer, encoding: str) -> Iterator[tuple[_Entry, float]]:
     """Yield the entries of an archive, each with the fraction of the archive before it."""
     start = file.read(512)
     file.seek(0)
     if start.startswith(b"PK"):
-        return _zip_entries(file, limits)
+        return _zip_entries(file, writer, encoding)
     if start.startswith(b"\x1f\x8b"):
         return _tar_entries(file, gzip.open(file))
     if start.startswith(b"BZh"):
@@ -375,19 +492,25 @@ def _is_old_tar(start: bytes) -> bool:
     return True
 
 
-def _zip_entries(file: IO[bytes], limits: Limits) -> Iterator[tuple[_Entry, float]]:
-    _check_zip_end(file, limits)
+def _zip_entries(file: IO[bytes], writer: _Writer, encoding: str) -> Iterator[tuple[_Entry, float]]:
+    _check_zip_end(file, writer.limits)
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         total = sum(member.file_size for member in members)
-        if total > limits.max_bytes:
-            raise _too_large(limits)
+        if total > writer.limits.max_bytes:
+            raise _too_large(writer.limits)
+        try:
+            names = decode_names(members, encoding)
+        except UnclearNames as error:
+            raise UnclearEncoding(error) from error
+        writer.note_names(names)
         done = 0
-        for member in members:
+        for member, text in zip(members, names.texts, strict=True):
+            # Windows programs may separate folders by backslashes.
+            name = text.replace("\\", "/")
             entry = _Entry(
-                # Windows programs may separate folders by backslashes.
-                member.filename.replace("\\", "/"),
-                member.is_dir() or member.filename.endswith("\\"),
+                name,
+                name.endswith("/"),
                 _zip_refusal(member),
                 lambda member=member: archive.open(member),  # type: ignore[misc]
             )
@@ -460,17 +583,17 @@ def _tar_entries(file: IO[bytes], stream: Any) -> Iterator[tuple[_Entry, float]]
     stream.read(PIECE_BYTES)
 
 
-def _parts(name: str) -> list[str]:
+def _parts(name: str, shown: str) -> list[str]:
     """Split the ``name`` of an entry into the names of its folders and its own; raises ArchiveError."""
     try:
         length = len(os.fsencode(name))
     except UnicodeEncodeError as error:
-        raise Refused(f"the name “{_shown(name)}” is not valid text.") from error
+        raise Refused(f"the name “{shown}” is not valid text.") from error
     if length > _MAX_NAME_BYTES:
-        raise Refused(f"the name “{_shown(name)}” is too long.")
+        raise Refused(f"the name “{shown}” is too long.")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or (parts and parts[0][1:2] == ":") or "\0" in name:
-        raise Refused(f"“{_shown(name)}” is outside the archive's folder.")
+        raise Refused(f"“{shown}” is outside the archive's folder.")
     return parts
 
 
@@ -515,9 +638,10 @@ def main() -> None:
             _write(progress)
 
     try:
-        _write(unpack(Path(request.archive), Path(request.folder), request.limits, report))
+        _write(unpack(Path(request.archive), Path(request.folder), request.limits, report, request.encoding))
     except ArchiveError as error:
         progress.error, progress.lacks_space = str(error), isinstance(error, NoSpace)
+        progress.encodings = error.encodings if isinstance(error, UnclearEncoding) else []
         _write(progress)
 
 

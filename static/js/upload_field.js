@@ -2,9 +2,9 @@
 
 import { confirmed } from './dialog.js';
 import { chosenFiles, droppedFiles } from './dropped_files.js';
-import { element } from './element.js';
+import { button, element } from './element.js';
 import { bytes, duration } from './format.js';
-import { getJson, request, wordsOf } from './http.js';
+import { getJson, postForm, request, wordsOf } from './http.js';
 import { resumableUpload } from './resumable_upload.js';
 import { forget, store, stored } from './storage.js';
 import { tarBlob } from './tar_blob.js';
@@ -108,7 +108,7 @@ function uploadField(box, path) {
         const state = await getJson(address);
         if (number !== run) return;
         if (state.state === 'ready') return take(state);
-        if (state.state === 'failed') return fail(state.error);
+        if (state.state === 'failed') return refuse(state);
         detail.textContent = state.error ?? '';
         setMeter(100 * state.unpacked);
         await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
@@ -126,7 +126,32 @@ function uploadField(box, path) {
     const hadFocus = activity.contains(document.activeElement);
     close();
     if (hadFocus) part('files').focus();
-    announce(`Uploaded ${state.name}: ${state.files.toLocaleString('en')} ${state.files === 1 ? 'file' : 'files'}, ${bytes(state.bytes)}.`);
+    const count = `${state.files.toLocaleString('en')} ${state.files === 1 ? 'file' : 'files'}`;
+    announce([`Uploaded ${state.name}: ${count}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
+    offerEncodings(status, state);
+  }
+
+  function refuse(state) {
+    fail(state.error, state.encodings.length > 0);
+    offerEncodings(problem, state);
+  }
+
+  /** Adds buttons that unpack the archive again with another encoding of its file names. */
+  function offerEncodings(place, { encodings, name }) {
+    const address = url;
+    const unpack = async (encoding) => {
+      const number = (run += 1);
+      try {
+        await postForm(`${address}/unpack`, { encoding });
+        finish(address, name, number);
+      } catch (error) {
+        fail(wordsOf(error), true);
+      }
+    };
+    const buttons = encodings.map(({ encoding, title, example }) =>
+      button('button button-small', `${title}: ${example}`, () => unpack(encoding)),
+    );
+    if (buttons.length) place.append(element('span', 'upload-buttons', ...buttons));
   }
 
   /* The buttons */
@@ -230,6 +255,7 @@ function uploadField(box, path) {
       url = address;
       if (state.state === 'unpacking') finish(address, name, number);
       else if (state.state === 'ready') take(state);
+      else if (state.encodings.length) refuse(state);
       else if (state.state === 'receiving') {
         const share = Math.floor((100 * state.offset) / state.length);
         announce('');
@@ -241,13 +267,10 @@ function uploadField(box, path) {
   }
 
   function discardButton() {
-    const button = element('button', 'text-button', 'Discard');
-    button.type = 'button';
-    button.addEventListener('click', async () => {
+    return button('text-button', 'Discard', async () => {
       await remove().catch(() => {}); // it expires anyway
       announce('Upload discarded.');
     });
-    return button;
   }
 
   restore();

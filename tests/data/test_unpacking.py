@@ -134,7 +134,6 @@ def test_a_truncated_archive_is_refused(
     [
         {f"{'a/' * 49}b.png": b"picture"},  # deeply nested
         {"Cat/a.png": b"1", "cat/a.png": b"2", "cat/A.png": b"3"},  # names that differ in case
-        {"inner.zip": zip_of(FILES)},  # archives in an archive remain packed
     ],
 )
 def test_unusual_files_are_unpacked(tmp_path: Path, files: dict[str, bytes]) -> None:
@@ -291,3 +290,92 @@ def test_the_program_ends_with_the_server(tmp_path: Path) -> None:
     process.stdin.write(msgspec.json.encode(request) + b"\n")
     process.stdin.close()
     assert process.wait(60) == 1
+
+
+def nested(make: Callable[..., bytes] = zip_of, **archives: bytes) -> bytes:
+    return make(
+        {"labels.csv": b"id,label", **{name.replace("_", "."): data for name, data in archives.items()}}
+    )
+
+
+@pytest.mark.parametrize("make", [zip_of, tar_of])
+def test_archives_in_an_archive_are_unpacked(tmp_path: Path, make: Callable[..., bytes]) -> None:
+    data = nested(
+        make,
+        train_zip=zip_of({"train/cat/0.png": b"cat", "train/deep.tar.gz": tar_of({"a.png": b""}, "w:gz")}),
+        test1_tar_gz=tar_of({"1.png": b"one"}, "w:gz"),
+    )
+    (tmp_path / "archive").write_bytes(data)
+    progress = unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    found = unpacked(tmp_path / "folder")
+    deep = found.pop("train/deep.tar.gz")
+    assert found == {"labels.csv": b"id,label", "train/cat/0.png": b"cat", "test1/1.png": b"one"}
+    assert (progress.files, progress.bytes) == (4, sum(map(len, found.values())) + len(deep))
+    assert progress.notes == ["Archives in archives in the archive are not unpacked: train/deep.tar.gz."]
+
+
+def test_a_folder_that_exists_is_not_mixed_with_an_archive(tmp_path: Path) -> None:
+    (tmp_path / "archive").write_bytes(zip_of({"a.zip": zip_of({"1.png": b"new"}), "a/1.png": b"old"}))
+    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert unpacked(tmp_path / "folder") == {"a/1.png": b"old", "a.zip files/1.png": b"new"}
+
+
+def test_files_that_are_no_archives_are_left_and_named(tmp_path: Path) -> None:
+    whole = zip_of({"1.png": b"one" * 500, "2.png": b"two"}, compression=zipfile.ZIP_STORED)
+    damaged = whole.replace(b"oneone", b"on!one", 1)
+    (tmp_path / "archive").write_bytes(zip_of({"a.zip": damaged, "b.zip": b"text", "c.tar": tar_of(FILES)}))
+    progress = unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    left = {"a.zip": damaged, "b.zip": b"text"}
+    assert unpacked(tmp_path / "folder") == left | {f"c/{name}": data for name, data in FILES.items()}
+    assert not (tmp_path / "folder" / "a").exists()
+    assert progress.files == 5
+    assert progress.bytes == sum(map(len, [*left.values(), *FILES.values()]))
+    assert [note.split(".zip is not unpacked. ")[0] for note in progress.notes] == ["a", "b"]
+    assert "damaged" in progress.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("outer", [zip_of, tar_of])
+@pytest.mark.parametrize(
+    ("message", "make"),
+    [
+        ("outside", lambda: zip_of({"../evil": b"evil"})),
+        ("outside", lambda: special_tar("../../evil", b"evil")),
+        ("outside", lambda: zip_of({"/evil": b"evil"})),
+        ("“in.zip/odd” is a link or a device", lambda: special_zip("odd", mode=0o120777)),
+        ("“in.zip/data/odd” is a link or a device", lambda: link(tarfile.SYMTYPE)),
+        ("“in.zip/a/one.png” twice", twice),
+        ("“in.zip/secret.png” is encrypted", lambda: special_zip("secret.png", flags=1)),
+        ("more than 50 files", lambda: zip_of(dict.fromkeys(NAMES[:49], b""))),
+        ("nested more than 50 levels", lambda: zip_of({f"{'a/' * 50}b.png": b""})),
+        ("more than 200 times larger", lambda: zip_of(BOMB, compression=zipfile.ZIP_DEFLATED)),
+        ("larger than 1e-06 GB", lambda: zip_of({"a": b"x" * 600, "b": b"x" * 600})),
+    ],
+)  # fmt: skip
+def test_archives_in_an_archive_are_refused_like_others(
+    refusal: Callable[..., str], message: str, make: Callable[[], bytes], outer: Callable[..., bytes]
+) -> None:
+    limits = replace(LIMITS, max_bytes=1000) if message.endswith("GB") else LIMITS
+    assert re.search(message, refusal(outer({"one.png": b"", "in.zip": make()}), limits))
+
+
+def test_the_limits_count_what_remains(tmp_path: Path, refusal: Callable[..., str]) -> None:
+    data = zip_of({"a.zip": zip_of({"1": b"x" * 600}), "b.zip": zip_of({"1": b"y" * 600})})
+    assert "larger than" in refusal(data, replace(LIMITS, max_bytes=1199))
+    (tmp_path / "archive").write_bytes(data)
+    assert unpack(tmp_path / "archive", tmp_path / "folder", replace(LIMITS, max_bytes=1500)).bytes == 1200
+
+
+def test_the_program_asks_for_the_encoding_of_names(tmp_path: Path) -> None:
+    names = ["고양이", "강아지", "자동차"]
+    raw = {name: f"{number:0>{len(name.encode('cp949'))}}" for number, name in enumerate(names)}
+    data = zip_of({f"{placeholder}/1.png": b"x" for placeholder in raw.values()})
+    for name, placeholder in raw.items():
+        data = data.replace(placeholder.encode(), name.encode("cp949"))
+    (tmp_path / "archive").write_bytes(zip_of({"inner.zip": data}))
+    progress = run(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert "encoding" in progress.error
+    assert {item.encoding: item.example for item in progress.encodings}["cp949"] == "고양이/1.png"
+    assert not (tmp_path / "folder").exists()
+    unpack(tmp_path / "archive", tmp_path / "folder", LIMITS, encoding="cp949")
+    assert {*unpacked(tmp_path / "folder")} == {f"inner/{name}/1.png" for name in names}

@@ -33,6 +33,7 @@ from digits.data.prediction_results import TOP, PredictionResults
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
 from digits.data.sources import show
 from digits.data.unpacking import Limits, Unpacking, content_folder
+from digits.data.zip_names import encoding_named
 from digits.kinds.request_fields import flag, whole
 from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
@@ -216,7 +217,8 @@ def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:
 def _unpacked(archive: Path, folder: Path) -> Path:
     """Unpack ``archive`` into `IMAGES_FOLDER` of ``folder``, in a separate process. Raises BadRequest."""
     target = folder / predictions.IMAGES_FOLDER
-    with Unpacking(archive, target, Limits.of(services().settings)) as unpacking:
+    encoding = encoding_named(request.values.get("encoding", "")) or ""
+    with Unpacking(archive, target, Limits.of(services().settings), encoding) as unpacking:
         while not unpacking.has_ended:
             gevent.sleep(UNPACKING_POLL_SECONDS)
         progress = unpacking.progress

@@ -39,6 +39,7 @@ from digits.core.files import UnreadableFile, is_disk_full
 from digits.core.settings import Settings
 from digits.data import unpacking
 from digits.data.unpacking import Limits, Progress, Unpacking
+from digits.data.zip_names import NameEncoding
 from digits.web.offload import in_thread
 
 CHECKSUMS = ("sha256", "sha1")
@@ -114,6 +115,10 @@ class Record(msgspec.Struct, kw_only=True):
     files: int = 0
     bytes: int = 0
     error: str = ""
+    notes: list[str] = msgspec.field(default_factory=list)
+    # The encoding of names in zip archives, if it was chosen, and those to choose from. With these, the data is kept.
+    encoding: str = ""
+    encodings: list[NameEncoding] = msgspec.field(default_factory=list)
     # The time of the last change of the state, in Unix seconds.
     at: float
 
@@ -225,7 +230,7 @@ class UploadStore:
                 upload = Upload(folder, files.read_json(folder / _STATE_FILE, Record, below=folder))
                 files.remove_partial_writes(folder / _STATE_FILE)
                 upload.discard_unverified()
-                if upload.state in (State.READY, State.FAILED):
+                if upload.state in (State.READY, State.FAILED) and not upload.record.encodings:
                     self._discard(upload.data)
                 self._uploads[upload.id] = upload
             except UnreadableFile as error:
@@ -265,8 +270,11 @@ class UploadStore:
         is_open = upload.record.state is State.RECEIVING
         return upload.received_at + (UNFINISHED_SECONDS if is_open else self._settings.upload_days * 86400)
 
-    def create(self, name: str, length: int, owner: str | None) -> Upload:
-        """Create an upload of ``length`` bytes. Raises TooLarge, BadRequest if there are too many, or DiskFull."""
+    def create(self, name: str, length: int, owner: str | None, encoding: str = "") -> Upload:
+        """Create an upload of ``length`` bytes. Raises TooLarge, BadRequest if there are too many, or DiskFull.
+
+        ``encoding`` is one of `digits.data.zip_names`.
+        """
         limit = self._settings.max_upload
         if length > limit:
             raise TooLarge(
@@ -284,7 +292,8 @@ class UploadStore:
         self._check_space(length)
         folder = self._folder / secrets.token_hex(16)
         folder.mkdir(mode=0o700)
-        upload = Upload(folder, Record(name=safe_name(name), length=length, owner=owner, at=time.time()))
+        record = Record(name=safe_name(name), length=length, owner=owner, encoding=encoding, at=time.time())
+        upload = Upload(folder, record)
         try:
             upload.data.touch(mode=0o600)
             self._uploads[upload.id] = upload  # before other requests run, which count them
@@ -343,6 +352,33 @@ class UploadStore:
                 "Send this part of the file again.",
             )
         in_thread(upload.mark.unlink, missing_ok=True)
+
+    def unpack_again(self, upload: Upload, encoding: str) -> None:
+        """Unpack an upload with another ``encoding`` of its names.
+
+        Raises BadRequest unless it is one of those to choose from, Busy, or InUse if a dataset refers to the upload.
+        """
+        if encoding not in [item.encoding for item in upload.record.encodings]:
+            choices = ", ".join(item.encoding for item in upload.record.encodings)
+            raise BadRequest(
+                "This upload cannot be unpacked with another encoding of its names.",
+                f"Choose one of {choices}." if choices else "The names are known.",
+            )
+        users = self._users_of(upload.id, False)
+        if users:
+            raise InUse(
+                f"The dataset “{users[0]}” was created from this upload.",
+                "Upload the archive again.",
+            )
+        if not upload.writing.acquire(blocking=False):
+            raise Busy("Another request is sending data of this upload.", "Wait until it has finished.")
+        try:
+            self._set_state(
+                upload, State.UNPACKING, encoding=encoding, encodings=[], notes=[], error="", content=""
+            )
+            self._continue(upload)
+        finally:
+            upload.writing.release()
 
     def delete(self, upload: Upload) -> None:
         """Delete an upload in any state. Raises InUse while a dataset is created from it."""
@@ -442,7 +478,8 @@ class UploadStore:
     def _start_unpacking(self, upload: Upload) -> None:
         target = upload.folder / folder_name(upload.record.name)
         in_thread(files.remove_tree, target)  # of an earlier attempt
-        upload.unpacking = Unpacking(upload.data, target, Limits.of(self._settings))
+        limits = Limits.of(self._settings)
+        upload.unpacking = Unpacking(upload.data, target, limits, upload.record.encoding)
         upload.fraction, upload.problem, upload.needed_bytes = 0.0, None, 0
         gevent.spawn(self._follow, upload, upload.unpacking, target)
 
@@ -471,11 +508,14 @@ class UploadStore:
                 content=str(content.relative_to(upload.folder)),
                 files=progress.files,
                 bytes=progress.bytes,
+                notes=progress.notes,
+                encodings=progress.encodings,
             )
         else:
             self._discard(target)  # of a killed process
-            self._set_state(upload, State.FAILED, error=progress.error)
-        self._discard(upload.data)
+            self._set_state(upload, State.FAILED, error=progress.error, encodings=progress.encodings)
+        if not progress.encodings:
+            self._discard(upload.data)
 
 
 def is_accessible(upload: Upload, user: str | None) -> bool:
@@ -493,8 +533,7 @@ def safe_name(name: str) -> str:
 
 def folder_name(name: str) -> str:
     """Return the name of the folder for the archive ``name``: without its ending, and different from our files."""
-    ending = next((f".{ending}" for ending in unpacking.ENDINGS if name.lower().endswith(f".{ending}")), "")
-    stem = name[: len(name) - len(ending)].strip(" .") or "upload"
+    stem = unpacking.without_ending(name) or "upload"
     return f"{stem} files" if stem in (_STATE_FILE, _DATA_FILE, _MARK_FILE) else stem
 
 

@@ -331,6 +331,64 @@ def test_a_refused_archive_names_the_reason_and_leaves_nothing(shared_site: Site
     assert folders(shared_site) == []
 
 
+def zip_named(names: list[str], encoding: str) -> bytes:
+    """A zip archive whose names do not state their ``encoding``."""
+    places = {f"{number:0>{len(name.encode(encoding))}}": name for number, name in enumerate(names)}
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        for place in places:
+            packed.writestr(f"{place}/1.png", b"x")
+    data = file.getvalue()
+    for place, name in places.items():
+        data = data.replace(f"{place}/".encode(), f"{name}/".encode(encoding))
+    return data
+
+
+def test_an_archive_with_unclear_names_asks_for_their_encoding(shared_site: Site) -> None:
+    state = upload(shared_site, zip_named(["고양이", "강아지", "자동차"], "cp949"), "korean.zip")
+    assert state["state"] == "failed"
+    assert "cp949" in state["error"]
+    offered = {item["encoding"]: item["example"] for item in state["encodings"]}
+    assert offered["cp949"] == "고양이/1.png"
+    address = f"/uploads/{state['id']}"
+    assert shared_site.client.post(f"{address}/unpack", data={"encoding": "utf-8"}).status_code == 400
+    assert shared_site.client.post(f"{address}/unpack", data={"encoding": "none"}).status_code == 400
+    assert "고양이/1.png" in shared_site.client.get("/uploads").text
+    assert shared_site.client.post(f"{address}/unpack", data={"encoding": "euc-kr"}).status_code == 200
+    state = finished(shared_site, address)
+    assert (state["state"], state["error"], state["encodings"]) == ("ready", None, [])
+    assert {path.name for path in Path(state["folder"]).iterdir()} == {"고양이", "강아지", "자동차"}
+    refused = shared_site.client.post(f"{address}/unpack", data={"encoding": "gbk"})
+    assert refused.status_code == 400
+    shared_site.client.delete(address)
+
+
+def test_a_guessed_encoding_is_noted_and_can_be_changed(shared_site: Site) -> None:
+    state = upload(shared_site, zip_named(["猫", "狗"], "gbk"))
+    assert {path.name for path in Path(state["folder"]).iterdir()} == {"猫", "狗"}
+    assert "Chinese (GBK)" in state["notes"][0]
+    address = f"/uploads/{state['id']}"
+    assert shared_site.client.post(f"{address}/unpack", data={"encoding": "big5"}).status_code == 200
+    state = finished(shared_site, address)
+    names = {"猫".encode("gbk").decode("big5"), "狗".encode("gbk").decode("big5")}
+    assert {path.name for path in Path(state["folder"]).iterdir()} == names
+    assert (state["notes"], state["encodings"]) == ([], [])
+    shared_site.client.delete(address)
+
+
+def test_the_encoding_of_names_can_be_sent_with_an_archive(shared_site: Site) -> None:
+    data = zip_named(["人"], "cp932")
+    pairs = {"filename": "x.zip", "encoding": "Shift_JIS"}
+    metadata = ",".join(f"{key} {base64.b64encode(text.encode()).decode()}" for key, text in pairs.items())
+    address = create(shared_site, len(data), **{"Upload-Metadata": metadata}).headers["Location"]
+    assert send(shared_site, address, 0, data).status_code == 204
+    assert Path(finished(shared_site, address)["folder"]).name == "人"
+    unknown = metadata.replace(base64.b64encode(b"Shift_JIS").decode(), base64.b64encode(b"utf-7").decode())
+    answer = create(shared_site, len(data), **{"Upload-Metadata": unknown})
+    assert (answer.status_code, "encoding" in answer.text) == (400, True)
+    shared_site.client.delete(address)
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
