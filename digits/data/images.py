@@ -159,23 +159,37 @@ def upright_size(path: Path) -> tuple[int, int]:
 
     Raises UnusableImage and OSError.
     """
+    return upright_size_and_turn(path)[0]
+
+
+def upright_size_and_turn(path: Path) -> tuple[tuple[int, int], int]:
+    """Return the width and height of an image file as it is displayed, and its EXIF orientation, from 1 to 8.
+
+    Raises UnusableImage and OSError.
+    """
     if not path.is_file():
         raise UnusableImage("not a regular file")
     with open(path, "rb") as file:
         data = file.read(_HEADER_BYTES)
     try:
-        return upright_size_of(data)
+        return upright_size_and_turn_of(data)
     except UnusableImage:
         if len(data) < _HEADER_BYTES:
             raise
-        return upright_size_of(read_source(path))  # such as TIFF files whose header is at the end
+        return upright_size_and_turn_of(read_source(path))  # such as TIFF files whose header is at the end
 
 
 def upright_size_of(data: bytes) -> tuple[int, int]:
+    return upright_size_and_turn_of(data)[0]
+
+
+def upright_size_and_turn_of(data: bytes) -> tuple[tuple[int, int], int]:
     with _explained(data, MAX_PIXELS), _open(data) as image:
         width, height = image.size
-        turned = has_exif(image) and image.getexif().get(ORIENTATION, 1) in _QUARTER_TURNS
-        return (height, width) if turned else (width, height)
+        turn = image.getexif().get(ORIENTATION, 1) if has_exif(image) else 1
+        if turn not in range(1, 9):
+            turn = 1
+        return ((height, width) if turn in _QUARTER_TURNS else (width, height)), turn
 
 
 @contextlib.contextmanager

@@ -279,8 +279,8 @@ def test_video_annotations_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_shapes_of_cvat_are_reported(tmp_path: Path) -> None:
-    xml = cvat_xml().replace(b"</image>", b'<polygon label="cat" points="1,1;2,2;3,1"/></image>', 1)
+    xml = cvat_xml().replace(b"</image>", b'<points label="cat" points="1,1;2,2;3,1"/></image>', 1)
     files = {"images/one.jpg": picture(), "images/two.jpg": picture(), "annotations.xml": xml}
     root = unpacked(tmp_path, files)
     found = Forms("image-object-detection", root).plan(train_image_folder=root, **SIZE)
-    assert "annotations.xml: Only boxes are used. Other shapes: 1 × polygon." in found.warnings
+    assert "annotations.xml: Shapes that are not used: 1 × points." in found.warnings

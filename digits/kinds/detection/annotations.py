@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-from digits.data.images import Size, UnusableImage, upright_size, upright_size_of
+from digits.data.images import Size
 from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
 from digits.data.tables import Faults
 
@@ -74,10 +74,23 @@ class Box:
 
 @dataclass(slots=True)
 class AnnotatedImage:
-    """An image, by its path relative to the image folder or by its name in `Annotations.stored`, and its objects."""
+    """An image, by its path relative to the image folder or by its name in `Annotations.stored`, and its objects.
+
+    ``declared`` is the width and height that the annotations state for the image, None if they do not.
+    """
 
     file: str
     boxes: list[Box]
+    declared: Size | None = None
+
+
+def declared_size(width: Any, height: Any) -> Size | None:
+    """Return the width and height that a file states as numbers or texts; None unless both are above 0."""
+    try:
+        sides = float(width), float(height)
+    except (TypeError, ValueError):
+        return None
+    return (round(sides[0]), round(sides[1])) if all(0.5 < side < 1e9 for side in sides) else None
 
 
 @dataclass
@@ -95,18 +108,6 @@ class Annotations:
     remarks: list[str] = field(default_factory=list)
     stored: ImageSource | None = None
     faults: list[Faults] = field(default_factory=list)
-
-    def size_of(self, root: Path, file: str) -> Size | None:
-        """Return the width and height of an image, which may be a file below ``root``.
-
-        Return None if it cannot be read; it is then skipped later.
-        """
-        try:
-            if self.stored is not None:
-                return upright_size_of(self.stored.read(file))
-            return upright_size(root / file)
-        except (UnusableImage, OSError):
-            return None
 
 
 # Corrections of this size, in pixels, are not reported: rounding, and pixels that are counted from 1.

@@ -8,28 +8,48 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from digits.data.images import Size
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, open_table
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import BoxTable, Format, Source
 
 # Accepted names of the columns, in lowercase, by the field of the form and of `BoxTable`.
 COLUMNS = {
-    "image_column": ("image", "filename", "file_name", "file", "image_path", "path", "img", "image_id"),
+    "image_column": (
+        "image",
+        "filename",
+        "file_name",
+        "file",
+        "image_path",
+        "path",
+        "img",
+        "image_id",
+        "imageid",
+    ),
     "left_column": ("left", "xmin", "x_min", "x1", "x0", "x"),
     "top_column": ("top", "ymin", "y_min", "y1", "y0", "y"),
     "right_column": ("right", "xmax", "x_max", "x2"),
     "bottom_column": ("bottom", "ymax", "y_max", "y2"),
     "width_column": ("width", "w"),
     "height_column": ("height", "h"),
-    "class_column": ("class", "label", "name", "class_name", "category", "classname"),
+    "class_column": (
+        "class",
+        "label",
+        "name",
+        "class_name",
+        "category",
+        "classname",
+        "label_name",
+        "labelname",
+    ),
 }
 # The columns that can replace others.
 _SIDES = {"right_column": "width_column", "bottom_column": "height_column"}
 # Those of a file without a header, in their order.
 _ORDER = ("image_column", "left_column", "top_column", "right_column", "bottom_column", "class_column")
 Places = dict[str, int]
-_Cells = tuple[float, float, float, float, str] | tuple[()]
+_Cells = tuple[float, float, float, float, str, Size | None] | tuple[()]
 
 
 def _open(source: Source) -> Annotations:
@@ -37,7 +57,8 @@ def _open(source: Source) -> Annotations:
     places = find_columns(table, source.table)
     table.need_paths(places["image_column"])
     faults = Faults(source.labels, are_images=False)
-    return Annotations(_images(table, source.images, places, faults), faults=[faults])
+    stated = _stated_size(table, places)
+    return Annotations(_images(table, source.images, places, stated, faults), faults=[faults])
 
 
 def open_boxes(path: Path, settings: BoxTable, max_bytes: int = MAX_TABLE_BYTES) -> TableFile:
@@ -86,6 +107,14 @@ def _usual(table: TableFile) -> Places:
     return {field: place for place, field in enumerate(_ORDER)} if len(table.columns) == len(_ORDER) else {}
 
 
+def _stated_size(table: TableFile, places: Places) -> list[int]:
+    """Return the places of the width and the height of the image, beside the edges of boxes; none without them."""
+    usual = _usual(table)
+    found = [usual[field] for field in _SIDES.values() if field in usual]
+    is_free = set(_SIDES) <= set(places) and not set(found) & set(places.values())
+    return found if len(found) == len(_SIDES) and is_free else []
+
+
 def _has_header(table: TableFile) -> bool:
     return table.columns[0] != "column 1"
 
@@ -105,7 +134,7 @@ def _missing(table: TableFile, field: str) -> UnusableSource:
     )
 
 
-def _parser(places: Places) -> Callable[[Cells], _Cells]:
+def _parser(places: Places, stated: list[int]) -> Callable[[Cells], _Cells]:
     def parse(cells: Cells) -> _Cells:
         texts = {field: cells[place] if place < len(cells) else "" for field, place in places.items()}
         name = texts["class_column"]
@@ -118,9 +147,16 @@ def _parser(places: Places) -> Callable[[Cells], _Cells]:
         left, top = numbers["left_column"], numbers["top_column"]
         right = numbers["right_column"] if "right_column" in numbers else left + numbers["width_column"]
         bottom = numbers["bottom_column"] if "bottom_column" in numbers else top + numbers["height_column"]
-        return left, top, right, bottom, name
+        return left, top, right, bottom, name, _size(cells, stated)
 
     return parse
+
+
+def _size(cells: Cells, places: list[int]) -> Size | None:
+    width, height = (
+        (cells[place] if place < len(cells) else None for place in places) if places else (None, None)
+    )
+    return declared_size(width, height)
 
 
 def _number(text: str) -> float:
@@ -130,17 +166,26 @@ def _number(text: str) -> float:
         raise ValueError(f"“{show(text[:40])}” is not a number") from None
 
 
-def _images(table: TableFile, root: Path, places: Places, faults: Faults) -> Iterator[AnnotatedImage]:
+def _images(
+    table: TableFile, root: Path, places: Places, stated: list[int], faults: Faults
+) -> Iterator[AnnotatedImage]:
     found: dict[str, AnnotatedImage] = {}
-    for row in table.parse(root, places["image_column"], _parser(places)):
+    are_of_boxes = True
+    for row in table.parse(root, places["image_column"], _parser(places, stated)):
         if row.value is None:
             faults.add(row.line, row.fault)
             continue
         faults.usable += 1
         annotated = found.setdefault(row.file, AnnotatedImage(row.file, []))
         if row.value:
-            annotated.boxes.append(Box(*row.value, f"line {row.line}"))
-    yield from found.values()
+            left, top, right, bottom, name, size = row.value
+            annotated.boxes.append(Box(left, top, right, bottom, name, f"line {row.line}"))
+            annotated.declared = size
+            are_of_boxes &= size is None or max(abs(right - left - size[0]), abs(bottom - top - size[1])) <= 1
+    for annotated in found.values():
+        if are_of_boxes:
+            annotated.declared = None
+        yield annotated
 
 
 FORMAT = Format("csv", "CSV", _open, (".csv", ".tsv", ".txt"))

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from digits.data.images import Size
 from digits.data.sources import count_of, first_lines
 from digits.kinds import coco
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.shapes import edges_of, polygons_in, read_run_lengths, size_of
 
@@ -60,12 +61,14 @@ def _open(source: Source) -> Annotations:
         remarks.append(
             f"{count_of(len(without), 'object')} without a bbox or polygon: not used ({first_lines(without)})."
         )
-    return Annotations(_images(objects), found.classes, remarks, faults=found.faults)
+    stated = {path: found.images[number] for number, path in found.paths.items()}
+    sizes = {path: declared_size(image.width, image.height) for path, image in stated.items()}
+    return Annotations(_images(objects, sizes), found.classes, remarks, faults=found.faults)
 
 
-def _images(objects: dict[str, list[Box]]) -> Iterator[AnnotatedImage]:
+def _images(objects: dict[str, list[Box]], sizes: dict[str, Size | None]) -> Iterator[AnnotatedImage]:
     for path, boxes in objects.items():
-        yield AnnotatedImage(path, boxes)
+        yield AnnotatedImage(path, boxes, sizes[path])
 
 
 def _edges_around(raw: Raw) -> Edges | None:

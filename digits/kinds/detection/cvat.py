@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, read_bounded, show
+from digits.data.sources import UnusableSource, count_of, listed, read_bounded, show
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation, number_in
 from digits.kinds.detection.voc import parse_xml
@@ -18,7 +19,8 @@ from digits.kinds.detection.voc import parse_xml
 FILE_NAME = "annotations.xml"
 MAX_BYTES = 512 << 20
 _EDGES = ("xtl", "ytl", "xbr", "ybr")
-_SHAPES = ("polygon", "mask", "ellipse", "polyline", "points", "cuboid", "skeleton")
+_DRAWN = ("polygon", "polyline", "ellipse", "mask")
+_UNUSED = ("points", "cuboid", "skeleton")
 
 
 def _open(source: Source) -> Annotations:
@@ -39,21 +41,28 @@ def _read(
     tree = _parse(path)
     classes += [name for name in (item.findtext("name") for item in tree.findall("meta//label")) if name]
     finder = ImageFinder(root)
-    others: Counter[str] = Counter()
+    shapes: Counter[str] = Counter()
+    rotated: list[str] = []
     for image in tree.findall("image"):
         name = image.get("name", "")
         try:
             file = finder.locate(name)
-            boxes = [_box(item, f"{show(name)}, box {n}") for n, item in enumerate(image.findall("box"), 1)]
+            boxes = _boxes(image, show(name), rotated)
         except ValueError as error:
             faults.add_place(show(name), str(error).removeprefix(f"{show(name)}, "))
             continue
         faults.usable += 1
-        others.update(item.tag for item in image if item.tag in _SHAPES)
-        yield AnnotatedImage(file, boxes)
-    if others:
-        shapes = ", ".join(f"{count} × {shape}" for shape, count in others.most_common())
-        remarks.append(f"Only boxes are used. Other shapes: {shapes}.")
+        shapes.update(item.tag for item in image)
+        yield AnnotatedImage(file, boxes, declared_size(image.get("width"), image.get("height")))
+    if rotated:
+        remarks.append(
+            f"{count_of(len(rotated), 'rotated box')}: the smallest upright box around each is used "
+            f"({listed(rotated)})."
+        )
+    if drawn := _counts(shapes, _DRAWN):
+        remarks.append(f"Boxes around other shapes are used: {drawn}.")
+    if unused := _counts(shapes, _UNUSED):
+        remarks.append(f"Shapes that are not used: {unused}.")
 
 
 def _parse(path: Path) -> Element:
@@ -69,12 +78,57 @@ def _parse(path: Path) -> Element:
     return tree
 
 
-def _box(item: Element, where: str) -> Box:
-    label = item.get("label", "").strip()
-    if not label:
-        raise InvalidAnnotation(f"{where}: no label")
-    left, top, right, bottom = (number_in(item.get(edge, ""), f"{where}, {edge}") for edge in _EDGES)
-    return Box(left, top, right, bottom, label, where)
+def _counts(shapes: Counter[str], names: tuple[str, ...]) -> str:
+    return ", ".join(f"{count} × {shape}" for shape, count in shapes.most_common() if shape in names)
+
+
+def _boxes(image: Element, name: str, rotated: list[str]) -> list[Box]:
+    """Return the boxes around the shapes of an image, and add those that are ``rotated``."""
+    counts: Counter[str] = Counter()
+    boxes = []
+    for item in image:
+        counts[item.tag] += 1
+        if item.tag != "box" and item.tag not in _DRAWN:
+            continue
+        where = f"{name}, {item.tag} {counts[item.tag]}"
+        label = item.get("label", "").strip()
+        if not label:
+            raise InvalidAnnotation(f"{where}: no label")
+        if item.tag == "box" and _number(item, "rotation", where, "0") % 360:
+            rotated.append(where)
+        boxes.append(Box(*_edges(item, where), label, where))
+    return boxes
+
+
+def _edges(item: Element, where: str) -> tuple[float, float, float, float]:
+    if item.tag in ("polygon", "polyline"):
+        pairs = [pair.split(",") for pair in item.get("points", "").split(";")]
+        across = [number_in(pair[0], f"{where}, points") for pair in pairs]
+        down = [number_in(pair[-1], f"{where}, points") for pair in pairs]
+        return min(across), min(down), max(across), max(down)
+    if item.tag == "mask":
+        left, top, width, height = (_number(item, key, where) for key in ("left", "top", "width", "height"))
+        return left, top, left + width, top + height
+    angle = math.radians(_number(item, "rotation", where, "0"))
+    cosine, sine = abs(math.cos(angle)), abs(math.sin(angle))
+    if item.tag == "ellipse":
+        x, y, width, height = (_number(item, key, where) for key in ("cx", "cy", "rx", "ry"))
+        half_width = math.hypot(width * cosine, height * sine)
+        half_height = math.hypot(width * sine, height * cosine)
+        return x - half_width, y - half_height, x + half_width, y + half_height
+    left, top, right, bottom = (_number(item, edge, where) for edge in _EDGES)
+    if not angle:
+        return left, top, right, bottom
+    x, y, width, height = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
+    half_width, half_height = (
+        (width * cosine + height * sine) / 2,
+        (width * sine + height * cosine) / 2,
+    )
+    return x - half_width, y - half_height, x + half_width, y + half_height
+
+
+def _number(item: Element, key: str, where: str, default: str = "") -> float:
+    return number_in(item.get(key, default), f"{where}, {key}")
 
 
 FORMAT = Format("cvat", "CVAT", _open, (".xml",), words="CVAT for images (XML)")

@@ -11,7 +11,7 @@ from typing import Any
 
 from digits.data.image_finder import ImageFinder
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation
 
@@ -39,7 +39,7 @@ def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
             faults.add(line, str(error))
             continue
         faults.usable += 1
-        yield AnnotatedImage(file, boxes)
+        yield AnnotatedImage(file, boxes, declared_size(item.get("width"), item.get("height")))
 
 
 def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Box]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.files import walk
+from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import list_images
 from digits.data.sources import count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
@@ -33,6 +34,9 @@ class InvalidAnnotation(ValueError):
     """An annotation file is invalid; the message names the line or element."""
 
 
+Parse = Callable[[bytes], "list[Box] | AnnotatedImage"]
+
+
 @dataclass
 class LabelFolder:
     """The annotation files with the ``ending`` below ``labels``, and the images below ``root``.
@@ -54,40 +58,50 @@ class LabelFolder:
         self.remarks = found.remarks()
         self.images = _by_stem(found.files)
         self.faults = Faults(self.labels, row="file")
+        self._finder = ImageFinder(self.root)
 
     def annotations(
         self,
-        parse: Callable[[bytes], list[Box]],
+        parse: Parse,
         classes: Iterable[str] = (),
         unlabeled_are_empty: bool = False,
     ) -> Annotations:
         """Return the annotated images, sorted by the name of the label file.
 
-        ``parse`` raises InvalidAnnotation; such files are added to the ``faults``. Images without a file have no
-        objects, or are not used. ``classes`` are those that the folder declares.
+        ``parse`` returns the boxes, or an image whose ``file`` is the name in the label file: it is used if no image
+        is called like the label file. It raises InvalidAnnotation; such files are added to the ``faults``. Images
+        without a file have no objects, or are not used. ``classes`` are those that the folder declares.
         """
         found = self._read(parse, unlabeled_are_empty)
         return Annotations(found, list(classes), self.remarks, faults=[self.faults])
 
-    def _read(
-        self, parse: Callable[[bytes], list[Box]], unlabeled_are_empty: bool
-    ) -> Iterator[AnnotatedImage]:
+    def _read(self, parse: Parse, unlabeled_are_empty: bool) -> Iterator[AnnotatedImage]:
         unused = set(self.images.values())
-        lonely: list[str] = []
+        unmatched: list[str] = []
         for name in self.label_files():
             file = self.image_of(name)
             if file is None:
                 if not is_about_labels(os.path.basename(name)):
-                    lonely.append(name)
+                    unmatched.append(name)
                 continue
             unused.discard(file)
             try:
-                boxes = parse(self._bytes(name))
+                image = self._parse(parse, name)
             except InvalidAnnotation as error:
                 self.faults.add_place("", str(error), show(name))
                 continue
             self.faults.usable += 1
-            yield AnnotatedImage(file, [_named(box, name) for box in boxes])
+            image.file = file
+            yield image
+        lonely: list[str] = []
+        for name in unmatched:
+            named = self._find_named(parse, name)
+            if named is None or named.file not in unused:
+                lonely.append(name)
+                continue
+            unused.discard(named.file)
+            self.faults.usable += 1
+            yield named
         if lonely:
             verb = "has" if len(lonely) == 1 else "have"
             self.remarks.append(
@@ -107,6 +121,21 @@ class LabelFolder:
         """Return the image of an annotation file."""
         stem = os.path.splitext(name)[0]
         return self.images.get(stem) or self.images.get(os.path.basename(stem))
+
+    def _parse(self, parse: Parse, name: str) -> AnnotatedImage:
+        found = parse(self._bytes(name))
+        image = found if isinstance(found, AnnotatedImage) else AnnotatedImage("", found)
+        image.boxes = [_named(box, name) for box in image.boxes]
+        return image
+
+    def _find_named(self, parse: Parse, name: str) -> AnnotatedImage | None:
+        """Return the image that a label file names; None if there is none."""
+        try:
+            image = self._parse(parse, name)
+            image.file = self._finder.locate(image.file)
+        except ValueError:
+            return None
+        return image
 
     def _bytes(self, name: str) -> bytes:
         try:

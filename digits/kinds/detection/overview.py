@@ -17,6 +17,7 @@ from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxC
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
 from digits.kinds.detection.format import AUTOMATIC, BoxTable
 from digits.kinds.detection.formats import find_format, open_annotations
+from digits.kinds.detection.placement import Measured, measure_images, place_boxes
 from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
@@ -102,6 +103,7 @@ class AnnotationOverview(Overview):
         self._title = ""
         self._annotations: Annotations
         self._objects = _Objects(classes)
+        self._measured: list[Measured] = []
         self._files: list[str] = []
         self._missing: list[str] = []
 
@@ -112,18 +114,23 @@ class AnnotationOverview(Overview):
             _preview(self._labels, self._table, self.start)
         classes = self._objects.choice.chosen
         self._annotations = open_annotations(self._labels, self._root, chosen.name, classes, self._table)
-        for count, image in enumerate(self._annotations.images, 1):
-            size = self._annotations.size_of(self._root, image.file)
-            (self._missing if size is None else self._files).append(image.file)
-            self._objects.add(image, size)
+        for count, item in enumerate(measure_images(self._annotations, self._root), 1):
+            self._measured.append(item)
+            (self._missing if item.size is None else self._files).append(item.image.file)
             yield count
         self.is_complete = True
 
     def conclude(self) -> tuple[str, list[str]]:
+        for image, size in place_boxes(self._annotations, self._measured):
+            self._objects.add(image, size)
+        self._measured = []
         return str(self._root), [] if self._annotations.stored else self._files
 
     def describe(self, summary: SourceSummary) -> None:
         images = f"{self.at_least.lower()}{count_of(len(self._files), 'image')}"
+        if self._measured:  # still being read
+            summary.facts.append(f"{self._title} annotations: {images}.")
+            return
         summary.facts.append(f"{self._title} annotations: {images} with {self._objects.words()}.")
         if self._missing:
             summary.problems.append(

@@ -30,6 +30,7 @@ from digits.data.sources import (
 from digits.data.targets.boxes import IGNORED_BOX, BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import find_format, open_annotations
+from digits.kinds.detection.placement import measure_images, place_boxes
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BoxMapping
 from digits.kinds.groups import group_by_rarest, group_flags
@@ -160,12 +161,14 @@ def _read_source(
     )
     gathering = _Gathering(recipe, found)
     readable = False
-    for image in annotations.images:
-        size = annotations.size_of(folder, image.file)
+    measured = []
+    for item in measure_images(annotations, folder):
+        measured.append(item)
+        readable |= item.size is not None
+        if len(measured) % _IMAGES_PER_REPORT == 0:
+            progress.reading(f"Reading {show(labels.name)}: {len(measured):,} images")
+    for image, size in place_boxes(annotations, measured):
         gathering.add(image, size)
-        readable |= size is not None
-        if len(found.files) % _IMAGES_PER_REPORT == 0:
-            progress.reading(f"Reading {show(labels.name)}: {len(found.files):,} images")
     for faults in annotations.faults:
         unusable += faults.collect(recipe.max_unusable_percent, split)
     if not found.files:

@@ -9,7 +9,8 @@ from typing import NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from digits.kinds.detection.annotations import Annotations, Box
+from digits.data.xml_text import to_utf8
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in
 
@@ -17,23 +18,29 @@ _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _MAX_DEPTH = 50
 
 
-def parse(data: bytes) -> list[Box]:
+def parse(data: bytes) -> AnnotatedImage:
     """Parse a file; raises InvalidAnnotation."""
     root = parse_xml(data)
     if root.tag != "annotation":
         raise InvalidAnnotation(f"the root element is <{root.tag[:40]}> instead of <annotation>")
-    return [_box(item, f"object {number}") for number, item in enumerate(root.findall("object"), 1)]
+    boxes = [_box(item, f"object {number}") for number, item in enumerate(root.findall("object"), 1)]
+    file = _text(root, "filename") or _text(root, "path")
+    return AnnotatedImage(file, boxes, declared_size(_text(root, "size/width"), _text(root, "size/height")))
 
 
 def _box(item: Element, where: str) -> Box:
-    name = (item.findtext("name") or "").strip()
+    name = _text(item, "name")
     if not name:
         raise InvalidAnnotation(f"{where}: no <name>")
     left, top, right, bottom = (
-        number_in((item.findtext(f"bndbox/{edge}") or "").strip(), f"{where}, {edge}") for edge in _EDGES
+        number_in(_text(item, f"bndbox/{edge}"), f"{where}, {edge}") for edge in _EDGES
     )
-    is_difficult = (item.findtext("difficult") or "").strip() not in ("", "0")
+    is_difficult = _text(item, "difficult") not in ("", "0")
     return Box(left, top, right, bottom, name, where, is_ignored=is_difficult)
+
+
+def _text(item: Element, path: str) -> str:
+    return (item.findtext(path) or "").strip()
 
 
 def parse_xml(data: bytes) -> Element:
@@ -60,7 +67,11 @@ def parse_xml(data: bytes) -> Element:
             f"line {parser.CurrentLineNumber}: document type declarations are not allowed"
         )
 
-    parser = expat.ParserCreate()
+    try:
+        data = to_utf8(data)
+    except ValueError as error:
+        raise InvalidAnnotation(str(error)) from error
+    parser = expat.ParserCreate("utf-8")  # also if the file declares another encoding
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = builder.data
@@ -69,10 +80,6 @@ def parse_xml(data: bytes) -> Element:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         raise InvalidAnnotation(f"line {error.lineno}: {expat.ErrorString(error.code)}") from error
-    except (ValueError, LookupError) as error:  # an unknown encoding
-        if isinstance(error, InvalidAnnotation):
-            raise
-        raise InvalidAnnotation(str(error)) from error
     return builder.close()
 
 

@@ -482,9 +482,15 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
     ]
     (folder / "boxes.csv").write_text("\n".join(lines))
     found = plan(folder, folder / "boxes.csv")
-    assert boxes_of(found) == {"a.png": [], "b.png": [[70, 0, 80, 20, 0]], "c.png": [[1, 1, 5, 5, 0]]}
-    dropped = "line 2 (reversed); line 3 (empty); line 4 (not finite); line 5 (outside the image)"
-    assert f"boxes.csv: 4 boxes cannot be used: {dropped}." in found.warnings
+    assert boxes_of(found) == {
+        "a.png": [[5, 10, 10, 20, 0]],
+        "b.png": [[70, 0, 80, 20, 0]],
+        "c.png": [[1, 1, 5, 5, 0]],
+    }
+    exchanged = "1 box has left and right or top and bottom edges in the wrong order: exchanged (line 2)."
+    assert f"boxes.csv: {exchanged}" in found.warnings
+    dropped = "line 3 (empty); line 4 (not finite); line 5 (outside the image)"
+    assert f"boxes.csv: 3 boxes cannot be used: {dropped}." in found.warnings
     assert any("1 box clipped to the image: line 6" in text for text in found.warnings)
 
 
@@ -582,7 +588,7 @@ EDGE = st.floats(-1e4, 1e4).map(lambda value: round(value, 3))
 @given(objects=st.lists(st.tuples(st.sampled_from(["car", "tram"]), EDGE, EDGE, EDGE, EDGE), max_size=5))
 def test_kitti_and_voc_return_what_was_written(objects: list[tuple[str, float, float, float, float]]) -> None:
     text = "\n".join(kitti_line(*item) for item in objects)
-    for found in (kitti.parse(text.encode(), False), voc.parse(voc_file(objects).encode())):
+    for found in (kitti.parse(text.encode(), False), voc.parse(voc_file(objects).encode()).boxes):
         assert [(box.name, box.left, box.top, box.right, box.bottom) for box in found] == objects
 
 
@@ -594,7 +600,11 @@ def test_kitti_and_voc_return_what_was_written(objects: list[tuple[str, float, f
     )
 )
 def test_parsers_never_fail_in_another_way(data: bytes) -> None:
-    parsers = (lambda data: kitti.parse(data, True), voc.parse, lambda data: yolo.parse(data, []))
+    parsers = (
+        lambda data: kitti.parse(data, True),
+        lambda data: voc.parse(data).boxes,
+        lambda data: yolo.parse(data, []),
+    )
     for parse in parsers:
         try:
             boxes = parse(data)
