@@ -1,91 +1,240 @@
-"""Find images by the paths in annotation files, which often come from another computer."""
+"""Find images by the paths in lists, tables and annotations, which often come from another computer."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
+import unicodedata
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from digits.core.files import walk
 from digits.data.images import EXTENSIONS
-from digits.data.sources import path_below
+from digits.data.sources import listed, path_below, show
 
+MAX_FOLDERS_KEPT = 10_000
 # Label Studio puts the first eight digits of a UUID before the name of an uploaded file.
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-(?=.)")
+_DRIVE = re.compile(r"/?[A-Za-z]:/")
+
+Parts = list[str]
+# An image relative to the root, whether it is a file, and whether its path differs from that written.
+Located = tuple[str, bool, bool]
 
 
 class ImageFinder:
-    """The images below ``root``, listed at the first search."""
+    """The images below ``root``, which are listed once a path does not name a file as it is written.
+
+    Other paths name the image with the same name, if its folders do not contradict them: paths of another computer or
+    of Windows, URLs, names without an ending, and those that differ only in case or in the form of Unicode.
+    """
 
     def __init__(self, root: Path | str) -> None:
         self._root = os.path.realpath(root)
-        self._paths: dict[str, list[str]] | None = None
+        self._root_key = _key(os.path.basename(self._root))
+        self._folders: dict[str, str] = {}
+        self._is_folder: dict[str, bool] = {}
+        self._names: dict[str, list[str]] = {}
+        self._stems: dict[str, list[str]] = {}
+        self._is_listed = False
+        self._found: dict[str, Parts] = {}
 
-    def find(self, path: str) -> str | None:
+    def resolve(self, path: str, *, by_name: bool = False) -> Located:
+        """Return the image that ``path`` names as written, or else that which `find` returns.
+
+        A path without an image is returned as written. Raises ValueError for one outside the root without an image, and
+        for one that could mean several images.
+        """
+        try:
+            file, exists = self._locate(path)
+        except ValueError:
+            if found := self.find(path, by_name=by_name):
+                return found, True, True
+            raise
+        if exists:
+            return file, True, False
+        found = self.find(path, by_name=by_name)
+        return (found, True, True) if found else (file, False, False)
+
+    def locate(self, path: str) -> str:
+        """Return the image that `resolve` finds, also by its name alone."""
+        return self.resolve(path, by_name=True)[0]
+
+    def find(self, path: str, *, by_name: bool = True) -> str | None:
         """Return the image below the root whose path ends like ``path``, relative to the root.
 
         ``path`` can be a path on another computer or a URL, such as ``/data/upload/3/0a1b2c3d-rose.jpg`` or
-        ``/data/local-files/?d=roses/1.jpg``. Of several images with the same name, the one that also has the same
-        parent folders is returned; None if that does not distinguish them. A relative path whose folder is below
-        the root is not searched elsewhere: that image is missing, and one in another folder is a different one.
+        ``/data/local-files/?d=roses/1.jpg``. Of several images with the same name, the one with the same parent
+        folders is returned. An image whose folders all differ is returned if it is the only one with that name; for
+        relative paths only with ``by_name``. A relative path whose folder is below the root is not searched elsewhere:
+        that image is missing, and one in another folder is a different one. Raises ValueError if several images are
+        possible, or if another path already led to the image.
         """
-        folder = os.path.dirname(path)
-        if folder and not os.path.isabs(path) and os.path.isdir(os.path.join(self._root, folder)):
-            return None
         for wanted in _readings(path):
-            name = os.path.basename(wanted)
-            for candidate in dict.fromkeys((name, _UPLOAD_PREFIX.sub("", name, count=1))):
-                found = self._named(candidate)
-                if len(found) == 1:
-                    return found[0]
-                if found and (best := _best(found, wanted)):
-                    return best
+            parts = [part for part in wanted.split("/") if part not in ("", ".")]
+            if not parts or parts[-1] == "..":
+                continue
+            is_elsewhere = wanted.startswith("/")
+            if file := self._below_root(parts, is_elsewhere):
+                self._found.setdefault(file, [self._root_key, *_keys(file.split("/"))])
+                return file
+            inner = None if is_elsewhere else self._existing_folder(parts[:-1])
+            found = self._match(path, parts, inner, by_name or is_elsewhere)
+            if found:
+                self._check_unique(path, parts, found)
+                return found
         return None
 
-    def locate(self, name: str) -> str:
-        """Return the path of an image below the root: as written, or else that which `find` returns.
+    def _locate(self, path: str) -> tuple[str, bool]:
+        """Return the real path of ``path`` relative to the root, like `path_below`, and whether it is that of a file.
 
-        A path without an image is returned as written. Raises ValueError for one outside the root without an image.
+        Each folder is resolved only once. Raises ValueError if it is outside.
         """
+        start = path.rfind("/") + 1
+        folder, name = path[:start], path[start:]
+        if name in {"", ".", ".."} or "\0" in path:
+            return self._locate_link(path)
+        if folder not in self._folders:
+            if len(self._folders) == MAX_FOLDERS_KEPT:
+                self._folders.clear()
+            path_below(self._root, path)  # names the whole path in its error
+            inner = path_below(self._root, folder or ".")
+            self._folders[folder] = "" if inner == "." else f"{inner}/"
+        file = self._folders[folder] + name
         try:
-            path = path_below(self._root, name)
-        except ValueError:
-            if similar := self.find(name):
-                return similar
-            raise
-        return path if os.path.exists(os.path.join(self._root, path)) else self.find(name) or path
+            mode = os.lstat(f"{self._root}/{file}").st_mode
+        except OSError:
+            return file, False
+        return self._locate_link(path) if stat.S_ISLNK(mode) else (file, stat.S_ISREG(mode))
 
-    def _named(self, name: str) -> list[str]:
-        if self._paths is None:
-            self._paths = {}
-            for parent, files in walk(self._root, skips_hidden=True):
-                for file in files:
-                    if file.lower().endswith(EXTENSIONS) and not os.path.islink(os.path.join(parent, file)):
-                        inner = os.path.relpath(os.path.join(parent, file), self._root)
-                        self._paths.setdefault(file, []).append(inner)
-        return self._paths.get(name, [])
+    def _locate_link(self, path: str) -> tuple[str, bool]:
+        file = path_below(self._root, path)
+        return file, os.path.isfile(os.path.join(self._root, file))
+
+    def _below_root(self, parts: Parts, is_elsewhere: bool) -> str | None:
+        """Return the image at ``parts``, as they are or below a folder that is called like the root."""
+        starts = [place + 1 for place, part in enumerate(parts[:-1]) if _key(part) == self._root_key]
+        for start in starts if is_elsewhere else [0, *starts]:
+            try:
+                file, exists = self._locate("/".join(parts[start:]))
+            except ValueError:
+                continue
+            if exists:
+                return file
+        return None
+
+    def _existing_folder(self, parts: Parts) -> str | None:
+        """Return the real path of a folder below the root, or None if there is no such folder.
+
+        A folder outside of the root is returned as written, and contains no image.
+        """
+        folder = "/".join(parts)
+        if not folder:
+            return None
+        if folder not in self._is_folder:
+            self._is_folder[folder] = os.path.isdir(os.path.join(self._root, folder))
+        if not self._is_folder[folder]:
+            return None
+        try:
+            return path_below(self._root, folder)
+        except ValueError:
+            return folder
+
+    def _match(self, path: str, parts: Parts, folder: str | None, by_name: bool) -> str | None:
+        """Return the listed image that ``parts`` name, in ``folder`` if it is given."""
+        self._list()
+        keys = _keys(parts)
+        name = keys[-1]
+        for known in (
+            self._names.get(name),
+            self._names.get(_UPLOAD_PREFIX.sub("", name, count=1)),
+            self._stems.get(name),
+        ):
+            found = known or []
+            if folder is not None:
+                found = [file for file in found if os.path.dirname(file) == folder]
+            else:
+                ends = [file for file in found if _end_alike(_keys(file.split("/"))[:-1], keys[:-1])]
+                found = ends or (found if by_name else [])
+            if found:
+                return _best(found, parts, path)
+        return None
+
+    def _check_unique(self, path: str, parts: Parts, file: str) -> None:
+        """Raise ValueError if a path with other folders led to the same image: one of them is another image."""
+        keys = _keys(parts)
+        known = self._found.setdefault(file, keys)
+        if known != keys and not _end_alike(known[:-1], keys[:-1]):
+            raise ValueError(
+                f"“{show(path)}” is not in the image folder, and the image {show(file)} has another path"
+            )
+
+    def _list(self) -> None:
+        if self._is_listed:
+            return
+        self._is_listed = True
+        for parent, files in walk(self._root, skips_hidden=True):
+            inner = os.path.relpath(parent, self._root)
+            folder = "" if inner == "." else f"{inner}/"
+            for file in files:
+                if file.lower().endswith(EXTENSIONS) and not os.path.islink(os.path.join(parent, file)):
+                    key = _key(file)
+                    self._names.setdefault(key, []).append(folder + file)
+                    self._stems.setdefault(os.path.splitext(key)[0], []).append(folder + file)
 
 
 def _readings(path: str) -> list[str]:
-    """Return possible meanings of ``path``: a path as written, a Windows path, or the path or file in a URL."""
+    """Return possible meanings of ``path``: a path as written, a Windows path, or the path or file in a URL.
+
+    Absolute paths begin with a slash.
+    """
     found = [path, path.replace("\\", "/")]
-    if "?" in path or "%" in path:
+    if "?" in path or "%" in path or "://" in path:
         try:
             parts = urlsplit(path)
         except ValueError:
-            return found
+            return []
+        found = found if "://" not in path else []
         found += [unquote(parts.path), *parse_qs(parts.query).get("d", [])]
-    return [item for item in dict.fromkeys(found) if os.path.basename(item)]
+    return list(
+        dict.fromkeys(_DRIVE.sub("/", item, count=1) if _DRIVE.match(item) else item for item in found)
+    )
 
 
-def _best(found: list[str], wanted: str) -> str | None:
-    """Return the only item in ``found`` whose trailing folders match ``wanted``."""
-    parts = wanted.split("/")[::-1]
+def _best(found: Parts, wanted: Parts, path: str) -> str:
+    """Return the only item in ``found`` with the most trailing folders of ``wanted``, also in upper and lower case.
 
-    def agreement(path: str) -> int:
-        pairs = zip(path.split("/")[::-1], parts, strict=False)
-        return next((place for place, (one, other) in enumerate(pairs) if one != other), len(parts))
+    Raises ValueError if there are several.
+    """
+    if len(found) == 1:
+        return found[0]
+    keys = _keys(wanted)
 
-    counts = sorted(((agreement(path), path) for path in found), reverse=True)
-    return counts[0][1] if counts[0][0] > counts[1][0] else None
+    def agreement(file: str) -> tuple[int, int]:
+        parts = file.split("/")
+        return _agreement(_keys(parts)[:-1], keys[:-1]), _agreement(parts, wanted)
+
+    counts = sorted(((agreement(file), file) for file in found), reverse=True)
+    if counts[0][0] == counts[1][0]:
+        raise ValueError(f"“{show(path)}” can be several images: {listed(sorted(found))}")
+    return counts[0][1]
+
+
+def _end_alike(one: Parts, other: Parts) -> bool:
+    """Return whether the shorter path is the end of the longer one."""
+    return _agreement(one, other) == min(len(one), len(other))
+
+
+def _agreement(one: Parts, other: Parts) -> int:
+    """Return the number of equal parts at the end of two paths."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _keys(parts: Parts) -> Parts:
+    return list(map(_key, parts))
+
+
+def _key(name: str) -> str:
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()

@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,6 @@ from digits.data.sources import (
     count_of,
     first_lines,
     listed,
-    path_below,
     show,
 )
 
@@ -40,7 +38,6 @@ MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 # Tables with more unusable rows are refused: they probably have another format.
 MAX_FAULTS = 100_000
-MAX_FOLDERS_KEPT = 10_000
 IMAGE_COLUMNS = ("image", "file_name")
 MAX_PARQUET_ROWS = 20_000
 DELIMITERS = "\t;|,"
@@ -59,6 +56,7 @@ class Row(NamedTuple, Generic[Value]):
     """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``.
 
     ``is_missing``: the image does not exist, or is not a file. ``table`` is the name of the file, if there are several.
+    ``written`` is the path in the table if it is not that of the image.
     """
 
     line: int
@@ -67,6 +65,7 @@ class Row(NamedTuple, Generic[Value]):
     fault: str = ""
     is_missing: bool = False
     table: str = ""
+    written: str = ""
 
     @property
     def place(self) -> str:
@@ -162,23 +161,14 @@ class TableFile:
                 "Choose a column of paths.",
             )
 
-    def parse(self, root: Path, image: int, parse: Callable[[Cells], Value]) -> Iterator[Row[Value]]:
+    def parse(
+        self, root: Path, image: int, parse: Callable[[Cells], Value], finder: ImageFinder | None = None
+    ) -> Iterator[Row[Value]]:
         """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells.
 
-        An absolute path outside of ``root`` and a URL are those of an image with the same name, if there is one.
+        See `ImageFinder` for paths that do not name an image as written; ``finder`` is that of ``root``.
         """
-        locate, finder = PathsBelow(root).locate, ImageFinder(root)
-
-        def find(path: str) -> tuple[str, bool]:
-            if "://" in path and (found := finder.find(path)):
-                return found, True
-            try:
-                return locate(path)
-            except ValueError:
-                if os.path.isabs(path) and (found := finder.find(path)):
-                    return found, True
-                raise
-
+        resolve = (finder or ImageFinder(root)).resolve
         is_stored = self.images_in(image) is not None
         for table in (self, *self.more):
             name = show(table.path.name) if self.more else ""
@@ -187,8 +177,9 @@ class TableFile:
                     if is_stored:
                         yield Row(line, cells[image], parse(cells), table=name)
                         continue
-                    file, exists = find(one_line(cells[image]) if image < len(cells) else "")
-                    yield Row(line, file, parse(cells), "", not exists, name)
+                    path = one_line(cells[image]) if image < len(cells) else ""
+                    file, exists, differs = resolve(path)
+                    yield Row(line, file, parse(cells), "", not exists, name, path if differs else "")
                 except ValueError as error:
                     yield Row(line, "", None, str(error), table=name)
 
@@ -211,40 +202,6 @@ def one_line(cell: str) -> str:
             f"the cell “{show(first)}…” continues on the next line; check that every quotation mark is closed"
         )
     return cell
-
-
-class PathsBelow:
-    """Resolve many paths like `path_below`, each folder only once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = os.path.realpath(root)
-        self._folders: dict[str, str] = {}
-
-    def locate(self, path: str) -> tuple[str, bool]:
-        """Return the real path of ``path`` relative to the root, and whether it is that of a file.
-
-        Raises ValueError if it is outside.
-        """
-        start = path.rfind("/") + 1
-        folder, name = path[:start], path[start:]
-        if name in {"", ".", ".."} or "\0" in path:
-            return self._locate_link(path)
-        if folder not in self._folders:
-            if len(self._folders) == MAX_FOLDERS_KEPT:
-                self._folders.clear()
-            path_below(self._root, path)  # names the whole path in its error
-            inner = path_below(self._root, folder or ".")
-            self._folders[folder] = "" if inner == "." else f"{inner}/"
-        file = self._folders[folder] + name
-        try:
-            mode = os.lstat(f"{self._root}/{file}").st_mode
-        except OSError:
-            return file, False
-        return self._locate_link(path) if stat.S_ISLNK(mode) else (file, stat.S_ISREG(mode))
-
-    def _locate_link(self, path: str) -> tuple[str, bool]:
-        file = path_below(self._root, path)
-        return file, os.path.isfile(os.path.join(self._root, file))
 
 
 @dataclass
@@ -401,6 +358,8 @@ class Faults:
         self._are_images, self._hint = are_images, hint
         self._found: list[tuple[str, str]] = []
         self._first: list[str] = []
+        self._matched = 0
+        self._example = ""
         self.count = 0
         self.usable = 0
 
@@ -423,6 +382,21 @@ class Faults:
         if self.count <= MAX_LINES_SHOWN:
             text = f"{place}: {reason}" if place else reason
             self._first.append(f"{file}, {text}" if file else text)
+
+    def match(self, written: str, file: str) -> None:
+        """Count the path of an image that differs from that ``written``, unless this is empty."""
+        if written:
+            self._matched += 1
+            self._example = self._example or f"“{show(written)}” for {show(file)}"
+
+    def remarks(self) -> list[str]:
+        """Return a sentence about paths that differ from those of the images, if there are any."""
+        if not self._matched:
+            return []
+        source = f" of {self._name}" if self._name else ""
+        what = "1 path" if self._matched == 1 else f"{self._matched:,} paths"
+        verb = "differs from that of its image" if self._matched == 1 else "differ from those of the images"
+        return [f"{what}{source} {verb}, such as {self._example}."]
 
     def describe(self) -> str:
         """Return a sentence that names the first parts; empty if there are none."""
@@ -465,6 +439,7 @@ def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Va
         if row.value is None:
             faults.add(row.line, row.fault, row.table)
         else:
+            faults.match(row.written, row.file)
             usable.append(row)
             values.append(row.value)
     faults.check(len(usable))

@@ -99,11 +99,11 @@ def plan_splits(
     """
     if recipe.records is not None:
         return plan_records(recipe, progress, unusable), []
+    warnings: list[str] = []
     if recipe.table is not None:
-        return plan_table(recipe, progress, unusable), []
+        return plan_table(recipe, progress, warnings, unusable), warnings
     shares = recipe.shares(recipe.folders())
     splits: dict[str, TargetImageSplit] = {}
-    warnings: list[str] = []
     for name, folders in recipe.folders().items():
         found = find(folders, progress)
         for faults in found.faults:

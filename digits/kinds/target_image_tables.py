@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from digits.data.image_finder import ImageFinder
 from digits.data.record_features import IMAGE_NAMES, TARGET_IMAGE_NAMES, best_named, is_target
 from digits.data.sources import (
     ImageFolder,
@@ -14,7 +15,6 @@ from digits.data.sources import (
     Unusable,
     UnusableSource,
     listed,
-    path_below,
     show,
     shuffle,
 )
@@ -58,16 +58,17 @@ def open_target_images(recipe: CreateWithTargetImages, table: SplitTable, max_by
     opened = open_tables(table.paths, has_no_image, max_bytes, recipe.table.dialect, table.root)
     image, target = _find_columns(opened, recipe, recipe.table)
     folder, stored = ImageFolder(Path(os.path.realpath(table.folder))), opened.images_in(target)
+    finder = ImageFinder(folder.root)
 
     def parse(cells: Cells) -> str:
         cell = cells[target] if target < len(cells) else ""
-        return cell if stored else path_below(str(folder.root), cell)
+        return cell if stored else finder.resolve(cell)[0]
 
     return TargetImageRows(
         opened,
         image,
         [target],
-        opened.parse(table.folder, image, parse),
+        opened.parse(table.folder, image, parse, finder),
         opened.images_in(image) or folder,
         replace(stored) if stored else folder,
     )
@@ -102,7 +103,7 @@ def _find_columns(
 
 
 def plan_table(
-    recipe: CreateWithTargetImages, progress: Progress, unusable: list[Unusable]
+    recipe: CreateWithTargetImages, progress: Progress, warnings: list[str], unusable: list[Unusable]
 ) -> dict[str, TargetImageSplit]:
     """Return the splits of ``recipe.table``, with the names of the target images as targets; raises UnusableSource.
 
@@ -118,6 +119,7 @@ def plan_table(
         faults = table.faults(recipe.max_unusable_percent, name)
         rows, targets = usable_rows(opened.rows, faults)
         unusable += faults.unusable
+        warnings += faults.remarks()
         splits[name] = TargetImageSplit(
             opened.image_source,
             [row.file for row in rows],

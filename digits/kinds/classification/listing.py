@@ -12,6 +12,7 @@ from pathlib import Path
 from sys import intern
 
 from digits.data.class_names import read_names, sort_labels
+from digits.data.image_finder import ImageFinder
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     MAX_LINES_SHOWN,
@@ -31,7 +32,6 @@ from digits.data.sources import (
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Faults,
-    PathsBelow,
     Row,
     TableFile,
     has_no_image,
@@ -57,13 +57,14 @@ class Listing:
     missing: int = 0
     missing_lines: list[str] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
 
 def text_rows(
     path: Path, root: Path, names: Sequence[str], max_bytes: int = MAX_TABLE_BYTES
 ) -> Iterator[Row[str]]:
     """Yield the images and class names of the lines of a text file; raises UnusableSource."""
-    locate = PathsBelow(root).locate
+    resolve = ImageFinder(root).resolve
     lines, _ = open_lines(path, max_bytes)
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -81,8 +82,8 @@ def text_rows(
             written = found["path"]
             if len(written) > 1 and written[0] == written[-1] == '"':
                 written = written[1:-1]
-            file, exists = locate(written)
-            yield Row(number, file, names[index], "", not exists)
+            file, exists, differs = resolve(written)
+            yield Row(number, file, names[index], "", not exists, "", written if differs else "")
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -123,7 +124,7 @@ class OpenTable:
 
 def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
     """Yield the images and labels of a file of JSON lines with ``file_name``; raises UnusableSource."""
-    locate = PathsBelow(root).locate
+    resolve = ImageFinder(root).resolve
     lines, _ = open_lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -144,8 +145,9 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             name, label = item.get("file_name"), item.get(label_column)
             if isinstance(label, bool) or not isinstance(label, (str, int)):
                 raise ValueError(f"“{show(label_column)}” is neither a string nor an integer")
-            file, exists = locate(name if isinstance(name, str) else "")
-            yield Row(number, file, _class_name(str(label)), "", not exists)
+            written = name if isinstance(name, str) else ""
+            file, exists, differs = resolve(written)
+            yield Row(number, file, _class_name(str(label)), "", not exists, "", written if differs else "")
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -190,12 +192,14 @@ def collect(
     Rows that cannot be used are added to ``faults``. Raises UnusableSource if there are too many.
     """
     found = Listing(ImageFolder(Path(os.path.realpath(split.folder))), split.file)
-    for line, image, label, fault, is_missing, _ in rows:
+    for line, image, label, fault, is_missing, _, written in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
             faults.add(line, fault)
             continue
+        if written:
+            faults.match(written, image)
         if is_missing:
             found.missing += 1
             if len(found.missing_lines) < MAX_LINES_SHOWN:
@@ -204,6 +208,7 @@ def collect(
         found.labels.append(intern(label))
     faults.check(len(found.files))
     found.unusable = faults.unusable
+    found.remarks = faults.remarks()
     return found
 
 
@@ -226,6 +231,7 @@ def plan_listings(
     warnings: list[str] = []
     splits: dict[str, SplitPlan] = {}
     for name, listing in listings.items():
+        warnings += listing.remarks
         if listing.missing:
             lines = first_lines(listing.missing_lines, listing.missing)
             source = show(os.path.basename(listing.source))

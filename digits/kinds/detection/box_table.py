@@ -176,6 +176,7 @@ def _images(
             faults.add(row.line, row.fault)
             continue
         faults.usable += 1
+        faults.match(row.written, row.file)
         annotated = found.setdefault(row.file, AnnotatedImage(row.file, []))
         if row.value:
             left, top, right, bottom, name, size = row.value

@@ -171,6 +171,7 @@ def _read_source(
         gathering.add(image, size)
     for faults in annotations.faults:
         unusable += faults.collect(recipe.max_unusable_percent, split)
+        warnings += faults.remarks()
     if not found.files:
         raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
     if not readable:

@@ -43,7 +43,7 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
             ImageFolder(root), table.files, list(table.values), places["train"], recipe.file_list
         )
         target: Target = LabelSet.of(table.names).with_statistics(table.values)
-        warnings, unusable = [], faults.unusable
+        warnings, unusable = faults.remarks(), faults.unusable
     else:
         progress.reading(f"Reading {show(recipe.folder)}")
         found = list_images(root)

@@ -153,6 +153,7 @@ def _read_tables(
         faults = table.faults(recipe.max_unusable_percent, name)
         images[name], recipe = read_table(recipe, table, faults)
         unusable += faults.unusable
+        warnings += faults.remarks()
         file = show(table.paths[0].name)
         warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(recipe, images.values())

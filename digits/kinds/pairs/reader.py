@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from digits.core.splits import SPLITS, Split
+from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import list_images
 from digits.data.shares import Shares, permute
 from digits.data.sources import (
@@ -20,7 +21,6 @@ from digits.data.sources import (
     Unusable,
     UnusableSource,
     choose,
-    path_below,
     show,
 )
 from digits.data.tables import (
@@ -72,7 +72,7 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
         root = Path(source if os.path.isdir(source) else folder)
         parts: dict[Split, list[Pair]] = {}
         if not os.path.isdir(source):
-            pairs = read_pairs(Path(source), root, unusable, recipe.max_unusable_percent, name)
+            pairs = read_pairs(Path(source), root, unusable, recipe.max_unusable_percent, name, warnings)
             parts = {name: pairs}
             if name == "train":
                 parts = shares.cut([[pairs[place] for place in permute(len(pairs), recipe.seed)]])
@@ -85,7 +85,12 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
 
 
 def read_pairs(
-    path: Path, root: Path, unusable: list[Unusable], max_unusable_percent: float, split: str = "train"
+    path: Path,
+    root: Path,
+    unusable: list[Unusable],
+    max_unusable_percent: float,
+    split: str = "train",
+    warnings: list[str] | None = None,
 ) -> list[Pair]:
     """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource.
 
@@ -95,6 +100,8 @@ def read_pairs(
     faults = Faults(path, max_unusable_percent, split)
     usable, values = usable_rows(rows, faults)
     unusable += faults.unusable
+    if warnings is not None:
+        warnings += faults.remarks()
     pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
     if len({label for *_, label in pairs}) < 2:
         raise UnusableSource(
@@ -116,16 +123,16 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
         )
     table.need_paths(0)
     table.need_rows()
-    inside = os.path.realpath(root)
+    finder = ImageFinder(root)
 
     def parse(cells: Cells) -> tuple[str, int]:
-        other = path_below(inside, one_line(cells[1]) if len(cells) > 1 else "")
+        other = finder.resolve(one_line(cells[1]) if len(cells) > 1 else "")[0]
         label = one_line(cells[2]).lower() if len(cells) > 2 else ""
         if label not in _LABELS:
             raise ValueError(f"the label “{show(label)}” is neither 0 nor 1")
         return other, _LABELS[label]
 
-    return table.parse(root, 0, parse), table.is_whole
+    return table.parse(root, 0, parse, finder), table.is_whole
 
 
 def list_classes(root: Path, warnings: list[str]) -> ClassFiles:

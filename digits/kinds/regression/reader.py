@@ -42,6 +42,7 @@ MAX_GROUPS = 10
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
+    warnings: list[str] = []
     unusable: list[Unusable] = []
     if recipe.records:
         mapping, splits = read_records(recipe, NumberMapping, progress, unusable)
@@ -49,19 +50,20 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
     elif databases.is_database(Path(recipe.table)):
         splits, names = _read_databases(recipe, progress)
     else:
-        splits, names = _read_tables(recipe, progress, unusable)
+        splits, names = _read_tables(recipe, progress, warnings, unusable)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
     target = Numbers.of(names).with_statistics(values["train"])
     groups, places = group_records(names, values)
     for name, split in splits.items():
         split.groups = places[name]
     constant = [name for name, deviation in zip(names, target.std, strict=True) if not deviation]
-    warnings = [f"All training images have the same value: {listed(constant)}."] if constant else []
+    if constant:
+        warnings.append(f"All training images have the same value: {listed(constant)}.")
     return Plan(target, splits, groups, warnings, unusable)
 
 
 def _read_tables(
-    recipe: CreateRegression, progress: Progress, unusable: list[Unusable]
+    recipe: CreateRegression, progress: Progress, warnings: list[str], unusable: list[Unusable]
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
     tables = find_tables(recipe)
@@ -70,6 +72,7 @@ def _read_tables(
         faults = table.faults(recipe.max_unusable_percent, name)
         found[name] = read_table(recipe, table, faults)
         unusable += faults.unusable
+        warnings += faults.remarks()
     parts = divide_tables(recipe, found)
     splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist())
     return splits, parts["train"].names
