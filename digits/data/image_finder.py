@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from digits.core.files import walk
-from digits.data.images import EXTENSIONS
+from digits.data.image_endings import EXTENSIONS
 from digits.data.sources import listed, path_below, show
 
 MAX_FOLDERS_KEPT = 10_000
@@ -178,9 +178,11 @@ class ImageFinder:
             inner = os.path.relpath(parent, self._root)
             folder = "" if inner == "." else f"{inner}/"
             for file in files:
-                if file.lower().endswith(EXTENSIONS) and not os.path.islink(os.path.join(parent, file)):
-                    key = _key(file)
-                    self._names.setdefault(key, []).append(folder + file)
+                if os.path.islink(os.path.join(parent, file)):
+                    continue
+                key = _key(file)
+                self._names.setdefault(key, []).append(folder + file)
+                if key.endswith(EXTENSIONS):
                     self._stems.setdefault(os.path.splitext(key)[0], []).append(folder + file)
 
 
