@@ -44,6 +44,7 @@ def _serve(**options: Any) -> None:
     import os
     from dataclasses import replace
 
+    from digits.core.environment import MAX_IMAGE_PIXELS
     from digits.core.settings import SettingsError
     from digits.runtime.supervisor import PRIVATE_UMASK
     from digits.web.server.logs import start_logging
@@ -54,6 +55,7 @@ def _serve(**options: Any) -> None:
         start_logging(settings)
     except SettingsError as error:
         refuse(str(error))
+    os.environ[MAX_IMAGE_PIXELS] = str(settings.max_image_pixels)  # for the programs that decode images
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
 

@@ -10,10 +10,14 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+# The setting ``max_image_pixels``, which the server passes to all programs that decode images.
+MAX_IMAGE_PIXELS = "DIGITS_MAX_IMAGE_PIXELS"
+DEFAULT_MAX_IMAGE_PIXELS = 50_000_000
 # General variables needed by programs.
-SYSTEM_VARIABLES = tuple(
-    "PATH HOME LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TMPDIR "
-    "VIRTUAL_ENV PYTHONPATH LD_LIBRARY_PATH".split()
+SYSTEM_VARIABLES = (
+    *"PATH HOME LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TMPDIR "
+    "VIRTUAL_ENV PYTHONPATH LD_LIBRARY_PATH".split(),
+    MAX_IMAGE_PIXELS,
 )
 # Variables that affect TensorFlow's computation.
 COMPUTE_VARIABLES = tuple(
@@ -27,6 +31,11 @@ COMPUTE_VARIABLES = tuple(
     "XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XLA_FLAGS".split()
 )
 TASK_VARIABLES = (*SYSTEM_VARIABLES, *COMPUTE_VARIABLES)
+
+
+def max_image_pixels() -> int:
+    """Return the setting ``max_image_pixels`` of the server that started this process."""
+    return int(os.environ.get(MAX_IMAGE_PIXELS) or DEFAULT_MAX_IMAGE_PIXELS)
 
 
 def inherited(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.core.addresses import is_loopback
-from digits.core.environment import TASK_VARIABLES
+from digits.core.environment import DEFAULT_MAX_IMAGE_PIXELS, TASK_VARIABLES
 from digits.core.remote import MODULES, is_valid_pattern
 from digits.core.resources import checkout_folder
 
@@ -246,6 +246,12 @@ class Settings:
         _count,
         "1000000",
         "Maximum number of files and folders that a dataset lists at remote addresses.",
+    )
+    max_image_pixels: int = _setting(
+        _count,
+        str(DEFAULT_MAX_IMAGE_PIXELS),
+        "Maximum number of pixels of an image that is decoded; larger JPEG files are decoded at a reduced size. Each "
+        "pixel takes about 7 bytes of memory.",
     )
     max_upload: int = _setting(
         _bytes,

@@ -1,8 +1,9 @@
 """Prepare images for a network: convert them to 8 bits per channel and resize them to uint8 [height, width, channels].
 
-Conversion to 8-bit grayscale or RGB: rotated according to the EXIF orientation; the high byte of 16-bit values;
-palettes are resolved; transparency is composited on white; CMYK, YCbCr, LAB and HSV are converted to RGB; grayscale
-from RGB is ITU-R 601 luma. Floating-point pixels and integers beyond 16 bits have no defined brightness.
+Conversion to 8-bit grayscale or RGB: rotated according to the EXIF orientation; the upper 8 of the bits that 16-bit
+values use; floating-point pixels from 0 to 1 become 0 to 255; palettes are resolved; transparency is composited on
+white; CMYK, YCbCr, LAB and HSV are converted to RGB; grayscale from RGB is ITU-R 601 luma. Other floating-point
+pixels and integers beyond 16 bits have no defined brightness.
 
 Exports of models contain a copy of this file, so that other programs prepare images in the same way: it requires only
 NumPy and Pillow.
@@ -25,8 +26,10 @@ Size = tuple[int, int]
 
 ORIENTATION = 0x0112
 _HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
-_WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
-_WITHOUT_MEANING = {"F": "floating-point pixels are not supported"}
+WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
+# Cameras, scanners and microscopes use fewer bits of 16-bit values.
+FULL_BITS = 16
+_BITS_IN_USE = (8, 10, 12, 14, FULL_BITS)
 
 
 class UnusableImage(ValueError):
@@ -134,23 +137,30 @@ class Geometry:
 
 
 def prepare(
-    file: str | BinaryIO, width: int, height: int, channels: int, mode: str, padding: Size | None = None
+    file: str | BinaryIO,
+    width: int,
+    height: int,
+    channels: int,
+    mode: str,
+    padding: Size | None = None,
+    bits: int = FULL_BITS,
 ) -> Pixels:
     """Return the pixels of an image file, uint8 [height, width, channels] with 1 or 3 channels.
 
     ``mode`` is that of `resize`. With ``padding``, the image is padded to at least this width and height before.
+    ``bits`` are those that 16-bit images use.
     Raises UnusableImage for images without a defined brightness, and whatever Pillow raises for other files.
     """
     with Image.open(file) as image:
         image.load()
-        converted = convert(image, "L" if channels == 1 else "RGB")
+        converted = convert(image, "L" if channels == 1 else "RGB", bits)
     padded = pad(converted, *padding) if padding else converted
     return as_pixels(resize_image(padded, width, height, mode))
 
 
-def convert(image: Image.Image, mode: str) -> Image.Image:
+def convert(image: Image.Image, mode: str, bits: int = FULL_BITS) -> Image.Image:
     """Convert an image of any mode to the mode L or RGB: upright, and on white if it is transparent."""
-    found = opaque(upright(image))
+    found = opaque(upright(image), bits)
     return found if found.mode == mode else found.convert(mode)
 
 
@@ -220,12 +230,16 @@ def has_exif(image: Image.Image) -> bool:
     return image.format == "TIFF" or not _HOLDERS_OF_EXIF.isdisjoint(image.info)
 
 
-def opaque(image: Image.Image) -> Image.Image:
-    """Convert ``image`` to an 8-bit mode without transparency."""
-    if image.mode in _WITHOUT_MEANING:
-        raise UnusableImage(_WITHOUT_MEANING[image.mode])
-    if image.mode in _WIDE_GRAY:
-        return _high_bytes(image)
+def opaque(image: Image.Image, bits: int | None = FULL_BITS) -> Image.Image:
+    """Convert ``image`` to an 8-bit mode without transparency.
+
+    ``bits`` are those that 16-bit values use; None means the ones that this image uses.
+    """
+    if image.mode == "F":
+        return _from_fractions(np.asarray(image))
+    if image.mode in WIDE_GRAY:
+        values = np.asarray(image)
+        return Image.fromarray(high_bits(values, bits_of(values) if bits is None else bits))
     if image.mode in ("LA", "La"):
         return _over_white(image.convert("LA"), "L")
     if image.mode in ("PA", "RGBA", "RGBa") or "transparency" in image.info:
@@ -241,11 +255,28 @@ def _over_white(image: Image.Image, mode: str) -> Image.Image:
     return white
 
 
-def _high_bytes(image: Image.Image) -> Image.Image:
-    values = np.asarray(image)
-    if values.min() < 0 or values.max() > 0xFFFF:
+def bits_of(values: NDArray[np.integer]) -> int:
+    """Return the number of bits that 16-bit ``values`` use: 8, 10, 12, 14 or 16. Raises UnusableImage for others."""
+    largest = int(values.max())
+    if values.min() < 0 or largest >> FULL_BITS:
         raise UnusableImage("integers beyond 16 bits are not supported as pixels")
-    return Image.fromarray((values >> 8).astype(np.uint8))
+    return next(bits for bits in _BITS_IN_USE if not largest >> bits)
+
+
+def high_bits(values: NDArray[np.integer], bits: int) -> Pixels:
+    """Return the upper 8 of the ``bits`` that 16-bit ``values`` use; larger ones become 255."""
+    bits_of(values)
+    high: Pixels = np.minimum(values >> (bits - 8), 255).astype(np.uint8)
+    return high
+
+
+def _from_fractions(values: NDArray[np.float32]) -> Image.Image:
+    low, high = values.min(), values.max()
+    if not (low >= 0 and high <= 1):  # also NaN
+        raise UnusableImage(
+            f"floating-point pixels are supported from 0 to 1 only, but range from {low:g} to {high:g}"
+        )
+    return Image.fromarray((values * 255).round().astype(np.uint8))
 
 
 def scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:

@@ -23,10 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
+from digits.core.environment import max_image_pixels
 from digits.data import jpeg, png
+from digits.data.image_conversion import FULL_BITS as FULL_BITS
 from digits.data.image_conversion import (
     ORIENTATION,
+    WIDE_GRAY,
+    bits_of,
     has_exif,
+    high_bits,
     is_turned,
     opaque,
     scale_part,
@@ -51,7 +56,7 @@ from digits.data.image_endings import HEIF_REMEDY, READS_AVIF, READS_HEIF
 FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF", *(["AVIF"] if READS_AVIF else []))
 GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
 ENCODINGS = ("png", "jpg", "none")
-MAX_PIXELS = 50_000_000
+MAX_PIXELS = max_image_pixels()
 MAX_FILE_BYTES = 512_000_000
 JPEG_QUALITY = 90
 THUMBNAIL_QUALITY = 80
@@ -61,6 +66,9 @@ Source = str | bytes | os.PathLike[str] | BinaryIO
 
 _QUARTER_TURNS = (5, 6, 7, 8)
 _HEADER_BYTES = 256 << 10
+# Decoding a progressive JPEG file at a reduced size takes memory for all of its coefficients.
+_PROGRESSIVE_FACTOR = 4
+_BITS_PER_SAMPLE = 258
 
 
 @dataclass(frozen=True)
@@ -69,7 +77,8 @@ class Picture:
 
     ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
     can be stored instead of them. ``size`` is the width and height of the upright image in the file, and ``mode`` its
-    Pillow mode; the ``decoded`` image may be smaller, see ``enough`` of `open_picture`.
+    Pillow mode; the ``decoded`` image may be smaller, see `open_picture`. ``bits`` are those that its values use if
+    they have 16 bits, else 0.
     """
 
     decoded: Image.Image | Pixels
@@ -78,6 +87,7 @@ class Picture:
     plain: bool
     size: tuple[int, int]
     mode: str
+    bits: int = 0
 
     @functools.cached_property
     def image(self) -> Image.Image:
@@ -88,9 +98,14 @@ class Picture:
         return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
 
     def pad(self, width: int, height: int) -> Picture:
-        """Add black pixels on the right and at the bottom up to this size; see `pad`. Not for reduced images."""
-        padded = pad(self.image, width, height)
-        return self if padded is self.image else replace(self, decoded=padded, plain=False, size=padded.size)
+        """Add black pixels on the right and at the bottom up to this size; see `pad`."""
+        size = padded_size(self.size, (width, height))
+        if size == self.size:
+            return self
+        image = self.image
+        across, down = image.width / self.size[0], image.height / self.size[1]
+        padded = pad(image, round(size[0] * across), round(size[1] * down))
+        return replace(self, decoded=padded, plain=False, size=size)
 
     def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
         """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1, rarely 2."""
@@ -109,22 +124,31 @@ class Picture:
         return jpeg.scale(pixels, geometry.cut_of((width, height)), geometry.inner)
 
 
-def load(source: Source, channels: int, *, max_pixels: int = MAX_PIXELS) -> Pixels:
+def load(
+    source: Source, channels: int, *, max_pixels: int = MAX_PIXELS, bits: int | None = FULL_BITS
+) -> Pixels:
     """Load the pixels of an image file, uint8 [height, width, channels] with 1 or 3 channels.
 
     ``source`` is a path, a binary file or a file's bytes. Raises UnusableImage for unusable images and OSError for
     unreadable files.
     """
-    return as_pixels(open_picture(source, channels, max_pixels=max_pixels).image)
+    return as_pixels(open_picture(source, channels, max_pixels=max_pixels, bits=bits).image)
 
 
 def open_picture(
-    source: Source, channels: int, *, max_pixels: int = MAX_PIXELS, enough: tuple[int, int] | None = None
+    source: Source,
+    channels: int,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    enough: tuple[int, int] | None = None,
+    bits: int | None = FULL_BITS,
 ) -> Picture:
     """Decode an image file to mode L (1 channel) or RGB (3). Raises the same errors as `load`.
 
     With ``enough`` = (width, height), a JPEG larger than four times that may be decoded at a half, quarter or
-    eighth of its size, which is several times faster.
+    eighth of its size, which is several times faster. One with more than ``max_pixels`` always is.
+
+    ``bits`` are those of 16-bit values that become 8 bits; None means the ones that the image uses.
     """
     if channels not in _MODES:
         raise ValueError(f"an image has 1 or 3 channels, not {channels}")
@@ -134,7 +158,7 @@ def open_picture(
     if picture := _open_simple(data, channels, max_pixels, enough):
         return picture
     with _explained(data, max_pixels):
-        return _decode(data, channels, max_pixels, enough)
+        return _decode(data, channels, max_pixels, enough, bits)
 
 
 def open_unconverted(source: Source, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
@@ -143,7 +167,7 @@ def open_unconverted(source: Source, *, max_pixels: int = MAX_PIXELS) -> Image.I
     if not data:
         raise UnusableImage("the file is empty")
     with _explained(data, max_pixels), _open(data) as image:
-        _check_size(image, max_pixels)
+        _check_size(image.size, max_pixels)
         image.load()
         return upright(image)
 
@@ -296,14 +320,16 @@ _SCALED_AT_ONCE = 1 << 18
 _TOO_LARGE = f"the file is larger than {MAX_FILE_BYTES // 10**6} MB"
 
 
-def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None) -> Picture:
+def _decode(
+    data: bytes, channels: int, max_pixels: int, enough: tuple[int, int] | None, bits: int | None
+) -> Picture:
     mode = _MODES[channels]
     with _open(data) as image:
         width, height = image.size
-        _check_size(image, max_pixels)
         file_mode, format_name = image.mode, _format_of(image)
-        if format_name == "JPEG" and file_mode in ("L", "RGB"):
-            factor = _reduction(image.size, enough)
+        if format_name == "JPEG":
+            is_ordinary, is_progressive = file_mode in ("L", "RGB"), "progressive" in image.info
+            factor = _reduction_below(max_pixels, image.size, enough if is_ordinary else None, is_progressive)
             if (
                 file_mode == mode
                 and not is_turned(image)
@@ -311,12 +337,17 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
             ):
                 return simple
             if factor > 1:
-                image.draft(mode, (width // factor, height // factor))
+                image.draft(mode if is_ordinary else None, (width // factor, height // factor))
+        else:
+            _check_size(image.size, max_pixels)
         own_mode = image.mode
         image.load()
+        used_bits = _stretch_color(image, data, bits)
         turned = upright(image)
         changed = turned is not image or own_mode != mode or "transparency" in image.info
-        result = opaque(turned)
+        if turned.mode in WIDE_GRAY:
+            used_bits = bits_of(np.asarray(turned))
+        result = opaque(turned, bits)
         if result.mode != mode:
             result = result.convert(mode)
         # Only a rotation by 90° exchanges the sides.
@@ -324,7 +355,28 @@ def _decode(data: bytes, channels: int, max_pixels: int, enough: tuple[int, int]
         size = (height, width) if is_on_side else (width, height)
         is_whole = format_name == "JPEG" and image.size == (width, height) and not changed
         plain = is_whole and _is_plain_jpeg(data, size, channels)
-        return Picture(result, data, format_name, plain, size, file_mode)
+        return Picture(result, data, format_name, plain, size, file_mode, used_bits)
+
+
+def _stretch_color(image: Image.Image, data: bytes, bits: int | None) -> int:
+    """Replace the pixels of a file with 16-bit colors, of which Pillow keeps the upper byte, by those of ``bits``.
+
+    Returns the number of bits that the colors use, or 0 for other files.
+    """
+    if image.format == "TIFF":
+        samples = image.tag_v2.get(_BITS_PER_SAMPLE, ())  # type: ignore[attr-defined]
+        is_wide = len(samples) > 1 and max(samples) == FULL_BITS
+        if is_wide and np.asarray(image).max() < 16:
+            raise UnusableImage("a TIFF file with 16-bit colors that use at most 12 bits: convert it to PNG")
+    elif (values := png.decode_wide_color(data)) is not None and "transparency" not in image.info:
+        colors = values[..., :3]
+        used = bits_of(colors)
+        if bits != FULL_BITS:
+            pixels = high_bits(values, FULL_BITS)
+            pixels[..., :3] = high_bits(colors, used if bits is None else bits)
+            image.paste(Image.fromarray(pixels).convert(image.mode))
+        return used
+    return 0
 
 
 def _open_simple(
@@ -399,10 +451,26 @@ def _heif(data: bytes) -> list[str]:
     return ["HEIF"]
 
 
-def _check_size(image: Image.Image, max_pixels: int) -> None:
-    width, height = image.size
+def _check_size(size: tuple[int, int], max_pixels: int) -> None:
+    width, height = size
     if width * height > max_pixels:
-        raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels")
+        hint = "; the setting max_image_pixels raises it" if max_pixels == MAX_PIXELS else ""
+        raise UnusableImage(f"{width}×{height} pixels is more than the limit of {max_pixels:,} pixels{hint}")
+
+
+def _reduction_below(
+    max_pixels: int, size: tuple[int, int], enough: tuple[int, int] | None, is_progressive: bool
+) -> int:
+    """Return the divisor for decoding a JPEG image with at most ``max_pixels``; raises UnusableImage."""
+    width, height = size
+    if is_progressive and width * height > max_pixels * _PROGRESSIVE_FACTOR:
+        _check_size(size, max_pixels)
+    factor = _reduction(size, enough)
+    while -(-width // factor) * -(-height // factor) > max_pixels:
+        if factor == 8:
+            _check_size(size, max_pixels)
+        factor *= 2
+    return factor
 
 
 def _reduction(size: tuple[int, int], enough: tuple[int, int] | None) -> int:

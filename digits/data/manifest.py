@@ -67,7 +67,8 @@ class Manifest(Struct, kw_only=True):
     float32 [height, width, channels]; ``mean.png`` and ``mean.jpg`` are pictures of it. ``source`` contains one line
     of text per split.
     With the ``dtype`` float32, the records are arrays of any numbers instead of images. ``padding`` is the width and
-    height to which images were padded before resizing, if at all; see `digits.data.images.pad`.
+    height to which images were padded before resizing, if at all; see `digits.data.images.pad`. ``bits`` are those
+    that 16-bit images use: larger values are white.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Manifest(Struct, kw_only=True):
     encoding: str
     resize_mode: str
     padding: tuple[Pixels, Pixels] | None = None
+    bits: Annotated[int, Meta(ge=8, le=16)] = 16
     target: Target
     groups: list[str] = field(default_factory=list)
     splits: dict[str, SplitRecords]

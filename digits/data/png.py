@@ -19,6 +19,8 @@ _LEVEL = 1
 _UP = 2
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 _MODES = {0: ("L", 1), 2: ("RGB", 3)}
+_RGB = 2
+_WIDE_COLORS = (_RGB, 4, 6)
 _HEADER = struct.Struct(">IIBBBBB")
 _HEADER_END = 33
 _CHUNK_START = struct.Struct(">I4s")
@@ -71,6 +73,24 @@ def decode_simple(data: bytes, max_pixels: int) -> NDArray[np.uint8] | None:
     except (deflate.DeflateError, RuntimeError):
         return None
     return pixels.reshape(height, width, channels)
+
+
+def decode_wide_color(data: bytes) -> NDArray[np.uint16] | None:
+    """Decode a PNG file with 16 bits per channel to uint16 [height, width, 3 or 4]: RGB, or RGBA for all with alpha.
+
+    Return None for other files, such as gray ones without alpha, and damaged ones.
+    """
+    if not data.startswith(SIGNATURE) or len(data) < _HEADER_END:
+        return None
+    _, _, bits, color, *_ = _HEADER.unpack_from(data, 16)
+    if bits != 16 or color not in _WIDE_COLORS:
+        return None
+    try:
+        wanted = pyspng.c.SPNG_FMT_AUTO if color == _RGB else pyspng.c.SPNG_FMT_RGBA16
+        values: NDArray[np.uint16] = pyspng.c.spng_decode_image_bytes(data, wanted)
+    except RuntimeError:
+        return None
+    return values
 
 
 def _simple_contents(data: bytes) -> bytes | None:

@@ -37,6 +37,14 @@ class UnusableSource(DigitsError):
     http_status = 400
 
 
+class WiderValues(Exception):
+    """A 16-bit image uses more bits than `Plan.bits`: so many ``bits``."""
+
+    def __init__(self, bits: int) -> None:
+        super().__init__(bits)
+        self.bits = bits
+
+
 class Progress(Protocol):
     """Receives the progress of reading a source."""
 
@@ -139,7 +147,10 @@ class Plan:
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
     ``stacked`` along the channels; `read` then returns as many. With the ``dtype`` float32, records are arrays of
-    numbers, which `array` returns, instead of images. ``known_mean`` is the mean image of the train split,
+    numbers, which `array` returns, instead of images. ``bits`` are those that its 16-bit images use; 0 means that it
+    has none, as far as is known. `open` raises WiderValues as soon as an image uses more.
+
+    ``known_mean`` is the mean image of the train split,
     [height, width, channels], if the source contains it. If ``padding`` (width, height) is given, images are padded
     to it before they are resized; see `images.pad`.
     """
@@ -155,6 +166,7 @@ class Plan:
     dtype: Literal["uint8", "float32"] = "uint8"
     known_mean: NDArray[np.float32] | None = None
     padding: tuple[int, int] | None = None
+    bits: int = 0
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid target."""
@@ -195,6 +207,13 @@ class Plan:
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         """Read the encoded images of a record; raises UnusableImage and OSError."""
         return [split.images.read(name) for name in self.names(split, place)]
+
+    def open(self, data: bytes, channels: int, enough: tuple[int, int] | None = None) -> images.Picture:
+        """Decode an image; raises UnusableImage and WiderValues."""
+        picture = images.open_picture(data, channels, enough=enough, bits=self.bits or images.FULL_BITS)
+        if picture.bits > self.bits:
+            raise WiderValues(picture.bits)
+        return picture
 
     def pad(self, picture: images.Picture) -> images.Picture:
         """Pad an image that `read` returned to the `padding`."""

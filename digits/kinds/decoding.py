@@ -76,7 +76,7 @@ class SmallImage(Struct, tag=True, frozen=True):
     path: str
 
     def run(self) -> Decoded:
-        picture = images.open_picture(Path(self.path), 3, enough=SHOWN_SIZE)
+        picture = images.open_picture(Path(self.path), 3, enough=SHOWN_SIZE, bits=None)
         return Decoded(_small_png(picture.image), *picture.size)
 
 
@@ -110,10 +110,10 @@ class ResizedImage(Struct, tag=True, frozen=True):
     max_pixels: int
 
     def run(self) -> Decoded:
-        image = images.open_picture(Path(self.path), self.channels, max_pixels=self.max_pixels).image
-        resized = images.resize_image(image, self.width, self.height, self.mode)
+        picture = images.open_picture(Path(self.path), self.channels, max_pixels=self.max_pixels, bits=None)
+        resized = images.resize_image(picture.image, self.width, self.height, self.mode)
         encoding = "png" if self.encoding == "none" else self.encoding
-        return Decoded(images.encode_image(resized, encoding), *image.size)
+        return Decoded(images.encode_image(resized, encoding), *picture.size)
 
 
 class StoredImage(Struct, frozen=True):
@@ -231,7 +231,8 @@ class RecordArray(Struct, tag=True, frozen=True):
 class ReadInput(Struct, tag=True, frozen=True):
     """What `Views.read_input` returns for ``fields`` and files: an array, or nothing for None.
 
-    ``recipe`` is that of a dataset of the ``kind``; files are ``uploads`` or have ``paths``.
+    ``recipe`` is that of a dataset of the ``kind``, whose 16-bit images use ``bits``; files are ``uploads`` or have
+    ``paths``.
     """
 
     kind: str
@@ -239,12 +240,13 @@ class ReadInput(Struct, tag=True, frozen=True):
     fields: dict[str, str]
     uploads: dict[str, bytes] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
+    bits: int = images.FULL_BITS
 
     @classmethod
-    def of(cls, recipe: CreateDataset, request: InputRequest) -> ReadInput:
+    def of(cls, recipe: CreateDataset, request: InputRequest, bits: int = images.FULL_BITS) -> ReadInput:
         uploads = {name: file for name, file in request.files.items() if isinstance(file, bytes)}
         paths = {name: str(file) for name, file in request.files.items() if isinstance(file, Path)}
-        return cls(recipe.kind, recipe.as_json(), dict(request.fields), uploads, paths)
+        return cls(recipe.kind, recipe.as_json(), dict(request.fields), uploads, paths, bits)
 
     def run(self) -> Decoded:
         from digits.kinds import kind_named
@@ -253,7 +255,7 @@ class ReadInput(Struct, tag=True, frozen=True):
         files: dict[str, bytes | Path] = {name: Path(path) for name, path in self.paths.items()}
         files |= self.uploads
         views = kind_named(self.kind).load("views").Views()
-        pixels = views.read_input(build_recipe(self.recipe), InputRequest(self.fields, files))
+        pixels = views.read_input(build_recipe(self.recipe), InputRequest(self.fields, files, bits=self.bits))
         return Decoded(b"") if pixels is None else Decoded.of(pixels)
 
 

@@ -118,6 +118,7 @@ class Sample:
     broken: list[str] = field(default_factory=list)
     example: str = ""
     read: int = 0
+    bits: int = 0
 
     @classmethod
     def spread_over(cls, root: str, files: list[str]) -> Sample:
@@ -139,6 +140,8 @@ class Sample:
             summary.facts.append(
                 f"{count_of(len(self.sizes), 'image')} examined: {formats}, {self._size()} pixels."
             )
+        if 0 < self.bits < images.FULL_BITS:
+            summary.facts.append(f"16-bit images use {self.bits} bits: they will be stretched.")
         if self.broken:
             count = len(self.broken)
             summary.problems.append(
@@ -162,15 +165,18 @@ class Sample:
             if not data:
                 raise images.UnusableImage("the file is empty")
             format_name, size = images.header(data)
-            if size[0] * size[1] > MAX_SAMPLE_PIXELS:
+            pixels = size[0] * size[1]
+            is_refused = format_name != "JPEG" and pixels > images.MAX_PIXELS
+            if pixels > MAX_SAMPLE_PIXELS and not is_refused:
                 self.read -= 1
                 return
-            images.open_picture(data, 3, enough=(64, 64))
+            picture = images.open_picture(data, 3, enough=(64, 64), bits=None)
         except images.UnusableImage as error:
             self.broken.append(f"{show(name)} ({error.reason})")
         except OSError as error:
             self.broken.append(f"{show(name)} ({error.strerror})")
         else:
+            self.bits = max(self.bits, picture.bits)
             self.formats[format_name] += 1
             self.sizes.append(size)
             if not self.example and path.isprintable():  # a form can send only text
@@ -241,7 +247,7 @@ class Overview(ABC):
 
 def thumbnail(data: bytes) -> str:
     """Return a small picture of an image file as a URI; raises UnusableImage."""
-    opened = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=MAX_SAMPLE_PIXELS)
+    opened = images.open_picture(data, 3, enough=THUMBNAIL, max_pixels=MAX_SAMPLE_PIXELS, bits=None)
     opened.image.thumbnail(THUMBNAIL)
     return images.data_uri(images.encode_image(opened.image, "png"))
 

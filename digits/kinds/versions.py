@@ -262,6 +262,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         stacked=stacked,
         dtype=manifest.dtype,
         padding=manifest.padding,
+        bits=manifest.bits,
         geometry=geometry,
     )
 

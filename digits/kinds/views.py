@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from digits.core import best_metric
 from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
+from digits.data.images import FULL_BITS
 from digits.data.manifest import Manifest
 from digits.data.record_features import ExampleFeatures, ImageFeature, guess_image
 from digits.data.record_index import DamagedRecords
@@ -115,12 +116,13 @@ class InputRequest:
     """A request for a prediction: its ``fields``, and the contents or the paths of its ``files``.
 
     The file ``left`` is the upload ``left_file``, or the file below a data root in the field ``left_path`` or
-    ``left_file``. The paths of the files in ``uploads`` are temporary.
+    ``left_file``. The paths of the files in ``uploads`` are temporary. ``bits`` are those that 16-bit images use.
     """
 
     fields: Mapping[str, str]
     files: Mapping[str, bytes | Path] = field(default_factory=dict)
     uploads: Collection[str] = ()
+    bits: int = FULL_BITS
 
 
 class InputRecord(NamedTuple):

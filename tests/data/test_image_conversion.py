@@ -75,6 +75,6 @@ def test_a_copy_prepares_odd_images_as_the_server_does(tmp_path: Path) -> None:
 
 def test_pixels_without_a_defined_brightness_are_refused() -> None:
     stream = io.BytesIO()
-    Image.fromarray(np.ones((4, 4), np.float32)).save(stream, "TIFF")
+    Image.fromarray(np.full((4, 4), 2, np.float32)).save(stream, "TIFF")
     with pytest.raises(image_conversion.UnusableImage, match="floating-point"):
         image_conversion.prepare(stream, 4, 4, 1, "squash")

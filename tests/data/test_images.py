@@ -115,11 +115,73 @@ def test_pixels_of_all_modes_are_converted(data: bytes, channels: int, expected:
 
 
 @pytest.mark.parametrize(
-    ("mode", "value", "reason"), [("F", 0.5, "floating-point"), ("I", 1 << 20, "16 bits")]
+    ("mode", "value", "reason"),
+    [
+        ("F", 1.5, "from 0 to 1 only, but range from 1.5 to 1.5"),
+        ("F", -0.5, "range from -0.5 to -0.5"),
+        ("F", math.nan, "from 0 to 1 only"),
+        ("I", 1 << 20, "16 bits"),
+    ],
 )
 def test_pixels_without_a_brightness_are_refused(mode: str, value: float, reason: str) -> None:
     with pytest.raises(UnusableImage, match=reason):
         images.load(saved(Image.new(mode, (2, 2), value), "TIFF"), 1)
+
+
+def test_floating_point_pixels_from_0_to_1_are_scaled() -> None:
+    values = np.array([[0, 0.25, 0.5, 1]], np.float32)
+    picture = images.open_picture(saved(Image.fromarray(values), "TIFF"), 1)
+    assert picture.pixels[..., 0].tolist() == [[0, 64, 128, 255]] and picture.mode == "F"
+
+
+@pytest.mark.parametrize(
+    ("largest", "used"), [(0, 8), (255, 8), (256, 10), (1023, 10), (4095, 12), (9000, 14), (30000, 16)]
+)
+def test_16_bit_values_are_stretched_from_the_bits_that_they_use(largest: int, used: int) -> None:
+    data = saved(Image.fromarray(np.array([[0, largest // 2, largest]], np.uint16)), "PNG")
+    expected = [0, (largest // 2) >> (used - 8), largest >> (used - 8)]
+    for bits in (None, used):
+        picture = images.open_picture(data, 1, bits=bits)
+        assert picture.pixels[0, :, 0].tolist() == expected and picture.bits == used
+    assert images.load(data, 1)[0, 2, 0] == largest >> 8
+
+
+def test_16_bit_values_beyond_the_given_bits_are_white() -> None:
+    data = saved(Image.fromarray(np.array([[100, 5000, 65535]], np.uint16)), "TIFF")
+    picture = images.open_picture(data, 3, bits=12)
+    assert picture.pixels[0, :, 0].tolist() == [6, 255, 255] and picture.bits == 16
+
+
+@pytest.mark.parametrize(("color", "channels"), [(2, 3), (4, 2), (6, 4)])
+def test_16_bit_colors_are_stretched(color: int, channels: int) -> None:
+    values = np.zeros((2, 3, channels), ">u2")
+    values[..., 0] = 4095
+    if channels != 3:
+        values[..., -1] = 0xFFFF  # opaque
+    rows = b"".join(b"\0" + row.tobytes() for row in values)
+    data = png(struct.pack(">IIBBBBB", 3, 2, 16, color, 0, 0, 0), zlib.compress(rows))
+    expected = [255, 255, 255] if channels == 2 else [255, 0, 0]
+    picture = images.open_picture(data, 3, bits=None)
+    assert picture.pixels.tolist() == [[expected] * 3] * 2 and picture.bits == 12
+    assert images.load(data, 3)[0, 0].tolist() == [value * 15 // 255 for value in expected]
+
+
+def test_16_bit_colors_in_tiff_files_that_would_be_black_are_refused() -> None:
+    ifd = [(256, 3, 1), (257, 3, 1), (258, 3, 8), (259, 3, 1), (262, 3, 2), (273, 4, 200), (277, 3, 3)]
+    ifd += [(278, 3, 1), (279, 4, 6)]
+    entries = b"".join(
+        struct.pack("<HHII", tag, kind, 3 if tag == 258 else 1, 180 if tag == 258 else value)
+        for tag, kind, value in ifd
+    )
+    head = b"II*\0" + struct.pack("<IH", 8, len(ifd)) + entries + bytes(4)
+    for value, is_usable in ((4095, False), (40000, True)):
+        data = head.ljust(180, b"\0") + struct.pack("<3H", 16, 16, 16)
+        data = data.ljust(200, b"\0") + struct.pack("<3H", value, 0, 0)
+        if is_usable:
+            assert images.load(data, 3).tolist() == [[[value >> 8, 0, 0]]]
+        else:
+            with pytest.raises(UnusableImage, match="convert it to PNG"):
+                images.load(data, 3)
 
 
 def test_cmyk_becomes_rgb() -> None:
@@ -195,7 +257,40 @@ def test_a_huge_png_is_refused_before_it_is_decoded() -> None:
     assert len(data) < 20_000_000
     with pytest.raises(UnusableImage) as caught:
         images.load(data, 1)
-    assert caught.value.reason == "50000×50000 pixels is more than the limit of 50,000,000 pixels"
+    assert caught.value.reason == (
+        "50000×50000 pixels is more than the limit of 50,000,000 pixels; the setting max_image_pixels raises it"
+    )
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("limit", [30_000, 2_000, 500])
+def test_a_huge_jpeg_is_decoded_at_a_reduced_size(mode: str, orientation: int, limit: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = saved(Image.fromarray(gradient(200, 160, 3)).convert(mode), "JPEG", exif=exif, quality=95)
+    size = (200, 160) if orientation == 1 else (160, 200)
+    whole = images.open_picture(data, 3)
+    reduced = images.open_picture(data, 3, max_pixels=limit)
+    assert reduced.size == whole.size == size and not reduced.plain
+    assert reduced.image.width * reduced.image.height <= limit
+    assert images.upright_size_of(data) == size
+    for how in images.RESIZE_MODES:
+        same, small = whole.resize(18, 12, how).astype(int), reduced.resize(18, 12, how)
+        assert abs(same - small).max() <= (40 if limit == 500 else 12)
+    padded = reduced.pad(400, 320)
+    assert padded.size == (400, 320)
+    expected = whole.pad(400, 320).resize(20, 16, "squash").astype(int)
+    assert abs(expected - padded.resize(20, 16, "squash")).max() <= 50
+    with pytest.raises(UnusableImage, match="more than the limit of 499 pixels"):
+        images.load(data, 3, max_pixels=499)
+
+
+def test_a_huge_progressive_jpeg_needs_memory_and_is_refused() -> None:
+    data = saved(Image.fromarray(gradient(200, 160, 3)), "JPEG", progressive=True)
+    assert images.open_picture(data, 3, max_pixels=8000).image.size == (100, 80)
+    with pytest.raises(UnusableImage, match="200×160 pixels is more than the limit of 7,999"):
+        images.load(data, 3, max_pixels=7999)
 
 
 def test_the_pixel_limit_is_exact() -> None:

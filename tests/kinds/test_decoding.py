@@ -75,6 +75,21 @@ def test_unusable_files_are_explained(decoder: Decoder, tmp_path: Path) -> None:
             decoder.run(request)
 
 
+def test_the_setting_limits_the_pixels_of_an_image(
+    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIGITS_MAX_IMAGE_PIXELS", "4999")
+    with pytest.raises(UnusableImage, match="100×50 pixels is more than the limit of 4,999 pixels"):
+        decoder.run(SmallImage(image(tmp_path / "a.png", 100, 50)))
+    assert decoder.run(SmallImage(image(tmp_path / "b.png", 50, 50))).width == 50
+
+
+def test_pages_show_dark_16_bit_images_brightly(decoder: Decoder, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.fromarray(np.full((4, 4), 4000, np.uint16)).save(path)
+    assert load(decoder.run(SmallImage(str(path))).data, 1)[0, 0, 0] == 4000 >> 4
+
+
 def test_input_of_a_kind_is_read(decoder: Decoder) -> None:
     recipe = Recipe(width=4, height=4)
     fields = {"gradient_x": "0.5", "gradient_y": "0"}

@@ -28,7 +28,7 @@ class GanPlan(Plan):
 
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         (data,) = super().read(split, place)
-        return [crop_center(data, self.channels, self.center_crop)] if self.center_crop else [data]
+        return [crop_center(self.open(data, self.channels), self.center_crop)] if self.center_crop else [data]
 
 
 def read(recipe: CreateGan, progress: Progress) -> Plan:
@@ -62,12 +62,14 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
     )
 
 
-def crop_center(data: bytes, channels: int, side: int) -> bytes:
-    """Return the central ``side`` × ``side`` pixels of an encoded image as PNG; a shorter side is not cropped.
+def crop_center(picture: images.Picture, side: int) -> bytes:
+    """Return the central ``side`` × ``side`` pixels of an image as PNG; a shorter side is not cropped.
 
-    Raises UnusableImage.
+    Raises UnusableImage if it was decoded at a reduced size.
     """
-    pixels = images.open_picture(data, channels).pixels
+    if picture.image.size != picture.size:
+        raise images.UnusableImage("{}×{} pixels are too many to crop".format(*picture.size))
+    pixels = picture.pixels
     height, width = (min(side, length) for length in pixels.shape[:2])
     top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
     return images.encode(pixels[top : top + height, left : left + width], "png")

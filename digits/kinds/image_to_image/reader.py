@@ -30,7 +30,7 @@ class ImagePlan(Plan):
         size = (geometry.width, geometry.height)
         try:
             data = cast(TargetImageSplit, split).target_images.read(name)
-            picture = images.open_picture(data, self.target.shape[2], enough=size)
+            picture = self.open(data, self.target.shape[2], size)
             _check_proportions(picture.size, geometry.size)
         except UnusableImage as error:
             raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error

@@ -81,7 +81,7 @@ def _pixels(recipe: CreatePairs, request: InputRequest, name: str) -> images.Pix
             f"The fields are “{name}_file” and “{name}_path”.",
         )
     try:
-        pixels = images.load(source, recipe.channels)
+        pixels = images.load(source, recipe.channels, bits=request.bits)
     except images.UnusableImage as error:
         raise BadRequest(f"The {INPUTS[name]} image cannot be read: {error.reason}.") from error
     return images.resize(pixels, recipe.width, recipe.height, recipe.resize_mode)

@@ -17,6 +17,7 @@ from werkzeug.datastructures import FileStorage
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
+from digits.data.images import FULL_BITS
 from digits.kinds.decoding import ReadInput, RecordArray, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import parse_integer
@@ -69,7 +70,9 @@ def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
     """Return the pixels that the kind of ``dataset`` reads from this request, if any; files in another process."""
     inputs = input_request()
     if inputs.files:
-        pixels = services().decoder.run(ReadInput.of(dataset.kind_recipe, inputs))
+        manifest = dataset.manifest()
+        bits = manifest.bits if manifest else FULL_BITS
+        pixels = services().decoder.run(ReadInput.of(dataset.kind_recipe, inputs, bits))
         return pixels.as_array() if pixels.data else None
     return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, inputs)
 

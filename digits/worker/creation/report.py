@@ -27,6 +27,7 @@ class Report:
         self._started_at = 0.0
         self._done = 0
         self._skipped = 0
+        self._listed: set[Unusable] = set()
         self.images = 0
         self.share = 0.0  # the progress before writing starts
         # Replaces paths in texts for the user.
@@ -48,12 +49,15 @@ class Report:
             self._events.append(Progressed(fraction * self.share, seconds_left, what))
 
     def start_writing(self, count: int) -> None:
-        self.images = count
+        """Begin to count ``count`` images; the task may have to write them again."""
+        self.images, self._done, self._skipped = count, 0, 0
         self._started_at = time.monotonic()
 
     def skipped(self, unusable: list[Unusable]) -> None:
-        for item in unusable[: MAX_SKIPPED_EVENTS - self._skipped]:
-            self._events.append(Skipped(item.path, item.reason, item.split, item.group))
+        for item in unusable[: max(0, MAX_SKIPPED_EVENTS - self._skipped)]:
+            if item not in self._listed:
+                self._events.append(Skipped(item.path, item.reason, item.split, item.group))
+                self._listed.add(item)
         self._skipped += len(unusable)
 
     def advanced(self, images: int) -> None:

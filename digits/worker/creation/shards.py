@@ -20,7 +20,7 @@ from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
 from digits.data import images, parallel, records
 from digits.data.feature_spec import FeatureShapes
-from digits.data.sources import ImageSource, Plan, SplitPlan, Unusable, show
+from digits.data.sources import ImageSource, Plan, SplitPlan, Unusable, WiderValues, show
 from digits.worker.creation.mean_image import MeanSum
 from digits.worker.failure import UserFault
 
@@ -28,6 +28,8 @@ from digits.worker.failure import UserFault
 RECORDS_PER_SHARD = 128
 SHARDS_OF_SMALL_RECORDS = 32
 MAX_SHARD_BYTES = 256 << 20
+
+SAMPLED_FOR_BITS = 50
 
 NEWS_SECONDS = 0.2
 DIGEST_BYTES = 8
@@ -59,7 +61,7 @@ class Written:
 
     ``counts`` are those of the groups, ``counted`` of `Plan.counted`, and ``class_counts`` of
     `digits.data.manifest.SplitRecords`. ``digests`` contains 8 bytes for the content of each source file, ``hashes``
-    the SHA-256 of each shard by its name.
+    the SHA-256 of each shard by its name. ``fractions`` images have floating-point pixels.
     """
 
     counts: NDArray[np.int64]
@@ -67,6 +69,7 @@ class Written:
     class_counts: NDArray[np.int64]
     count: int = 0
     size_bytes: int = 0
+    fractions: int = 0
     digests: bytearray = field(default_factory=bytearray)
     hashes: dict[str, str] = field(default_factory=dict)
     features: FeatureShapes = field(default_factory=FeatureShapes)
@@ -89,6 +92,7 @@ class Written:
         self.class_counts += other.class_counts
         self.count += other.count
         self.size_bytes += other.size_bytes
+        self.fractions += other.fractions
         self.digests += other.digests
         self.hashes |= other.hashes
         self.features.merge(other.features)
@@ -156,6 +160,7 @@ class ShardMaker:
                 written.features.add(record)
                 if group >= 0:
                     written.counts[group] += 1
+                written.fractions += record.source_mode == "F"
                 kept.append(place)
                 written.digests += digest
                 if in_train:
@@ -173,19 +178,17 @@ class ShardMaker:
             send(Summed(total))
 
     def _pictures(self, split: SplitPlan, place: int) -> list[images.Picture]:
-        """Read the images of a record; raises UnusableImage, OSError and UnusablePart."""
+        """Read the images of a record; raises UnusableImage, OSError, UnusablePart and WiderValues."""
         plan, recipe = self._plan, self._recipe
         # Images to pad are decoded at their full size.
         enough = None if plan.padding else (recipe.width, recipe.height)
         names = plan.names(split, place)
         if len(names) == 1:
-            return [
-                images.open_picture(data, recipe.channels, enough=enough) for data in plan.read(split, place)
-            ]
+            return [plan.open(data, recipe.channels, enough) for data in plan.read(split, place)]
         pictures = []
         for name in names:
             try:
-                pictures.append(images.open_picture(split.images.read(name), recipe.channels, enough=enough))
+                pictures.append(plan.open(split.images.read(name), recipe.channels, enough))
             except (images.UnusableImage, OSError) as error:
                 raise UnusablePart(name, error) from error
         return pictures
@@ -257,6 +260,21 @@ class _News:
         self._send(Advanced(self._images, self._unusable))
         self._images, self._unusable = 0, []
         self._sent_at = time.monotonic()
+
+
+def find_bits(plan: Plan, recipe: CreateDataset) -> int:
+    """Return the bits that the 16-bit images in a sample of a plan use, or 0 if it contains none."""
+    found = 0
+    for split in plan.splits.values():
+        for place in range(0, len(split), max(1, len(split) // SAMPLED_FOR_BITS)):
+            try:
+                for data in plan.read(split, place):
+                    plan.open(data, recipe.channels)
+            except WiderValues as wider:
+                found = max(found, wider.bits)
+            except (images.UnusableImage, OSError):
+                continue
+    return found
 
 
 def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:

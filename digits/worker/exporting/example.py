@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits.core.recipe import ExportFormat
+from digits.data.image_conversion import FULL_BITS
 from digits.kinds.network.targets import is_channels_first
 from digits.worker.exporting.exported import input_name
 from digits.worker.training.models.outputs import named, restore_structure
@@ -69,7 +70,12 @@ def example(model: Trained, format_: ExportFormat, batch: int, has_labels: bool)
     if takes_image(model):
         imports.append("from image_conversion import prepare")
         manifest = model.manifest
-        settings = manifest.width, manifest.height, manifest.channels, manifest.resize_mode, manifest.padding
+        settings: tuple[Any, ...] = (
+            *(manifest.width, manifest.height, manifest.channels),
+            *(manifest.resize_mode, manifest.padding),
+        )
+        if manifest.bits != FULL_BITS:
+            settings += (manifest.bits,)
         prepared = f"prepare(sys.argv[1], {', '.join(map(repr, settings))})"
         lines.append(f"inputs = {prepared}[np.newaxis].astype(np.float32)")
     else:

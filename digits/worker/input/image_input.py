@@ -44,13 +44,18 @@ def _read(
             "The model does not predict from single images.", "Use the input fields on the page of the model."
         )
     try:
-        picture = images.open_picture(image, channels).image
+        picture = images.open_picture(image, channels, bits=manifest.bits)
+        is_reduced = picture.image.size != picture.size  # because it is huge
+        if is_reduced and size is None:
+            raise images.UnusableImage("{}×{} pixels are too many at the original size".format(*picture.size))
         padded = images.padded_size(picture.size, manifest.padding) if manifest.padding else None
         width, height = size or padded or picture.size
         geometry = images.Geometry(picture.size, width, height, manifest.resize_mode, padded)
         if padded:
-            picture = images.pad(picture, *padded)
-        return images.as_pixels(images.resize_image(picture, width, height, geometry.mode)), geometry
+            picture = picture.pad(*padded)
+        if is_reduced:
+            return picture.resize(width, height, geometry.mode), geometry
+        return images.as_pixels(images.resize_image(picture.image, width, height, geometry.mode)), geometry
     except (images.UnusableImage, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserFault(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error

@@ -28,7 +28,7 @@ from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
 from digits.core.remote import replace_texts
 from digits.core.splits import SPLITS
-from digits.data import parallel, samples
+from digits.data import images, parallel, samples
 from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
     FEATURES_FILE,
@@ -39,7 +39,7 @@ from digits.data.manifest import (
     remove_products,
 )
 from digits.data.remote.copies import Copies
-from digits.data.sources import Plan, Unusable, UnusableSource, count_of, show
+from digits.data.sources import Plan, Unusable, UnusableSource, WiderValues, count_of, show
 from digits.kinds.recipes import build_recipe, read_source
 from digits.worker.creation import mean_image
 from digits.worker.creation.report import Report
@@ -51,6 +51,7 @@ from digits.worker.creation.shards import (
     Summed,
     Written,
     divide,
+    find_bits,
     raw_bytes,
 )
 from digits.worker.failure import UserFault
@@ -135,11 +136,12 @@ class Creation:
         recipe = self._recipe
         pieces = divide(plan, recipe)
         self._need_room(plan)
-        total = self._write(plan, pieces, written)
+        total = self._write_in_range(plan, pieces, written)
         skipped = self._skipped
         self._save_skipped()
         _need_enough(plan, written, skipped)
         self._warn_of_losses(plan, written)
+        self._warn_of_fractions(written)
         mean = total / written["train"].count
         mean_image.save(mean, plan.dtype, self._job_folder)
         self._compare_mean(mean, plan)
@@ -160,6 +162,7 @@ class Creation:
             encoding="none" if plan.stacked > 1 or plan.dtype == "float32" else recipe.encoding,
             resize_mode=recipe.resize_mode,
             padding=plan.padding,
+            bits=plan.bits or images.FULL_BITS,
             target=plan.target,
             groups=plan.groups,
             splits={name: _split(name, written[name], pieces) for name in SPLITS if name in plan.splits},
@@ -174,6 +177,24 @@ class Creation:
         manifest.save(self._job_folder)
         self._report.finished()
         return {"images": sum(split.count for split in manifest.splits.values()), "skipped": len(skipped)}
+
+    def _write_in_range(
+        self, plan: Plan, pieces: list[Piece], written: dict[str, Written]
+    ) -> NDArray[np.float64]:
+        """Write all shards like `_write`, again if 16-bit images use more bits than those read before."""
+        skipped, bits = self._skipped.copy(), plan.bits
+        while True:
+            try:
+                total = self._write(plan, pieces, written)
+                break
+            except WiderValues as found:
+                plan.bits = max(found.bits, find_bits(plan, self._recipe))
+                self._skipped = skipped.copy()
+        if bits < plan.bits < images.FULL_BITS:
+            self._report.warn(
+                f"16-bit images use {plan.bits} bits: stretched to the full range of brightness."
+            )
+        return total
 
     def _write(self, plan: Plan, pieces: list[Piece], written: dict[str, Written]) -> NDArray[np.float64]:
         """Write all shards; return the sum of the training images."""
@@ -233,6 +254,13 @@ class Creation:
                 split = {"val": "validation", "test": "test"}[name]
                 verb = "is" if same == 1 else "are"
                 self._report.warn(f"{count_of(same, f'{split} image')} {verb} identical to training images.")
+
+    def _warn_of_fractions(self, written: dict[str, Written]) -> None:
+        if fractions := sum(split.fractions for split in written.values()):
+            verb = "has" if fractions == 1 else "have"
+            self._report.warn(
+                f"{count_of(fractions, 'image')} {verb} floating-point pixels from 0 to 1: scaled to 0 to 255."
+            )
 
     def _save_skipped(self) -> None:
         text = io.StringIO()

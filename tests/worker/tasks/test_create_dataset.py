@@ -290,7 +290,10 @@ BAD_FILES = {
     "empty.png": (lambda path: path.write_bytes(b""), "the file is empty"),
     "text.png": (lambda path: path.write_text("hello"), "not an image (it looks like text)"),
     "truncated.png": (truncated, "truncated: the file ends too early"),
-    "huge.png": (huge, "8000×8000 pixels is more than the limit of 50,000,000 pixels"),
+    "huge.png": (
+        huge,
+        "8000×8000 pixels is more than the limit of 50,000,000 pixels; the setting max_image_pixels raises it",
+    ),
     "svg.png": (lambda path: path.write_text("<svg/>"), "not an image (it looks like SVG)"),
 }
 
