@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,18 @@ from digits.core.splits import SPLITS
 from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, show
 from digits.kinds.coco import find_file
-from digits.kinds.detection import box_table, coco
+from digits.kinds.detection import box_table, coco, yolo
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
+from digits.kinds.detection.class_names import NamesFile, find_shared_names
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import AUTO, FORMATS, describe, find_format, find_sources, is_detected
 from digits.kinds.detection.overview import (
     AnnotationOverview,
     RecordOverview,
+    describe_names,
     source_fields,
     suggest_annotations,
+    suggest_names,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMapping
@@ -74,7 +78,7 @@ class Annotations(FormSource):
     method = "folder"
     title = "Files"
     path = "train_image_folder"
-    names = ("train_image_folder", "train_label_folder", "format", *COLUMNS, *DIALECT)
+    names = ("train_image_folder", "train_label_folder", "format", "class_names_file", *COLUMNS, *DIALECT)
     extra = ("val_image_folder", "val_label_folder", "test_image_folder", "test_label_folder")
     own = ("{}_label_folder",)
 
@@ -95,10 +99,12 @@ class Annotations(FormSource):
         with_files = (
             split for split in used if not find_format(Path(labels[split]), recipe.format).stores_images
         )
-        check_images(form, (f"{split}_image_folder" for split in with_files))
+        if check_images(form, (f"{split}_image_folder" for split in with_files)):
+            images = {split: form[f"{split}_image_folder"].data or recipe.images for split in used}
+            form.set_names({split: (Path(images[split]), Path(labels[split])) for split in used})
 
     def summarize(self, form: Any, recipe: CreateDetection) -> Iterator[SourceSummary]:
-        root, suggestion = Path(recipe.images), None
+        root, suggestion, found = Path(recipe.images), None, {}
         if form.text_of("train_label_folder"):
             images, labels = root, form.find_labels(Path(recipe.labels))
         else:
@@ -106,7 +112,14 @@ class Annotations(FormSource):
             if not found:
                 return iter([SourceSummary(problems=["Enter the annotations for these images."])])
             (images, labels), suggestion = found["train"], suggest_annotations(root, found)
-        overview = AnnotationOverview(images, labels, recipe.format, recipe.classes, suggestion, recipe.table)
+        named = form.find_names(found or {"train": (images, labels)})
+        if len(named) > 1:
+            fields = suggestion.fields if suggestion else {}
+            return iter([SourceSummary(suggestion=suggest_names(named, fields))])
+        names = recipe.class_names or "".join(str(file.path) for file in named)
+        overview = AnnotationOverview(
+            images, labels, recipe.format, recipe.classes, suggestion, recipe.table, names
+        )
         return overview.summaries()
 
 
@@ -170,6 +183,9 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         AllowedPath("folder"),
     )
     train_label_folder = text_field("Annotations", CreateDetection, "labels", AllowedFiles())
+    class_names_file = text_field(
+        "Class names", CreateDetection, "class_names", AllowedPath("file", may_be_empty=True)
+    )
     format = select(
         "Format",
         choices(
@@ -330,3 +346,26 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
             and (split == "train" or not self.text_of(f"{split}_label_folder"))
         }
         return found if "train" in found else {}
+
+    def find_names(self, found: dict[str, tuple[Path, Path]]) -> list[NamesFile]:
+        """Return the file with the names of the classes in the YOLO files ``found``: several if these differ.
+
+        Return none if one is entered, or if each split has its own. Raises UnusableSource.
+        """
+        if self.text_of("class_names_file"):
+            return []
+        real = [
+            (Path(os.path.realpath(images)), Path(os.path.realpath(labels)))
+            for images, labels in found.values()
+        ]
+        of_yolo = [paths for paths in real if find_format(paths[1], self.format.data) is yolo.FORMAT]
+        return find_shared_names(of_yolo, self.meta.data_roots.contain) if of_yolo else []
+
+    def set_names(self, found: dict[str, tuple[Path, Path]]) -> None:
+        """Fill in the file with the names of the classes; if there are several, add an error. Raises UnusableSource."""
+        files = self.find_names(found)
+        if len(files) > 1:
+            self.add_error("class_names_file", suggest_names(files, {}).text)
+        elif files:
+            self.set(class_names_file=str(files[0].path))
+            self.notes.append(describe_names(str(files[0].path)))

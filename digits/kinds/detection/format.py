@@ -42,13 +42,15 @@ class Source:
     """The annotations ``labels`` of the images below ``images``, both real paths.
 
     ``classes`` are the chosen ones: with them, all types of KITTI files are read, not only the default classes, and
-    they name the class numbers in databases. ``table`` describes CSV files.
+    they name the class numbers in databases. ``table`` describes CSV files, and ``names`` is a file with the names of
+    class numbers.
     """
 
     labels: Path
     images: Path
     classes: Sequence[str] = ()
     table: BoxTable = AUTOMATIC
+    names: Path | None = None
 
 
 class FirstFiles:

@@ -67,12 +67,15 @@ def open_annotations(
     format_name: str = AUTO,
     classes: Sequence[str] = (),
     table: BoxTable = AUTOMATIC,
+    names: str = "",
 ) -> Annotations:
     """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
 
-    ``labels`` must be a folder or a file, depending on the format. See `Source` for ``classes`` and ``table``.
+    ``labels`` must be a folder or a file, depending on the format. See `Source` for ``classes``, ``table`` and
+    ``names``.
     """
-    source = Source(Path(os.path.realpath(labels)), Path(os.path.realpath(images)), classes, table)
+    named = Path(names) if names else None
+    source = Source(Path(os.path.realpath(labels)), Path(os.path.realpath(images)), classes, table, named)
     chosen = find_format(source.labels, format_name)
     if chosen.is_folder != source.labels.is_dir() and not chosen.stores_images:
         expected = "a folder" if chosen.is_folder else "a file"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from digits.data.images import Size
 from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, first_lines, show
+from digits.data.sources import UnusableSource, count_of, first_lines, listed, show
 from digits.kinds.detection import box_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
+from digits.kinds.detection.class_names import NamesFile
 from digits.kinds.detection.format import AUTOMATIC, BoxTable
 from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.placement import Measured, measure_images, place_boxes
@@ -31,6 +32,24 @@ def source_fields(found: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
     for split, (images, labels) in found.items():
         fields |= {f"{split}_image_folder": str(images), f"{split}_label_folder": str(labels)}
     return fields
+
+
+def describe_names(path: str) -> str:
+    """Return a note about the file with the names of the classes."""
+    return f"The names of the classes are those in {show(os.path.basename(path))}."
+
+
+def suggest_names(found: Sequence[NamesFile], fields: Mapping[str, str | bool]) -> Suggestion:
+    """Ask which of several files has the names of the classes; ``fields`` are those to fill in as well."""
+    first = found[0]
+    root = os.path.commonpath([file.path.parent for file in found])
+    places = [f"{show(os.path.relpath(file.path, root))} ({listed(file.names.values())})" for file in found]
+    name = show(os.path.relpath(first.path, root))
+    return Suggestion(
+        f"The classes have different names in {joined(places)}. Use {name}, or enter another one as “Class names”?",
+        f"Use {name}",
+        {**fields, "class_names_file": str(first.path)},
+    )
 
 
 def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]]) -> Suggestion:
@@ -97,8 +116,10 @@ class AnnotationOverview(Overview):
         classes: list[str],
         suggestion: Suggestion | None = None,
         table: BoxTable = AUTOMATIC,
+        names: str = "",
     ) -> None:
         super().__init__(suggestion)
+        self._names = names
         self._root, self._labels, self._format, self._table = images, labels, format_name, table
         self._title = ""
         self._annotations: Annotations
@@ -113,7 +134,9 @@ class AnnotationOverview(Overview):
         if chosen is box_table.FORMAT:
             _preview(self._labels, self._table, self.start)
         classes = self._objects.choice.chosen
-        self._annotations = open_annotations(self._labels, self._root, chosen.name, classes, self._table)
+        self._annotations = open_annotations(
+            self._labels, self._root, chosen.name, classes, self._table, self._names
+        )
         for count, item in enumerate(measure_images(self._annotations, self._root), 1):
             self._measured.append(item)
             (self._missing if item.size is None else self._files).append(item.image.file)
@@ -132,6 +155,8 @@ class AnnotationOverview(Overview):
             summary.facts.append(f"{self._title} annotations: {images}.")
             return
         summary.facts.append(f"{self._title} annotations: {images} with {self._objects.words()}.")
+        if self._names:
+            summary.facts.append(describe_names(self._names))
         if self._missing:
             summary.problems.append(
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."

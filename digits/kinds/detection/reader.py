@@ -152,7 +152,9 @@ def _read_source(
 ) -> _Objects:
     """Return the images of a split, and add the skipped ones to ``unusable``; raises UnusableSource."""
     split, folder, labels = source
-    annotations = open_annotations(labels, folder, recipe.format, recipe.classes, recipe.table)
+    annotations = open_annotations(
+        labels, folder, recipe.format, recipe.classes, recipe.table, recipe.class_names
+    )
     found = _Objects(
         annotations.stored or ImageFolder(folder),
         str(labels),
@@ -181,7 +183,8 @@ def _read_source(
             "Check the image folder.",
         )
     remarks = [*annotations.remarks, *gathering.remarks()]
-    warnings += [f"{show(labels.name)}: {remark}" for remark in remarks]
+    found_here = [f"{show(labels.name)}: {remark}" for remark in remarks]
+    warnings += [remark for remark in found_here if remark not in warnings]
     return found
 
 

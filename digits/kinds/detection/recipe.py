@@ -45,7 +45,8 @@ class CreateDetection(CreateWithShares, kw_only=True):
     separate. ``classes`` are the names of those to use, in their order; by default, all. Validation objects with a side
     shorter than ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding`` (width,
     height) is given, black pixels are added on the right and at the bottom up to this size before images are resized.
-    Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
+    Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files. ``class_names``
+    is a file with the names of the classes of YOLO files; by default, one beside or above the labels is used.
     """
 
     kind: str = "image-object-detection"
@@ -54,6 +55,7 @@ class CreateDetection(CreateWithShares, kw_only=True):
     records: BoxRecords | None = None
     format: str = AUTO
     table: BoxTable = BoxTable()
+    class_names: str = ""
     val_images: str | None = None
     val_labels: str | None = None
     test_images: str | None = None

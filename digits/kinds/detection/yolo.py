@@ -1,37 +1,29 @@
 """YOLO: a text file for each image, with the number of a class and a normalized box per line.
 
 The columns are class, center x, center y, width and height; a score or keypoints may follow. Lines with more columns
-contain the x and y of the corners of a polygon or of an oriented box. The names of the classes are in ``data.yaml``,
-``classes.txt`` or ``obj.names``.
+contain the x and y of the corners of a polygon or of an oriented box. See
+`digits.kinds.detection.class_names` for the names of the classes.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
+from collections.abc import Sequence
 
-from digits.data.sources import UnusableSource, read_bounded, show
+from digits.data.sources import show
 from digits.kinds.detection.annotations import Annotations, Box
+from digits.kinds.detection.class_names import MAX_CLASSES, Names, choose_names, find_names, read_names
 from digits.kinds.detection.format import Format, Source
-from digits.kinds.detection.label_files import (
-    NAME_FILES,
-    InvalidAnnotation,
-    LabelFolder,
-    number_in,
-    text_lines,
-)
+from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in, text_lines
 
-YAML_FILES = ("data.yaml", "data.yml", "dataset.yaml")
-MAX_CLASSES = 10_000
 _COLUMNS = 5
 _MAX_DIGITS = 10
 # Keypoints may be outside their box by this fraction of the image.
 _SLACK = 0.05
-_MAX_NAMES_BYTES = 1 << 20
+_UNNAMED = re.compile(r"class \d+")
 
 
-def parse(data: bytes, names: list[str]) -> list[Box]:
+def parse(data: bytes, names: Names) -> list[Box]:
     """Parse a file; raises InvalidAnnotation. Without ``names``, classes are called ``class 0``, and so on."""
     boxes = []
     for where, words in text_lines(data):
@@ -66,15 +58,18 @@ def _has_keypoints(numbers: list[float]) -> bool:
     )
 
 
-def _class_name(word: str, names: list[str], where: str) -> str:
+def _class_name(word: str, names: Names, where: str) -> str:
     number = _whole_number(word)
     if not 0 <= number < MAX_CLASSES:
         raise InvalidAnnotation(f"{where}: “{show(word[:40])}” is not the number of a class")
     if not names:
         return f"class {number}"
-    if number >= len(names):
-        raise InvalidAnnotation(f"{where}: there is no class {number}, only 0 to {len(names) - 1}")
-    return names[number]
+    try:
+        return names[number]
+    except KeyError:
+        raise InvalidAnnotation(
+            f"{where}: there is no class {number}, only {min(names)} to {max(names)}"
+        ) from None
 
 
 def _whole_number(word: str) -> int:
@@ -88,82 +83,28 @@ def _whole_number(word: str) -> int:
     return int(number) if number.is_integer() else -1
 
 
-def find_names(labels: Path, images: Path) -> list[str]:
-    """Return the names of the classes, from a file in ``labels`` or above, up to the folder that contains both.
-
-    Both are real paths. Returns no names if there is no such file; raises UnusableSource.
-    """
-    top = Path(os.path.commonpath([labels, images]))
-    folders = [folder for folder in (labels, *labels.parents) if folder.is_relative_to(top)]
-    for folder in folders:
-        for name in (*YAML_FILES, *NAME_FILES):
-            path = folder / name
-            if path.is_file() and Path(os.path.realpath(path)).is_relative_to(top):
-                return _names_in(path)
-    return []
-
-
-def _names_in(path: Path) -> list[str]:
-    try:
-        text = read_bounded(path, _MAX_NAMES_BYTES).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise UnusableSource(f"{show(path.name)} cannot be read: {error}.") from error
-    if path.name not in YAML_FILES:
-        return [line.strip() for line in text.splitlines() if line.strip()]
-    if names := yaml_names(text):
-        return names
-    raise UnusableSource(
-        f"{show(path.name)} has no list of “names”.", "Write it as names: [first, second], or one per line."
-    )
-
-
-_NAMES = re.compile(r"^names[ \t]*:[ \t]*(.*)$", re.MULTILINE)
-_ITEM = re.compile(r"^[ \t]*(?:-[ \t]+|(\d{1,5})[ \t]*:[ \t]*)(.*)$")
-_WHOLLY_QUOTED = re.compile(r"""'((?:[^']|'')*)'|"([^"]*)\"""")
-_QUOTED = re.compile(r"""'((?:[^']|'')*)'|"([^"]*)"|([^,'"]+)""")
-
-
-def yaml_names(text: str) -> list[str]:
-    """Return the list ``names`` of a ``data.yaml``: in brackets or braces, or one item per line."""
-    found = _NAMES.search(text)
-    if not found:
-        return []
-    inline = found[1].strip()
-    if inline[:1] in ("[", "{"):
-        ends = "]" if inline[0] == "[" else "}"
-        body = text[found.start(1) :].lstrip()[1:].partition(ends)[0].replace("\n", " ")
-        if ends == "}":
-            return [_unquote(part.partition(":")[2]) for part in body.split(",") if ":" in part]
-        items = [quoted or double or plain for quoted, double, plain in _QUOTED.findall(body)]
-        return [item.strip() for item in items if item.strip()]
-    return _block_items(text[found.end() :])
-
-
-def _block_items(text: str) -> list[str]:
-    names: dict[int, str] = {}
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        item = _ITEM.match(line)
-        if not item:
-            break
-        names[int(item[1]) if item[1] else len(names)] = _unquote(item[2])
-    if not names:
-        return []
-    return [names.get(number, f"class {number}") for number in range(max(names) + 1)]
-
-
-def _unquote(text: str) -> str:
-    text = text.strip()
-    if found := _WHOLLY_QUOTED.match(text):
-        return found[1].replace("''", "'") if found[1] is not None else found[2]
-    return text.partition(" #")[0].strip()
-
-
 def _open(source: Source) -> Annotations:
-    names = find_names(source.labels, source.images)
+    names = (
+        read_names(source.names) if source.names else choose_names(find_names(source.labels, source.images))
+    )
     folder = LabelFolder(source.labels, source.images, ".txt")
-    return folder.annotations(lambda data: parse(data, names), names, unlabeled_are_empty=True)
+    if not names:
+        names, remark = _names_by_choice(source.classes)
+        folder.remarks.append(remark)
+    declared = [names[number] for number in sorted(names)]
+    return folder.annotations(lambda data: parse(data, names), declared, unlabeled_are_empty=True)
+
+
+def _names_by_choice(classes: Sequence[str]) -> tuple[Names, str]:
+    """Return the names of classes without names: the chosen ``classes`` in their order; and a remark about it."""
+    if any(map(_UNNAMED.fullmatch, classes)) or not classes:
+        return {}, (
+            "The classes have no names, only numbers: they are called “class 0”, and so on. List the names under "
+            "“Classes” in the order of the numbers, or choose a file with one name per line as “Class names”."
+        )
+    return dict(
+        enumerate(classes)
+    ), f"The classes have no names, only numbers: 0 is “{classes[0]}”, and so on."
 
 
 FORMAT = Format("yolo", "YOLO", _open, (".txt",), is_folder=True)

@@ -568,19 +568,6 @@ def test_a_label_file_cannot_be_a_link_to_another_folder(folder: Path) -> None:
     assert "a.txt" in sentences and "secret" not in sentences.replace("secret.txt", "")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "names: [cat, 'big dog', \"x, y\"]",
-        "nc: 3\nnames:\n- cat\n- big dog\n- 'x, y'\npath: .",
-        'names:\n  0: cat\n  1: big dog\n  2: "x, y"\n',
-        "names: [\n  'cat', 'big dog',\n  'x, y' ]",
-    ],
-)
-def test_names_in_data_yaml(text: str) -> None:
-    assert yolo.yaml_names(text) == ["cat", "big dog", "x, y"]
-
-
 EDGE = st.floats(-1e4, 1e4).map(lambda value: round(value, 3))
 
 
@@ -603,7 +590,7 @@ def test_parsers_never_fail_in_another_way(data: bytes) -> None:
     parsers = (
         lambda data: kitti.parse(data, True),
         lambda data: voc.parse(data).boxes,
-        lambda data: yolo.parse(data, []),
+        lambda data: yolo.parse(data, {}),
     )
     for parse in parsers:
         try:
@@ -612,11 +599,6 @@ def test_parsers_never_fail_in_another_way(data: bytes) -> None:
             assert str(error)
         else:
             assert all(box.name and box.where for box in boxes)
-
-
-@given(text=st.text(max_size=200))
-def test_names_of_any_yaml_are_texts(text: str) -> None:
-    assert all(isinstance(name, str) for name in yolo.yaml_names("names:" + text))
 
 
 @given(

@@ -32,7 +32,7 @@ def write(root: Path, labels: dict[str, str], images: str = "images") -> Path:
 
 
 def edges(text: str) -> list[tuple[float, ...]]:
-    boxes: list[Box] = yolo.parse(text.encode(), [])
+    boxes: list[Box] = yolo.parse(text.encode(), {})
     assert all(box.is_relative for box in boxes)
     return [tuple(round(edge, 6) for edge in (box.left, box.top, box.right, box.bottom)) for box in boxes]
 
@@ -56,11 +56,11 @@ WHOLE = (0.25, 0.25, 0.75, 0.75)
 )
 def test_lines(line: str) -> None:
     assert edges(line) == [WHOLE]
-    assert yolo.parse(line.encode(), ["cat"])[0].name == "cat"
+    assert yolo.parse(line.encode(), {0: "cat"})[0].name == "cat"
 
 
 def test_polygons_keep_their_points() -> None:
-    box, plain = yolo.parse(b"0 .25 .25 .75 .25 .5 .75\n" + BOX.encode(), [])
+    box, plain = yolo.parse(b"0 .25 .25 .75 .25 .5 .75\n" + BOX.encode(), {})
     assert box.points == (0.25, 0.25, 0.75, 0.25, 0.5, 0.75) and not plain.points
     assert box.in_pixels(WIDTH, HEIGHT).points == (10, 5, 30, 5, 20, 15)
     assert Box.around((0, 0, 1, float("nan"), 1, 1), "cat", "").fault() == "not finite"

@@ -1,0 +1,257 @@
+"""The names of the classes of YOLO sets: find the files beside and above the labels that contain them, and read them.
+
+These are ``names`` in a YAML file, the lines of ``classes.txt`` or of a file that ends in ``.names``, and darknet's
+``obj.data``, which refers to such a file. All are untrusted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from digits.data.image_lists import visible_entries
+from digits.data.sources import UnusableSource, listed, read_bounded, show
+
+MAX_CLASSES = 10_000
+MAX_LEVELS_ABOVE = 3
+_YAML = (".yaml", ".yml")
+_LISTS = (".names", ".labels")
+_MAX_BYTES = 1 << 20
+_MAX_DEPTH = 20
+_MAX_DIGITS = 5
+
+Names = dict[int, str]
+
+
+@dataclass(frozen=True)
+class NamesFile:
+    """A file with the names of classes, by their number."""
+
+    path: Path
+    names: Names
+
+    def describe(self) -> str:
+        """Return the name of the file and its first names."""
+        return f"{show(self.path.name)} ({listed(self.names.values())})"
+
+
+def find_names(
+    labels: Path, images: Path, top: Path | None = None, may_read: Callable[[Path], bool] | None = None
+) -> list[NamesFile]:
+    """Return the files in ``labels`` or above whose names contradict each other: at most one if they agree.
+
+    All are real paths. Files up to ``top`` count, by default the folder that contains both. With ``may_read``, so do
+    those above it, at most `MAX_LEVELS_ABOVE`: the nearest ones if there are no others, and a YAML file that refers to
+    the ``images``. Raises UnusableSource if the only files with names cannot be read.
+    """
+    own = Path(os.path.commonpath([labels, images]))
+    top = top or own
+    allowed = may_read or (lambda path: Path(os.path.realpath(path)).is_relative_to(top))
+    levels = MAX_LEVELS_ABOVE if may_read else 0
+    found: list[NamesFile] = []
+    faults: list[UnusableSource] = []
+    for folder in (labels, *labels.parents):
+        if len(own.parts) - len(folder.parts) > levels or not allowed(folder):
+            break
+        files = list(_read_files(folder, allowed, faults))
+        is_below = folder.is_relative_to(top)
+        found += [file for file in files if is_below or not found or _refers_to(file.path, images)]
+    if faults and not found:
+        raise faults[0]
+    return _contradicting(found)
+
+
+def find_shared_names(
+    sources: Collection[tuple[Path, Path]], may_read: Callable[[Path], bool]
+) -> list[NamesFile]:
+    """Return the only file with the names of all ``sources``, which are real paths of images and of labels.
+
+    Return several if their names contradict each other, unless each source has its own one: then none is shared.
+    Raises UnusableSource.
+    """
+    top = Path(os.path.commonpath([path for paths in sources for path in paths]))
+    found = [find_names(labels, images, top, may_read) for images, labels in sources]
+    shared = _contradicting([file for files in found for file in files])
+    if len(shared) > 1 and all(len(find_names(labels, images)) == 1 for images, labels in sources):
+        return shared if any(len(files) > 1 for files in found) else []
+    return shared
+
+
+def choose_names(found: Sequence[NamesFile]) -> Names:
+    """Return the names in the only file, or none; raises UnusableSource if there are several."""
+    if len(found) > 1:
+        files = " and ".join(file.describe() for file in found)
+        raise UnusableSource(
+            f"The classes have different names in {files}.", "Enter one of these files as “Class names”."
+        )
+    return found[0].names if found else {}
+
+
+def read_names(path: Path) -> Names:
+    """Return the names in a file, at least one; raises UnusableSource."""
+    names = _names_in(path)
+    if not names:
+        raise UnusableSource(
+            f"{show(path.name)} has no names of classes.",
+            "Write names: [first, second] in a YAML file, or one name per line in a text file.",
+        )
+    return names
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the contents of a YAML file, in which all scalars are texts; raises UnusableSource."""
+    text = _text(path)
+    try:
+        _need_plain(text)
+        return next(yaml.load_all(text, yaml.BaseLoader), None)
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}," if mark else ""
+        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise UnusableSource(f"{show(path.name)}{place} cannot be read: {show(reason)}.") from error
+
+
+def _need_plain(text: str) -> None:
+    """Raise ValueError for YAML whose contents are large or deep though it is short; raises yaml.YAMLError."""
+    depth = 0
+    for event in yaml.parse(text, yaml.BaseLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases are not supported")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_DEPTH} nested values")
+
+
+def referred_paths(config: dict[str, Any], folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    """Yield the paths in the settings ``names`` of a YAML file in ``folder``, as they may be meant.
+
+    They are relative to the setting ``path``, or to the folder; Roboflow writes ``../train/images`` for a folder beside
+    the file.
+    """
+    bases = [folder / config["path"]] if isinstance(config.get("path"), str) else []
+    for name in names:
+        values = config.get(name) or ()
+        for value in [values] if isinstance(values, str) else filter(_is_text, values):
+            inner = value.replace("\\", "/")
+            shortened = inner.removeprefix("./").removeprefix("../")
+            for base, path in ((base, inner) for base in [*bases, folder]):
+                yield Path(os.path.normpath(base / path))
+            yield Path(os.path.normpath(folder / shortened))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _refers_to(path: Path, images: Path) -> bool:
+    """Return whether a YAML file names a folder that contains ``images``, or one in it, as that of a split."""
+    if path.suffix.lower() not in _YAML:
+        return False
+    config = read_yaml(path)
+    paths = referred_paths(config, path.parent, ("train", "val", "test"))
+    return any(images.is_relative_to(other) or other.is_relative_to(images) for other in paths)
+
+
+def _read_files(
+    folder: Path, may_read: Callable[[Path], bool], faults: list[UnusableSource]
+) -> Iterator[NamesFile]:
+    """Yield the files with names in ``folder``; those that cannot be read are added to ``faults``."""
+    try:
+        files = sorted(Path(entry.path) for entry in visible_entries(str(folder)) if entry.is_file())
+    except OSError:
+        return
+    described = [path for path in files if path.name.lower().endswith(".data")]
+    listed_files = [path for path in files if _is_list(path)]
+    for path in [*(path for path in files if path.suffix.lower() in _YAML), *described, *listed_files]:
+        if not may_read(path):
+            continue
+        try:
+            names = _names_in(path, may_read)
+        except UnusableSource as error:
+            faults.append(error)
+            continue
+        if names:
+            yield NamesFile(path, names)
+            if path in described:
+                return  # It says which of the lists counts.
+
+
+def _is_list(path: Path) -> bool:
+    return path.name.lower() == "classes.txt" or path.suffix.lower() in _LISTS
+
+
+def _names_in(path: Path, may_read: Callable[[Path], bool] | None = None) -> Names:
+    """Return the names in a file; none if it has other contents. Raises UnusableSource."""
+    if path.suffix.lower() in _YAML:
+        config = read_yaml(path) if "names" in _text(path) else None  # others need not be valid
+        names = config.get("names") if isinstance(config, dict) else None
+        if isinstance(names, str) and Path(names).suffix.lower() in (".txt", *_LISTS):
+            return _names_at(path.parent, names, may_read)
+        return _names_of(path, names) if names else {}
+    if path.suffix.lower() == ".data":
+        pairs = (line.partition("=") for line in _text(path).splitlines())
+        settings = {name.strip(): value.strip() for name, _, value in pairs}
+        return _names_at(path.parent, settings.get("names", ""), may_read)
+    return _numbered(line.strip() for line in _text(path).splitlines())
+
+
+def _names_at(folder: Path, name: str, may_read: Callable[[Path], bool] | None) -> Names:
+    """Return the names in the list ``name``, which is relative to the program that wrote it, so often only a name."""
+    for path in (folder / name, folder / Path(name.replace("\\", "/")).name):
+        if name and path.is_file() and _is_list(path) and (may_read is None or may_read(path)):
+            return _names_in(path)
+    return {}
+
+
+def _names_of(path: Path, value: Any) -> Names:
+    """Return the names in the YAML ``value``: a list, or an object with numbers; raises UnusableSource."""
+    if isinstance(value, list) and all(map(_is_text, value)):
+        return _numbered(value)
+    if isinstance(value, dict) and all(map(_is_text, value.values())):
+        for pairs in (value.items(), ((number, name) for name, number in value.items())):
+            found = {number: name.strip() for number, name in pairs}
+            if all(map(_is_class_number, found)):
+                return {int(number): name for number, name in found.items() if name}
+    raise UnusableSource(
+        f"{show(path.name)}: “names” is neither a list of names nor an object with a name for each number.",
+        "Write it as names: [first, second], or one per line.",
+    )
+
+
+def _is_class_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+
+
+def _numbered(names: Iterable[str]) -> Names:
+    return {number: name.strip() for number, name in enumerate(names) if name.strip()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnusableSource(f"{show(path.name)} is not UTF-8 text.", "Save it as UTF-8.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+
+
+def _contradicting(found: Collection[NamesFile]) -> list[NamesFile]:
+    """Return the files without those whose names another one has too."""
+    kept: list[NamesFile] = []
+    for file in found:
+        same = next((other for other in kept if _agree(other.names, file.names)), None)
+        if same is None:
+            kept.append(file)
+        elif len(file.names) > len(same.names):
+            kept[kept.index(same)] = file
+    return kept
+
+
+def _agree(one: Names, other: Names) -> bool:
+    return all(one[number] == other[number] for number in one.keys() & other.keys())
