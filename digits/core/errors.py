@@ -23,23 +23,31 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 class DigitsError(Exception):
     """Base of all errors whose text is meant for the user.
 
-    ``trace`` lists the frames of an error in the user's network, as in `digits.core.events.Failed`.
+    ``trace`` lists the frames of an error in the user's network, as in `digits.core.events.Failed`. ``remedy`` are
+    values of form fields that follow the ``hint``.
     """
 
     http_status = 500
 
-    def __init__(self, message: str, hint: str = "", trace: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        trace: Sequence[dict[str, Any]] = (),
+        remedy: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.trace = list(trace)
+        self.remedy = dict(remedy or {})
 
     @property
     def sentences(self) -> str:

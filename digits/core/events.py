@@ -251,7 +251,8 @@ class Failed(Event, frozen=True):
     """The task failed. ``message`` is for the user; ``trace`` starts with the user's own frames.
 
     ``line`` is the line of the user's network to mark, if the error has one.
-    ``detail`` is the library's full message if ``message`` is a shorter one.
+    ``detail`` is the library's full message if ``message`` is a shorter one. ``remedy`` are values of form fields
+    that follow the ``hint``.
     """
 
     message: str
@@ -259,6 +260,7 @@ class Failed(Event, frozen=True):
     line: Count | None = None
     trace: list[Frame] = field(default_factory=list)
     detail: str = ""
+    remedy: dict[str, str] = field(default_factory=dict)
 
 
 class Finished(Event, frozen=True):

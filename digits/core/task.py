@@ -52,13 +52,14 @@ E = TypeVar("E", bound=events.Event)
 
 
 class Failure(Struct):
-    """Why a task failed, as shown to the user."""
+    """Why a task failed, as shown to the user; see `digits.core.events.Failed`."""
 
     message: str
     hint: str = ""
     line: Count | None = None
     trace: list[events.Frame] = field(default_factory=list)
     detail: str = ""
+    remedy: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return structs.asdict(self)
@@ -338,7 +339,8 @@ def _usage_sampled(state: TaskState, event: events.UsageSampled) -> None:
 
 
 def _failed(state: TaskState, event: events.Failed) -> None:
-    state.failure = Failure(event.message, event.hint, event.line, event.trace[:MAX_FRAMES], event.detail)
+    frames = event.trace[:MAX_FRAMES]
+    state.failure = Failure(event.message, event.hint, event.line, frames, event.detail, event.remedy)
 
 
 def _finished(state: TaskState, event: events.Finished) -> None:

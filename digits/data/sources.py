@@ -26,7 +26,7 @@ from digits.data.targets.forms import form_of
 from digits.data.targets.target import Target
 
 MAX_NAMES_IN_A_MESSAGE = 5
-MAX_LINES_SHOWN = 20
+MAX_LINES_SHOWN = 3
 
 Item = TypeVar("Item")
 

@@ -22,17 +22,10 @@ from typing import Any, BinaryIO, Generic, Literal, NamedTuple, Self, TypeVar
 from numpy.typing import NDArray
 
 from digits.data import parquet
+from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
-from digits.data.sources import (
-    MAX_LINES_SHOWN,
-    Unusable,
-    UnusableSource,
-    count_of,
-    first_lines,
-    listed,
-    show,
-)
+from digits.data.sources import Unusable, UnusableSource, count_of, listed, show
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
@@ -340,8 +333,8 @@ class Faults:
 
     ``path`` can be empty if all parts are added with their file. At most ``max_percent`` of all parts may be skipped;
     ``usable`` is the number of the others. ``row`` is the word for a part in messages, and ``hint`` the advice in the
-    error if there are too many. Without ``are_images``, the parts are annotations, which do not count as unusable
-    images.
+    error if there are too many, by default that for the most frequent cause. Without ``are_images``, the parts are
+    annotations, which do not count as unusable images.
     """
 
     def __init__(
@@ -352,16 +345,20 @@ class Faults:
         row: str = "line",
         *,
         are_images: bool = True,
-        hint: str = "Correct or remove them, or raise the limit of unusable images.",
+        hint: str = "",
     ) -> None:
         self._name, self._max_percent, self._split, self._row = show(path.name), max_percent, split, row
         self._are_images, self._hint = are_images, hint
         self._found: list[tuple[str, str]] = []
-        self._first: list[str] = []
+        self._causes = Causes()
         self._matched = 0
         self._example = ""
-        self.count = 0
         self.usable = 0
+
+    @property
+    def count(self) -> int:
+        """The number of parts added so far."""
+        return self._causes.count
 
     @property
     def unusable(self) -> list[Unusable]:
@@ -376,12 +373,9 @@ class Faults:
 
     def add_place(self, place: str, reason: str, file: str = "") -> None:
         """Add a part at ``place``, such as ``annotation 7``; without it, the whole ``file``, one of several."""
-        self.count += 1
+        self._causes.add(", ".join(filter(None, (file, place))), reason)
         if self.count <= MAX_FAULTS:
             self._found.append((", ".join(filter(None, (file or self._name, place))), reason))
-        if self.count <= MAX_LINES_SHOWN:
-            text = f"{place}: {reason}" if place else reason
-            self._first.append(f"{file}, {text}" if file else text)
 
     def match(self, written: str, file: str) -> None:
         """Count the path of an image that differs from that ``written``, unless this is empty."""
@@ -399,17 +393,16 @@ class Faults:
         return [f"{what}{source} {verb}, such as {self._example}."]
 
     def describe(self) -> str:
-        """Return a sentence that names the first parts; empty if there are none."""
+        """Return a sentence that names the causes; empty if there are none."""
         if not self.count:
             return ""
-        lines = first_lines(self._first, self.count)
         source = f" of {self._name}" if self._name else ""
-        return f"{count_of(self.count, self._row)}{source} cannot be used: {lines}."
+        return f"{count_of(self.count, self._row)}{source} cannot be used: {self._causes.describe()}."
 
     def check(self, usable: int) -> None:
         """Raise UnusableSource if there are too many compared to the ``usable`` parts, or if no part is usable.
 
-        The message names the first parts.
+        The message names the causes.
         """
         self.usable = usable
         self._check_limit()
@@ -425,7 +418,11 @@ class Faults:
     def _check_limit(self) -> None:
         is_over = self.count * 100 > (self.usable + self.count) * self._max_percent
         if self.count and (is_over or not self.usable or self.count > MAX_FAULTS):
-            raise UnusableSource(self.describe(), self._hint)
+            hint, remedy = self._hint or self._causes.remedy, {}
+            if self.usable and self.count <= MAX_FAULTS:
+                percent = enough_percent(self.count, self.usable + self.count)
+                hint, remedy = f"{hint} {advise_limit(percent)}", {LIMIT_FIELD: str(percent)}
+            raise UnusableSource(self.describe(), hint, remedy=remedy)
 
 
 def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Value]], list[Value]]:

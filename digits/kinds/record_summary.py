@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from digits.data import tfrecords
+from digits.data.causes import Causes
 from digits.data.images import UnusableImage
 from digits.data.record_features import ExampleFeatures, FeatureInfo, ImageFeature, describe_features
 from digits.data.record_files import RecordFiles
@@ -64,7 +65,7 @@ class _RecordOverview(Overview):
         self._find, self._guess, self._map, self._none = find, guess, map_records, none
         self._mapping: DescribedRecords
         self._count = 0
-        self._faults: list[str] = []
+        self._faults = Causes()
 
     def read(self) -> Iterator[int]:
         files = self._find()
@@ -79,11 +80,11 @@ class _RecordOverview(Overview):
                     try:
                         self._mapping.check(features)
                     except ValueError as error:
-                        self._faults.append(f"{show(path.name)}, record {frame.number:,}: {error}")
+                        self._faults.add(f"{show(path.name)}, record {frame.number:,}", str(error))
                     yield self._count
             self.is_complete = True
         except UnusableSource as error:
-            self._faults.append(error.message.rstrip("."))
+            self._faults.add("", error.message.rstrip("."))
 
     def _open(self, files: RecordFiles, first: ExampleFeatures) -> DescribedRecords:
         guessed = self._guess(files, first)

@@ -10,11 +10,12 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from digits.data import images
-from digits.data.sources import UnusableSource, count_of, first_lines, listed, show
+from digits.data.causes import Causes
+from digits.data.sources import UnusableSource, count_of, show
 
 # Limits of a summary; its cost is dominated by listing this many files.
 MAX_FILES = 200_000
@@ -82,10 +83,11 @@ class SourceSummary:
         """Show ``counts`` as bars, up to `MAX_BARS`."""
         self.bars_title, self.bars, self.bars_total = title, counts[:MAX_BARS], len(counts)
 
-    def list_faults(self, noun: str, faults: Sequence[str]) -> None:
-        """Add the first ``faults`` as a problem, if there are any; each is that of one ``noun``, such as a record."""
-        if faults:
-            self.problems.append(f"{count_of(len(faults), noun)} cannot be used: {first_lines(faults)}.")
+    def list_faults(self, noun: str, faults: Causes) -> None:
+        """Add the causes of ``faults`` as a problem, if there are any; each is of one ``noun``, such as a record."""
+        if faults.count:
+            count = count_of(faults.count, noun)
+            self.problems.append(f"{count} cannot be used: {faults.describe()}. {faults.remedy}")
 
 
 class Pace:
@@ -115,7 +117,7 @@ class Sample:
     files: list[str]
     formats: Counter[str] = field(default_factory=Counter)
     sizes: list[tuple[int, int]] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
+    broken: Causes = field(default_factory=Causes)
     example: str = ""
     read: int = 0
     bits: int = 0
@@ -142,11 +144,10 @@ class Sample:
             )
         if 0 < self.bits < images.FULL_BITS:
             summary.facts.append(f"16-bit images use {self.bits} bits: they will be stretched.")
-        if self.broken:
-            count = len(self.broken)
+        if count := self.broken.count:
             summary.problems.append(
-                f"{count} of {count_of(self.read, 'image')} examined cannot be used: {listed(self.broken)}. "
-                "Unusable images are skipped."
+                f"{count} of {count_of(self.read, 'image')} examined cannot be used: {self.broken.describe()}. "
+                f"Unusable images are skipped. {self.broken.remedy}"
             )
 
     def _size(self) -> str:
@@ -172,9 +173,9 @@ class Sample:
                 return
             picture = images.open_picture(data, 3, enough=(64, 64), bits=None)
         except images.UnusableImage as error:
-            self.broken.append(f"{show(name)} ({error.reason})")
+            self.broken.add(show(name), error.reason)
         except OSError as error:
-            self.broken.append(f"{show(name)} ({error.strerror})")
+            self.broken.add(show(name), error.strerror or str(error))
         else:
             self.bits = max(self.bits, picture.bits)
             self.formats[format_name] += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Generic
 
 from digits.core.splits import SPLITS
+from digits.data.causes import CHECK_NAMES, Causes
 from digits.data.dataset_folder import describe_files
 from digits.data.declared_splits import split_named, split_of
 from digits.data.parquet import ParquetImages
@@ -87,7 +88,7 @@ class _TableOverview(Overview, Generic[Value]):
         self._root, self._open, self._describe = root, open_rows, describe
         self._source: RowSource[Value]
         self._usable: list[Row[Value]] = []
-        self._faults: list[str] = []
+        self._faults = Causes()
         self._missing: list[str] = []
 
     def read(self) -> Iterator[int]:
@@ -96,7 +97,7 @@ class _TableOverview(Overview, Generic[Value]):
             source.preview.add_to(self.start)
         for count, row in enumerate(source.rows, 1):
             if row.value is None:
-                self._faults.append(f"{row.place}: {row.fault}")
+                self._faults.add(row.place, row.fault)
             elif row.is_missing:
                 self._missing.append(f"{row.place}: {show(row.file)}")
             else:
@@ -108,12 +109,12 @@ class _TableOverview(Overview, Generic[Value]):
         return str(self._root), [] if self._source.images else [row.file for row in self._usable]
 
     def describe(self, summary: SourceSummary) -> None:
-        count = len(self._usable) + len(self._faults) + len(self._missing)
+        count = len(self._usable) + self._faults.count + len(self._missing)
         summary.facts.append(f"{self.at_least}{count_of(count, 'row')} with {self._source.contents}.")
         summary.list_faults("line", self._faults)
         if self._missing:
             summary.problems.append(
-                f"{count_of(len(self._missing), 'image')} not found: {first_lines(self._missing)}."
+                f"{count_of(len(self._missing), 'image')} not found: {first_lines(self._missing)}. {CHECK_NAMES}"
             )
         if not count:
             summary.problems.append("The table has no rows.")

@@ -9,7 +9,7 @@ import difflib
 import linecache
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from digits.core.events import Failed, Frame
@@ -23,13 +23,23 @@ MAX_MESSAGE_CHARACTERS = 4000
 
 
 class UserFault(Exception):
-    """Something that the user can put right. ``line`` is a line of the user's network."""
+    """Something that the user can put right.
 
-    def __init__(self, message: str, hint: str = "", line: int | None = None) -> None:
+    ``line`` is a line of the user's network. ``remedy`` are values of form fields that follow the ``hint``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        line: int | None = None,
+        remedy: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.line = line
+        self.remedy = dict(remedy or {})
 
 
 class Stopped(BaseException):
@@ -69,6 +79,7 @@ def describe(error: BaseException) -> Failed:
         line=line,
         trace=(own + others)[:MAX_FRAMES],
         detail="" if title == message else message,
+        remedy=source.remedy if isinstance(source, UserFault) else {},
     )
 
 

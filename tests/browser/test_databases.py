@@ -32,5 +32,5 @@ def test_the_folder_of_an_old_dataset_is_recognized(
     (job / "labels.txt").write_text("cold\nwarm\n")
     page.locator('[name="database_train"]').fill(f"{job}/")
     expect(contents).to_contain_text(
-        "6 records cannot be used: 00000002_2: the label 2 is not between 0 and 1"
+        "6 records cannot be used: the label 2 is not between 0 and 1: 00000002_2, "
     )

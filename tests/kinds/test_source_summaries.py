@@ -61,7 +61,7 @@ def test_problems_that_creation_would_report_are_listed(data: Path) -> None:
         summary(data, FOLDER, folder_train=str(folder), folder_train_min_per_class=2)["problems"]
     )
     assert (
-        "2 of 27 images examined cannot be used: left/empty.png (the file is empty), left/text.jpg"
+        "2 of 27 images examined cannot be used: left/empty.png: the file is empty; left/text.jpg: not an image"
         in problems
     )
     assert "1 link ignored" in problems
@@ -168,8 +168,9 @@ def test_invalid_rows_and_missing_images_are_listed_by_line(data: Path) -> None:
     )
     found = summary(data, TABLE, table_train=path)
     assert found["problems"] == [
-        "2 lines cannot be used: line 4: “x” is not a number (angle); line 5: “../../x.png” is outside the image folder.",
-        "2 images not found: line 3: left/99.png; line 6: pipe.png.",
+        "2 lines cannot be used: line 4: “x” is not a number (angle); line 5: “../../x.png” is outside the image folder. "
+        "Write numbers like 1.5.",
+        "2 images not found: line 3: left/99.png; line 6: pipe.png. Check the names and the folder of the images.",
     ]
     other = summary(data, TABLE, table_train=path, image_folder=str(data))
     assert "3 images not found: line 2: left/00.png" in " ".join(other["problems"])
@@ -202,7 +203,7 @@ def test_labels_and_their_layout(data: Path) -> None:
     assert found["bars"] == [["left", 2], ["thick", 1], ["thin", 1]]
     assert found["bars_title"] == "Images per label"
     assert found["problems"] == [
-        "1 image not found: line 6: left/99.png.",
+        "1 image not found: line 6: left/99.png. Check the names and the folder of the images.",
         "1 line repeats an image; its labels are combined: line 5: left/01.png.",
         "1 image has no labels: line 4: left/02.png.",
     ]
@@ -219,7 +220,7 @@ def test_columns_of_labels(data: Path) -> None:
         "3 labels, on average 1.5 per image.",
     ]
     assert found["problems"] == [
-        "1 line cannot be used: line 4: “x” is not 0 or 1 (thick).",
+        "1 line cannot be used: line 4: “x” is not 0 or 1 (thick). Correct or remove them.",
         "Labels without images: big.",
     ]
     as_list = summary(data, LABELS, table_train=path, layout="list")

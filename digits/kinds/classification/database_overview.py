@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from digits.core.splits import SPLIT_TITLES
 from digits.data.caffe import Entry, Shape
+from digits.data.causes import Causes
 from digits.data.class_names import sort_labels
 from digits.data.databases import Database
 from digits.data.images import UnusableImage
@@ -50,7 +51,7 @@ class DatabaseOverview(Overview):
         self._checks: Checks
         self._scans: dict[str, _Scan] = {}
         self._counts: Counter[str] = Counter()
-        self._faults: list[str] = []
+        self._faults = Causes()
         self._seen = 0
 
     def read(self) -> Iterator[int]:
@@ -79,7 +80,7 @@ class DatabaseOverview(Overview):
         self._seen += 1
         fault = self._checks.fault(entry, scan.database.describe())
         if fault:
-            self._faults.append(f"{show(entry.name)}: {fault}")
+            self._faults.add(show(entry.name), fault)
             return
         if not scan.encodings:
             scan.picture = self._picture(scan.database, entry.name)

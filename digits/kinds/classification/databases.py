@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.caffe import Entry, Shape, read_mean
+from digits.data.causes import Causes
 from digits.data.class_names import read_names, sort_labels
 from digits.data.databases import LABELS_FILE, Database, find_job, open_database
-from digits.data.sources import Plan, Progress, UnusableSource, count_of, first_lines, show
+from digits.data.sources import Plan, Progress, UnusableSource, count_of, show
 from digits.kinds.classification.listing import Listing, plan_listings
 from digits.kinds.classification.recipe import CreateClassification, Databases
 
 PROGRESS_RECORDS = 5000
 MAX_FAULTS = 1000
-MAX_FAULTS_SHOWN = 5
 
 
 @dataclass
@@ -138,23 +138,22 @@ def check_mean(mean: NDArray[np.float32], shape: Shape) -> None:
 def _collect(database: Database, checks: Checks, progress: Progress) -> Listing:
     place = database.describe()
     listing = Listing(database, place)
-    faults: list[str] = []
+    faults = Causes()
     for number, entry in enumerate(database.entries()):
         if not number % PROGRESS_RECORDS:
             progress.reading(f"Reading {place}: {number:,} of {count_of(database.count, 'record')}")
         fault = checks.fault(entry, place)
         if fault:
-            faults.append(f"{show(entry.name)}: {fault}")
-            if len(faults) == MAX_FAULTS:
+            faults.add(show(entry.name), fault)
+            if faults.count == MAX_FAULTS:
                 break
             continue
         listing.files.append(entry.name)
         listing.labels.append(intern(checks.class_name(entry.label)))
-    if faults:
-        at_least = "At least " if len(faults) == MAX_FAULTS else ""
-        shown = first_lines(faults[:MAX_FAULTS_SHOWN])
+    if faults.count:
+        at_least = "At least " if faults.count == MAX_FAULTS else ""
         raise UnusableSource(
-            f"{at_least}{count_of(len(faults), 'record')} of {place} cannot be used: {shown}.",
+            f"{at_least}{count_of(faults.count, 'record')} of {place} cannot be used: {faults.describe()}.",
             "Choose the labels file and the database of the same dataset, or recreate the database.",
         )
     return listing

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from digits.core.splits import SPLITS
 from digits.data import parquet
+from digits.data.causes import Causes
 from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
 from digits.data.declared_splits import split_folders, split_named
@@ -141,7 +142,7 @@ class _ParquetOverview(Overview):
         self._paths, self._settings = paths, settings
         self._columns: parquet.Columns
         self._counts: Counter[str] = Counter()
-        self._faults: list[str] = []
+        self._faults = Causes()
 
     def read(self) -> Iterator[int]:
         settings = self._settings
@@ -152,10 +153,10 @@ class _ParquetOverview(Overview):
         for path in self._paths:
             for row, (label, fault) in enumerate(parquet.labels(path, columns), 1):
                 if label is None:
-                    self._faults.append(f"{show(path.name)}, row {row:,}: {fault}")
+                    self._faults.add(f"{show(path.name)}, row {row:,}", fault)
                 else:
                     self._counts[label] += 1
-                yield self._counts.total() + len(self._faults)
+                yield self._counts.total() + self._faults.count
 
     def describe(self, summary: SourceSummary) -> None:
         summary.list_faults("row", self._faults)

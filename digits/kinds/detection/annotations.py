@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from digits.data.causes import Causes
 from digits.data.images import Size
 from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
 from digits.data.tables import Faults
@@ -118,7 +119,7 @@ _TOLERANCE = 1.0
 class BoxChecks:
     """Check the boxes of images, and collect those that are dropped or clipped."""
 
-    dropped: list[str] = field(default_factory=list)
+    dropped: Causes = field(default_factory=Causes)
     clipped: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
@@ -139,7 +140,7 @@ class BoxChecks:
             if not fault and _extends(whole, box):
                 self.clipped.append(whole.where)
         if fault:
-            self.dropped.append(f"{box.where} ({fault})")
+            self.dropped.add(box.where, fault)
             return None
         if box.is_ignored:
             self.ignored[box.name] += 1
@@ -148,8 +149,8 @@ class BoxChecks:
     def remarks(self) -> list[str]:
         """Return warnings about the checked images."""
         found = []
-        if self.dropped:
-            found.append(f"{count_of(len(self.dropped), 'box')} cannot be used: {first_lines(self.dropped)}.")
+        if count := self.dropped.count:
+            found.append(f"{count_of(count, 'box')} cannot be used: {self.dropped.describe()}.")
         if self.clipped:
             found.append(
                 f"{count_of(len(self.clipped), 'box')} clipped to the image: {first_lines(self.clipped)}."

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from digits.data.causes import Causes
 from digits.data.sources import count_of
 from digits.data.tables import Dialect
 from digits.data.text_rows import find_delimiter, read_rows
@@ -31,7 +32,7 @@ class TextOverview(Overview):
         self._labels: list[str] | None = None
         self._classes = Classes(None)
         self._counts: Counter[int] = Counter()
-        self._faults: list[str] = []
+        self._faults = Causes()
         self._characters = self._longer = 0
 
     def read(self) -> Iterator[int]:
@@ -45,7 +46,7 @@ class TextOverview(Overview):
             try:
                 self._counts[parse_row(row, self._classes)] += 1
             except ValueError as error:
-                self._faults.append(f"line {row.line}: {error}")
+                self._faults.add(f"line {row.line}", str(error))
             self._characters += len(row.text)
             self._longer += len(row.text) > self._length
             yield self._counts.total()

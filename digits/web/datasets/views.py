@@ -19,6 +19,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, NotFound
 from digits.core.resources import resource_folder
 from digits.data import images
+from digits.data.causes import LIMIT_FIELD
 from digits.kinds import Kind, all_kinds, scanning
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.decoding import ResizedImage
@@ -53,6 +54,8 @@ _listing = threading.BoundedSemaphore(4)
 def new(kind: Kind) -> str:
     form = _form(kind, None)
     _clone_into(form, kind, request.args.get("clone"))
+    if LIMIT_FIELD in request.args:  # the limit with which a failed dataset can be created
+        form[LIMIT_FIELD].process(request.args)
     return _form_page(kind, form)
 
 

@@ -37,6 +37,8 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         error=failure_message(job),
         warnings=warnings_of(job),
     )
+    if job.failure is not None:
+        body.hint = job.failure.hint
     if manifest is None:
         return as_json(body)
     views = views_of(job.data_kind)

@@ -57,12 +57,14 @@ class Dataset(BriefJob):
     """A dataset. Only finished ones have the keys after the tasks, and further keys of their kind.
 
     ``ParseFolderTasks`` is a task for the source of the training images, and one for each other source.
-    ``feature_dims`` are height, width and channels of an image. ``skipped`` is the number of unusable images.
+    ``feature_dims`` are height, width and channels of an image. ``skipped`` is the number of unusable images. ``hint``
+    says what to do about the ``error``.
     """
 
     directory: str
     error: str | None
     warnings: list[str]
+    hint: str | UnsetType = UNSET
     ParseFolderTasks: list[JsonObject] = []
     CreateDbTasks: list[CreateDbTask] = []
     create_db_tasks: list[GenericDbTask] = []

@@ -25,7 +25,7 @@ class Report:
         self._events = events
         self._interval = ReportInterval(PROGRESS_SECONDS)
         self._started_at = 0.0
-        self._done = 0
+        self.done = 0
         self._skipped = 0
         self._listed: set[Unusable] = set()
         self.images = 0
@@ -62,11 +62,11 @@ class Report:
 
     def advanced(self, images: int) -> None:
         """Report that ``images`` more images are done."""
-        self._done += images
+        self.done += images
         if self._interval.is_due():
-            fraction = self._done / self.images
-            rate = self._done / max(time.monotonic() - self._started_at, 1e-3)
-            what = f"Writing images: {self._done:,} of {self.images:,} ({rate:,.0f} img/s)"
+            fraction = self.done / self.images
+            rate = self.done / max(time.monotonic() - self._started_at, 1e-3)
+            what = f"Writing images: {self.done:,} of {self.images:,} ({rate:,.0f} img/s)"
             fraction = self.share + (1 - self.share) * fraction
             self._events.append(Progressed(fraction, self._seconds_left(), what))
 
@@ -74,6 +74,6 @@ class Report:
         self._events.append(Progressed(1.0, 0.0, "Done"))
 
     def _seconds_left(self) -> float | None:
-        if not self._done:
+        if not self.done:
             return None
-        return (self.images - self._done) * (time.monotonic() - self._started_at) / self._done
+        return (self.images - self.done) * (time.monotonic() - self._started_at) / self.done

@@ -29,6 +29,7 @@ from digits.core.recipe import CreateDataset
 from digits.core.remote import replace_texts
 from digits.core.splits import SPLITS
 from digits.data import images, parallel, samples
+from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.feature_spec import FeatureShapes
 from digits.data.manifest import (
     FEATURES_FILE,
@@ -56,6 +57,8 @@ from digits.worker.creation.shards import (
 )
 from digits.worker.failure import UserFault
 
+# Smaller sources are read to the end even if too many images are unusable, so that the message has their number.
+MAX_IMAGES_COUNTED = 2000
 # DIGITS 6 rounds mean images.
 MAX_MEAN_DIFFERENCE = 1.0
 
@@ -78,8 +81,8 @@ class Creation:
         self._report = Report(events)
         self._copies: Copies | None = None
         self._skipped: list[Unusable] = []
-        # The number of images of the source, including those that are skipped.
-        self._images = 0
+        # The number of images of the source, including those that are skipped, and of those that the plan skips.
+        self._images = self._planned = 0
 
     def run(self) -> dict[str, Any]:
         remove_products(self._job_folder)
@@ -93,7 +96,7 @@ class Creation:
         except UserFault as fault:
             remove_products(self._job_folder)
             show = self._report.show
-            raise UserFault(show(fault.message), show(fault.hint)) from fault
+            raise UserFault(show(fault.message), show(fault.hint), remedy=fault.remedy) from fault
         except parallel.ProcessDied as death:
             remove_products(self._job_folder)
             raise _process_fault(death) from death
@@ -125,7 +128,7 @@ class Creation:
         try:
             plan = read_source(self._recipe, self._report)
         except (UnusableSource, samples.DownloadFailed) as error:
-            raise UserFault(error.message, error.hint) from error
+            raise UserFault(error.message, error.hint, remedy=error.remedy) from error
         for warning in [*self._recipe.notes, *plan.warnings]:
             self._report.warn(warning)
         for name, split in plan.splits.items():
@@ -207,6 +210,7 @@ class Creation:
         self._report.start_writing(planned)
         self._report.skipped(self._skipped)
         self._skip(plan.unusable)
+        self._planned = _count_images(self._skipped)
         news = parallel.run(writer.make, len(pieces), processes=recipe.processes, finish=writer.finish)
         with closing(news):
             for message in news:
@@ -221,24 +225,49 @@ class Creation:
                 else:
                     self._report.advanced(0)
         self._skipped.sort(key=_split_and_path)
+        self._check_limit()
         return total
 
     def _skip(self, unusable: list[Unusable]) -> None:
-        """Skip images; fail as soon as these are more than the recipe allows."""
+        """Skip images; fail as soon as these are more than the recipe allows, unless all are counted soon."""
         self._skipped += unusable
         self._report.skipped(unusable)
-        limit = self._recipe.max_unusable_percent
+        if self._images > MAX_IMAGES_COUNTED:
+            self._check_limit(is_complete=False)
+
+    def _check_limit(self, is_complete: bool = True) -> None:
+        """Fail if more images are skipped than the recipe allows; the message says which limit would be enough.
+
+        It is an estimate from the images read so far if these are not all.
+        """
+        limit, total = self._recipe.max_unusable_percent, self._images
         count = _count_images(self._skipped)
-        if count * 100 > self._images * limit:
-            self._save_skipped()
-            first = min(self._skipped, key=_split_and_path)
-            raise UserFault(
-                f"At least {count:,} of {count_of(self._images, 'image')} cannot be used, "
-                f"more than the limit of {limit:g}%. The first one: {first.path} ({first.reason}).",
-                f"{SKIPPED_FILE} lists those found. Repair or remove them, or raise the limit.",
-            )
+        if count * 100 <= total * limit:
+            return
+        self._save_skipped()
+        causes = _causes(self._skipped)
+        hint, remedy = causes.remedy, {}
+        expected = count
+        if not is_complete and self._report.done:
+            share = (count - self._planned) / self._report.done
+            expected = max(count, math.ceil(self._planned + (total - self._planned) * share))
+        if expected < total:
+            percent = enough_percent(expected, total)
+            hint += f" {advise_limit(percent, at_least=not is_complete)}"
+            remedy = {LIMIT_FIELD: str(percent)}
+        raise UserFault(
+            f"{'' if is_complete else 'At least '}{count:,} of {count_of(total, 'image')} cannot be used, "
+            f"more than the limit of {limit:g}%: {causes.describe()}.",
+            f"{hint} {SKIPPED_FILE} lists {'them' if is_complete else 'those found'}.",
+            remedy=remedy,
+        )
 
     def _warn_of_losses(self, plan: Plan, written: dict[str, Written]) -> None:
+        causes = _causes(self._skipped)
+        if causes.count:
+            self._report.warn(
+                f"{count_of(causes.count, 'image')} skipped: {causes.describe()}. {causes.remedy}"
+            )
         train = plan.splits["train"]
         planned = plan.counts(train, range(len(train)))
         lost = [
@@ -314,13 +343,24 @@ def _count_images(skipped: list[Unusable]) -> int:
     return alone + len({item.file for item in skipped if item.file})
 
 
+def _causes(skipped: list[Unusable]) -> Causes:
+    """Return the causes of skipped images, each image once."""
+    causes, seen = Causes(), set[str]()
+    for item in sorted(skipped, key=lambda item: item.path):
+        if item.is_image and item.file not in seen:
+            causes.add("" if item.file else item.path, item.reason)
+            seen |= {item.file} - {""}
+    return causes
+
+
 def _split_and_path(item: Unusable) -> tuple[int, str]:
     return SPLITS.index(item.split) if item.split else -1, item.path
 
 
 def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable]) -> None:
-    first = f" The first unusable one: {skipped[0].path} ({skipped[0].reason})." if skipped else ""
-    hint = f"All skipped images are listed in {SKIPPED_FILE}."
+    causes = _causes(skipped)
+    first = f" Skipped: {causes.describe()}." if causes.count else ""
+    hint = f"{causes.remedy} All skipped images are listed in {SKIPPED_FILE}.".lstrip()
     groups = int(np.count_nonzero(written["train"].counts))
     if plan.required_groups > 1 and groups < plan.required_groups:
         raise UserFault(

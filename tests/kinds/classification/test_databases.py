@@ -170,7 +170,7 @@ def _link_out(job: Path) -> None:
         (_removed("labels.txt"), "has no labels.txt"),
         (
             _put("labels.txt", b"cold\nwarm\n"),
-            r"4 records of .*train_db cannot be used: 00000002_2: the label 2 is not between 0 and 1",
+            r"4 records of .*train_db cannot be used: the label 2 is not between 0 and 1: 00000002_2, ",
         ),
         (_put("mean.binaryproto", b"\xff"), "mean.binaryproto is damaged or not a Caffe mean image"),
         (_mean(1, WIDTH), "mean.binaryproto has shape 8×6×1, but the records have shape 8×6×3"),
@@ -358,7 +358,7 @@ def test_the_form_names_faults(tmp_path: Path) -> None:
     outside, job = write_job(tmp_path / "job"), write_job(forms.data / "job")
     (job / "labels.txt").write_text("cold\nwarm\n")
     found = forms.summary(method="database", database_train=job)
-    assert "6 records cannot be used: 00000002_2: the label 2 is not between 0 and 1" in found.problems[0]
+    assert "6 records cannot be used: the label 2 is not between 0 and 1: 00000002_2, " in found.problems[0]
     (job / "train_db" / "data.mdb").write_text("text")
     found = forms.summary(method="database", database_train=job)
     assert "not an LMDB file" in found.problems[0]

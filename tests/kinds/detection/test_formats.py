@@ -489,7 +489,7 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
     }
     exchanged = "1 box has left and right or top and bottom edges in the wrong order: exchanged (line 2)."
     assert f"boxes.csv: {exchanged}" in found.warnings
-    dropped = "line 3 (empty); line 4 (not finite); line 5 (outside the image)"
+    dropped = "line 3: empty; line 4: not finite; line 5: outside the image"
     assert f"boxes.csv: 3 boxes cannot be used: {dropped}." in found.warnings
     assert any("1 box clipped to the image: line 6" in text for text in found.warnings)
 
@@ -651,7 +651,11 @@ def test_unusable_annotations_are_skipped_and_listed(
     assert sorted(boxes_of(found)) == [f"{name}.png" for name in kept]
     with pytest.raises(UnusableSource) as caught:
         plan(folder, labels, classes=["cat", "dog"])
-    assert reason in caught.value.sentences and "raise the limit" in caught.value.hint
+    assert reason in caught.value.sentences and "Raise “Limit of unusable images”" in caught.value.hint
+    limit = float(caught.value.remedy["max_unusable_percent"])
+    assert boxes_of(plan(folder, labels, classes=["cat", "dog"], max_unusable_percent=limit)) == boxes_of(
+        found
+    )
 
 
 def test_unusable_annotations_of_coco_are_skipped_and_their_images_kept(folder: Path) -> None:

@@ -151,9 +151,10 @@ def test_images_scaled_by_different_factors_are_listed_with_both_sizes(tmp_path:
         write_voc(tmp_path, name, OBJECT)
     with pytest.raises(UnusableSource) as caught:
         plan(tmp_path)
-    assert "3 images cannot be used: b.png, it has 96×64 pixels, but its annotations are for 48×32" in str(
-        caught.value
-    )
+    assert (
+        "3 images cannot be used: it has … pixels, but its annotations are for 48×32: b.png (96×64), c.png (72×48), "
+        "d.png (90×64)."
+    ) in str(caught.value)
     found = plan(tmp_path, max_unusable_percent=80)
     assert boxes_of(found) == {"a": [list(OBJECT)]}
     assert [item.path for item in found.unusable] == ["b.png", "c.png", "d.png"]
@@ -211,7 +212,7 @@ def test_a_few_fractions_among_pixels_are_refused_by_name(tmp_path: Path) -> Non
         write_voc(tmp_path, name, edges)
     with pytest.raises(UnusableSource) as caught:
         plan(tmp_path)
-    assert "1 image cannot be used: c.png, its boxes are fractions, but the usual ones" in str(caught.value)
+    assert "1 image cannot be used: c.png: its boxes are fractions, but the usual ones" in str(caught.value)
     assert "all images in pixels" in caught.value.sentences
     assert boxes_of(plan(tmp_path, max_unusable_percent=40)) == {"a": [list(OBJECT)], "b": [list(OBJECT)]}
 
@@ -231,7 +232,7 @@ def test_pixels_instead_of_fractions_are_recognized_if_they_fit_the_image(tmp_pa
     assert boxes_of(found) == {name: [list(OBJECT)] for name in "ab"}
     assert any("2 images are pixels instead of fractions" in text for text in found.warnings)
     write_yolo(tmp_path, "b", FRACTIONS)
-    with pytest.raises(UnusableSource, match=r"a\.png, its boxes are pixels, but the usual ones"):
+    with pytest.raises(UnusableSource, match=r"a\.png: its boxes are pixels, but the usual ones"):
         plan(tmp_path, format="yolo")
     for name in "ab":
         write_yolo(tmp_path, name, [2 * WIDTH + edge for edge in OBJECT])

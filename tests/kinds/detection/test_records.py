@@ -160,8 +160,8 @@ def test_boxes_outside_of_the_image_are_dropped_or_clipped(tmp_path: Path) -> No
     found = plan(write_records(tmp_path / "a.tfrecord", [*[packed(*usual)] * 5, outside]))
     assert found.splits["train"].targets[5].tolist() == [[0, 0, 4, 3, 0], [6, 0, 8, 3, 0]]
     warnings = " ".join(found.warnings)
-    assert "a.tfrecord:5, object 0 (outside the image)" in warnings
-    assert "object 3 (not finite)" in warnings and "1 box clipped to the image" in warnings
+    assert "a.tfrecord:5, object 0: outside the image" in warnings
+    assert "object 3: not finite" in warnings and "1 box clipped to the image" in warnings
 
 
 def test_invalid_boxes_are_dropped_and_difficult_ones_ignored(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_invalid_boxes_are_dropped_and_difficult_ones_ignored(tmp_path: Path) ->
     found = plan(write_records(tmp_path / "a.tfrecord", [*scenes(), hard, reversed_box]))
     targets = found.splits["train"].targets
     assert targets[8][:, 4].tolist() == [IGNORED_BOX, 0] and len(targets[9]) == 1
-    assert "train: 1 box cannot be used: a.tfrecord:9, object 0 (reversed)." in found.warnings
+    assert "train: 1 box cannot be used: a.tfrecord:9, object 0: reversed." in found.warnings
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_records_become_a_dataset(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"method": "tfrecord", "record_train": path}
     found = forms.summary(**fields)
     assert "8 objects of 2 classes." in found.facts and found.bars == [("cat", 7), ("dog", 1)]
-    assert "1 box cannot be used: record 8, object 0 (reversed)." in found.problems
+    assert "1 box cannot be used: record 8, object 0: reversed." in found.problems
     assert ["image/object/bbox/xmin (xmin)", "float32", "2", "0, 0.5"] in found.table
     fields |= {"resize_width": 8, "resize_height": 6, "train_image_folder": "/nowhere"}
     assert "all four edges" in forms.errors(**fields, xmin_feature="x")["record_train"][0]

@@ -87,7 +87,7 @@ def test_a_list_of_classes_gives_numbers_names(tmp_path: Path) -> None:
     assert sorted(contents(made).values()) == [("animal", "y"), ("village", "x"), ("village", "z")]
     assert made.warnings == ["Classes without training texts: film."]
     with pytest.raises(
-        UnusableSource, match=r"lines? .*line 2: unknown class “4”; line 3: unknown class “0”"
+        UnusableSource, match=r"2 lines .*: unknown class “…”: line 2 \(“4”\), line 3 \(“0”\)"
     ):
         plan(write(tmp_path, "2,x\n4,y\n0,z\n"), labels_file=str(labels))
 
@@ -95,7 +95,10 @@ def test_a_list_of_classes_gives_numbers_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,x\nb\nc,\n,z\n", r"3 lines of .*: line 2: the text is missing; line 3: .*; line 4: the class"),
+        (
+            "a,x\nb\nc,\n,z\n",
+            r"3 lines of .*: the text is missing \(2 times\): line 2, line 3; line 4: the class",
+        ),
         (b"a,x\nb,\xff\n", "line 2: not UTF-8 text"),
         ('a,x\nb,"y' + "\nz" * 70_000, "line 2: the row cannot be read .*field limit"),
         ("a,x\nb," + "y" * (1 << 20), "line 2: the line is longer than 1 MiB"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 from pathlib import Path
@@ -104,6 +105,28 @@ def test_corrupt_images_are_skipped_and_listed(site: Site) -> None:
     assert "text.jpg" in page
     assert f'href="/files/{job_id}/skipped.csv"' in page
     assert "cut.png" in site.get(f"/files/{job_id}/skipped.csv").text
+
+
+def test_a_dataset_over_the_limit_is_cloned_with_one_that_is_enough(site: Site) -> None:
+    folder = bars(site.data / "few", each=4)
+    (folder / "left" / "00.png").write_bytes(b"")
+    job_id = site.dataset(folder_train=str(folder), resize_width=16, resize_height=16)
+    site.wait_for_end(job_id)
+    body = site.json(f"/datasets/{job_id}.json")
+    page = site.get(f"/datasets/{job_id}").text
+    message = "1 of 12 images cannot be used, more than the limit of 5%: left/00.png: the file is empty."
+    hint = "Raise “Limit of unusable images” (max_unusable_percent) to 9 to create the dataset without them."
+    assert message in page and hint in page
+    assert body["error"] == message and hint in body["hint"]
+    found = re.search(r'href="([^"]*clone=[^"]*)">', page)
+    assert found and "Clone with a limit of 9%" in page
+    link = html.unescape(found[1])
+    form = site.get(link).text
+    assert re.search(r'name="max_unusable_percent"[^>]*value="9"', form)
+    size = {"resize_width": 16, "resize_height": 16}
+    twin = site.wait_until_done(site.dataset(folder_train=str(folder), max_unusable_percent=9, **size))
+    warnings = site.json(f"/datasets/{twin}.json")["warnings"]
+    assert any(text.startswith("1 image skipped: left/00.png: the file is empty.") for text in warnings)
 
 
 def test_settings_without_effect_are_reported(site: Site) -> None:

@@ -353,12 +353,41 @@ def test_a_dataset_with_too_many_unusable_images_is_refused(
         assert make(job, task).manifest.skipped == bad
         return
     refusal = fault(job, task)
-    found = len(skipped_rows(job))
-    assert found > (24 + bad) * percent / 100
+    assert len(skipped_rows(job)) == bad
     assert refusal.message.startswith(
-        f"At least {found} of {24 + bad} images cannot be used, more than the limit of {percent}%."
+        f"{bad} of {24 + bad} images cannot be used, more than the limit of {percent}%: the file is empty: blue/bad-0.png, "
     )
-    assert "The first one: blue/bad-" in refusal.message and "(the file is empty)" in refusal.message
+    enough = int(refusal.remedy["max_unusable_percent"])
+    assert f"Raise “Limit of unusable images” (max_unusable_percent) to {enough} to create" in refusal.hint
+    assert make(job, recipe(source, max_unusable_percent=enough)).manifest.skipped == bad
+    assert bad * 100 > (24 + bad) * (enough - 1)
+
+
+def test_a_large_dataset_is_refused_before_all_images_are_read(
+    job: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create_dataset, "MAX_IMAGES_COUNTED", 20)
+    for number in range(10):
+        (source / "blue" / f"bad-{number}.png").touch()
+    refusal = fault(job, recipe(source, max_unusable_percent=5))
+    found = len(skipped_rows(job))
+    assert found * 100 > 34 * 5
+    assert refusal.message.startswith(
+        f"At least {found} of 34 images cannot be used, more than the limit of 5%: "
+    )
+    assert "or more to create the dataset without them" in refusal.hint
+    assert int(refusal.remedy["max_unusable_percent"]) > 5
+
+
+def test_skipped_images_are_one_warning_by_cause(job: Path, source: Path) -> None:
+    for number in range(5):
+        (source / "blue" / f"bad-{number}.png").touch()
+    (source / "green" / "text.png").write_text("hello")
+    made = make(job, recipe(source, max_unusable_percent=50))
+    assert (
+        "6 images skipped: the file is empty (5 times): blue/bad-0.png, blue/bad-1.png, blue/bad-2.png and 2 more; "
+        "green/text.png: not an image (it looks like text). Copy these files again from where they came from."
+    ) in [event.message for event in made.of(events.Warned)]
 
 
 def test_a_class_that_loses_all_images_is_named(job: Path, source: Path) -> None:

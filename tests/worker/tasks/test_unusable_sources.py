@@ -185,7 +185,10 @@ def test_a_path_outside_the_folder_of_a_list_is_skipped(images: Path, job: Path,
     assert rows == skipped(job) and {row["split"] for row in rows} == {"train"}
     assert "b/2.png" not in {name for names in kept(job) for name in names}
     recipe.max_unusable_percent = 5.0
-    with pytest.raises(UserFault, match=r"(line|image) \d+: “b/2.png” is outside the image folder"):
+    with pytest.raises(
+        UserFault,
+        match=r"“b/2.png” is outside the image folder: (line|image) \d+|(line|image) \d+: “b/2.png” is outside",
+    ):
         create(job, recipe)
 
 
@@ -197,7 +200,7 @@ def test_a_source_without_images_is_refused(images: Path, job: Path, source: str
     words = (
         "No images found in .*/images"
         if source in small_sources.SCANNED
-        else r"The first one(: | is ).*(a/0\.png|:0)"
+        else r"(cannot be used, more than the limit|The first one is ).*(a/0\.png|:0)"
     )
     with pytest.raises(UserFault, match=words):
         create(job, recipe)
@@ -220,9 +223,7 @@ def test_too_many_unusable_images_fail_the_job(images: Path, job: Path, source: 
     recipe.max_unusable_percent = 5.0
     for number in range(2, 8):
         (images / f"b/{number}.png").write_bytes(b"")
-    with pytest.raises(
-        UserFault, match=r"more than the limit of 5%\. The first one: .*the file is empty"
-    ) as caught:
+    with pytest.raises(UserFault, match=r"more than the limit of 5%: .*the file is empty") as caught:
         create(job, recipe)
     assert manifest.SKIPPED_FILE in caught.value.hint and skipped(job)
     assert {path.name for path in job.iterdir()} == {"create", manifest.SKIPPED_FILE}
@@ -236,5 +237,5 @@ def test_the_limit_counts_images_of_pairs_once_and_the_reasons_name_them(images:
     rows = skipped(job)
     assert len(rows) > 1 and {row["reason"] for row in rows} == {"b/2.png: the file is empty"}
     recipe.max_unusable_percent = 6.0
-    with pytest.raises(UserFault, match=r"At least 1 of 16 images cannot be used, .* \(b/2\.png: the file"):
+    with pytest.raises(UserFault, match=r"^1 of 16 images cannot be used, .*: b/2\.png: the file"):
         create(job, recipe)
