@@ -141,7 +141,7 @@ class IndexCode:
         """Count the pixels of each value, or of each color; raises UnusableImage."""
         is_jpeg = image.format == "JPEG"
         is_rgb = image.mode.startswith("RGB")
-        pixels = _pixels(image)
+        pixels = pixels_of(image)
         if pixels.ndim == 3:
             colors, is_cut = _count_colors(pixels)
             return MaskSurvey([], [], colors=colors, is_cut=is_cut, is_rgb=True, is_jpeg=is_jpeg)
@@ -166,7 +166,7 @@ class IndexCode:
 
     def decode(self, image: Image.Image) -> Pixels:
         """Return the classes, uint8 [height, width]; raises UnusableImage for an index that is not a class."""
-        pixels, palette = _pixels(image), _palette(image)
+        pixels, palette = pixels_of(image), _palette(image)
         if pixels.ndim == 3:
             raise UnusableImage("its pixels are colors instead of class indexes; choose a color map")
         if self.is_gray:
@@ -237,7 +237,7 @@ def unpack(color: int) -> Color:
     return color >> 16, color >> 8 & 255, color & 255
 
 
-def _pixels(image: Image.Image) -> Pixels:
+def pixels_of(image: Image.Image) -> Pixels:
     """Return the values, uint8 [height, width], or the colors if they are not gray, [height, width, 3].
 
     Transparent pixels are black. Raises UnusableImage.

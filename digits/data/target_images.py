@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from digits.data.affixes import find_pairs
 from digits.data.image_lists import visible_entries
-from digits.data.sources import ImageSource, SplitPlan, count_of, listed
+from digits.data.sources import ImageSource, SplitPlan, count_of, listed, show
 
 # In lowercase.
-IMAGE_FOLDERS = ("images", "image", "imgs", "img", "inputs", "input", "jpegimages")
+IMAGE_FOLDERS = ("images", "image", "imgs", "img", "inputs", "input", "jpegimages", "leftimg8bit")
 
 # Suffixes that tools append to the name of an image to name its target.
 _SUFFIX = re.compile(r"[_-](mask|label|seg|segmentation|gt|target)s?\Z", re.IGNORECASE)
+# What such tools append or prepend in a folder that contains images and targets.
+_WORD = r"(mask|label|seg|segmentation|gt|target|annotation|ground[_-]?truth|labelids)s?"
+_TARGET = re.compile(rf"[_.-]{_WORD}\Z|\A{_WORD}[_.-]|_L\Z", re.IGNORECASE)
+_PHOTOS = (".jpg", ".jpeg")
 
 
 @dataclass
@@ -27,12 +33,18 @@ class TargetImageSplit(SplitPlan):
 
 @dataclass(frozen=True)
 class Matches:
-    """Images with the target of the same name, as ``names``, and the unpaired files, all sorted."""
+    """Images with the target of the same name, as ``names``, and the unpaired files, all sorted.
+
+    ``note`` says how names that differ were paired. ``unclear`` are targets of the same image, if names do not tell
+    which one to use.
+    """
 
     names: list[tuple[str, str]]
     without_target: list[str]
     without_image: list[str]
     repeated: list[str]
+    note: str = ""
+    unclear: Sequence[str] = ()
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings about the unpaired files; ``target`` is the word for a target image."""
@@ -55,20 +67,76 @@ class Matches:
 
 
 def match(images: Collection[str], targets: Collection[str]) -> Matches:
-    """Pair files whose paths are the same except for the ending, or for a suffix such as ``_mask`` of the target."""
+    """Pair files whose paths are the same except for the ending, or for a suffix such as ``_mask`` of the target.
+
+    If these are few, names may also differ by another prefix or suffix, the same for all files, or by their folders.
+    """
     repeated: list[str] = []
     image_of = _by_stem(images, repeated)
     target_of = _by_stem(targets, repeated)
-    for stem in [stem for stem in target_of if stem not in image_of]:
+    paired = {stem: stem for stem in image_of if stem in target_of}
+    for stem in target_of:
         plain = _SUFFIX.sub("", stem)
-        if plain in image_of and plain not in target_of:
-            target_of[plain] = target_of.pop(stem)
+        if plain in image_of and stem not in image_of:
+            paired.setdefault(plain, stem)
+    note = ""
+    unclear: list[str] = []
+    if 2 * len(paired) < min(len(image_of), len(target_of)):
+        found, unclear = _match_loosely(list(image_of), list(target_of))
+        if len(found) > len(paired):
+            paired = found
+            image, target = min(paired.items())
+            others = "" if len(found) == len(target_of) else " Other names are not used."
+            note = f"Names are paired as {show(image_of[image])} and {show(target_of[target])}.{others}"
+    used = set(paired.values())
     return Matches(
-        [(name, target_of[stem]) for stem, name in image_of.items() if stem in target_of],
-        [name for stem, name in image_of.items() if stem not in target_of],
-        [name for stem, name in target_of.items() if stem not in image_of],
+        [(name, target_of[paired[stem]]) for stem, name in image_of.items() if stem in paired],
+        [name for stem, name in image_of.items() if stem not in paired],
+        [name for stem, name in target_of.items() if stem not in used],
         repeated,
+        note,
+        [] if paired else [target_of[stem] for stem in unclear],
     )
+
+
+def _match_loosely(images: list[str], targets: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Pair paths without endings by `find_pairs`, or else their last parts, if these are unique."""
+    found, unclear = find_pairs(images, targets)
+    if found or unclear:
+        return found, unclear
+    of_images, of_targets = ({_plain(stem): stem for stem in stems} for stems in (images, targets))
+    if len(of_images) < len(images) or len(of_targets) < len(targets):
+        return {}, []
+    same = {name: name for name in of_images if name in of_targets}
+    if not same:
+        same, unclear = find_pairs(list(of_images), list(of_targets))
+    return (
+        {of_images[name]: of_targets[target] for name, target in same.items()},
+        [of_targets[name] for name in unclear],
+    )
+
+
+def _plain(stem: str) -> str:
+    """Return the last part of a path for comparisons: in lowercase, and in one form of Unicode."""
+    return unicodedata.normalize("NFC", os.path.basename(stem)).casefold()
+
+
+def divide(names: Collection[str]) -> tuple[list[str], list[str]] | None:
+    """Return the images and the targets among the ``names`` of one folder, or None if there are no pairs.
+
+    Targets are those with a word such as ``mask`` before or after the name, or the PNG files with the names of JPEG
+    files.
+    """
+    targets = [name for name in names if _TARGET.search(os.path.splitext(os.path.basename(name))[0])]
+    if not targets:
+        photos = {os.path.splitext(name)[0] for name in names if name.lower().endswith(_PHOTOS)}
+        targets = [
+            name for name in names if name.lower().endswith(".png") and os.path.splitext(name)[0] in photos
+        ]
+    chosen = set(targets)
+    images = [name for name in names if name not in chosen]
+    found = match(images, targets) if images and targets else None
+    return (images, targets) if found and 2 * len(found.names) >= len(images) else None
 
 
 def find_folders(root: Path, targets: Collection[str]) -> tuple[Path, Path] | None:

@@ -39,7 +39,7 @@ from digits.kinds.target_image_recipe import (
     TargetImageRecords,
     TargetImageTable,
 )
-from digits.kinds.target_image_source import FoundTargetImages
+from digits.kinds.target_image_source import FoundTargetImages, Pair, pair_lists
 from digits.kinds.target_image_summary import (
     TargetImageOverview,
     suggest_sources,
@@ -72,6 +72,7 @@ class Folders(FormSource):
     names = FOLDERS["train"]
     extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder")
     own = ("has_{}_folder",)
+    pair: Pair = staticmethod(pair_lists)
 
     def __init__(
         self,
@@ -113,8 +114,12 @@ class Folders(FormSource):
             image_field.data, target_field.data = map(str, found)
         elif not target_field.data:
             self.check_without_targets(image_field.data)
-        elif target_field.data == image_field.data and form.RECIPE.needs_targets:
+        elif target_field.data == image_field.data and not self.can_share(Path(image_field.data)):
             raise ValidationError("This is the image folder. Enter a different one.")
+
+    def can_share(self, folder: Path) -> bool:
+        """Return whether ``folder`` can be that of the images and of the targets."""
+        return True
 
     def check_without_targets(self, folder: str) -> None:
         """Raise ValidationError if the ``folder`` of images needs one of targets."""
@@ -160,7 +165,7 @@ class Folders(FormSource):
     ) -> Iterator[SourceSummary]:
         folders, suggestion = self.scanned_folders(form)
         describe = partial(self._describe, recipe)
-        return TargetImageOverview(folders, recipe.target_word, describe, suggestion).summaries()
+        return TargetImageOverview(folders, recipe.target_word, describe, suggestion, self.pair).summaries()
 
     def scanned_folders(self, form: ImageDatasetForm[Any]) -> tuple[TargetImageFolders, Suggestion | None]:
         """Return the folders to summarize, and a suggestion for those fields."""

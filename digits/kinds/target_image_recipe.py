@@ -17,7 +17,8 @@ from digits.kinds.table_source import TableSettings
 class TargetImageFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names.
 
-    Without the latter, or if both are the same, images are their own targets. Either can also be an LMDB or HDF5
+    Without the latter, or if both are the same, images are their own targets; for kinds that need targets, the same
+    folder contains both. Either can also be an LMDB or HDF5
     database, whose keys or numbers of records are the names. For some kinds, ``targets`` can also be a file.
     """
 

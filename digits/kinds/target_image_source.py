@@ -16,6 +16,7 @@ from digits.data.sources import (
     Unusable,
     UnusableSource,
     choose,
+    listed,
     show,
     shuffle,
 )
@@ -46,7 +47,7 @@ class FoundTargetImages:
         return _open_source(Path(self.folders.targets)) if self.folders.has_targets else self.images
 
     def remarks(self, target: str) -> list[str]:
-        """Return warnings; ``target`` is the word for a target image."""
+        """Return warnings about files that are not used; ``target`` is the word for a target image."""
         return [*(remark for item in self.lists for remark in item.remarks()), *self.matches.remarks(target)]
 
     def need(self, target: str) -> None:
@@ -54,12 +55,21 @@ class FoundTargetImages:
         images, *targets = self.lists
         for item in self.lists:
             item.need_images()
+        if self.matches.unclear:
+            raise UnusableSource(
+                f"Each image has several {target}s: {listed(self.matches.unclear)}.",
+                "Move those that are not needed to another folder.",
+            )
         if not self.matches.names:
             raise UnusableSource(
                 f"No {target} has the same name as an image.",
                 f"The first image is {show(images.files[0])}, the first {target} {show(targets[0].files[0])}: "
-                "their names must be the same except for the ending.",
+                "their names must be the same except for the ending, and for a prefix or suffix such as _mask that is "
+                "the same for all.",
             )
+
+
+Pair = Callable[[TargetImageFolders, list[ImageList]], FoundTargetImages]
 
 
 def list_database(path: Path) -> ImageList:
@@ -75,15 +85,27 @@ def _open_source(path: Path) -> ImageSource:
     return open_arrays(path) if is_database(path) else ImageFolder(path)
 
 
-def find_target_images(folders: TargetImageFolders, progress: Progress) -> FoundTargetImages:
-    """List the folders of a split, and pair their files; raises UnusableSource."""
+def pair_lists(folders: TargetImageFolders, lists: list[ImageList]) -> FoundTargetImages:
+    """Pair the files of a list of images and one of targets; without the latter, images with themselves."""
+    images, *targets = lists
+    if targets:
+        matches = match(images.files, targets[0].files)
+    else:
+        matches = Matches([(name, name) for name in images.files], [], [], [])
+    return FoundTargetImages(folders, matches, lists)
+
+
+def find_target_images(
+    folders: TargetImageFolders, progress: Progress, pair: Pair = pair_lists
+) -> FoundTargetImages:
+    """List the folders of a split, and ``pair`` their files; raises UnusableSource."""
     lists = []
     for path, other in folders.each():
         name = show(str(path))
         progress.reading(f"Reading {name}")
         report = _reporter(progress, name)
         lists.append(list_database(path) if is_database(path) else list_images(path, report, other))
-    return FoundTargetImages(folders, match_lists(lists), lists)
+    return pair(folders, lists)
 
 
 def plan_splits(
@@ -109,7 +131,7 @@ def plan_splits(
         for faults in found.faults:
             unusable += faults.collect(recipe.max_unusable_percent, name)
         found.need(recipe.target_word)
-        warnings += found.remarks(recipe.target_word)
+        warnings += [*filter(None, [found.matches.note]), *found.remarks(recipe.target_word)]
         target_of = dict(found.matches.names)
         files = choose(target_of, recipe.seed, "pairs", name)
         targets = [target_of[file] for file in files]
@@ -118,14 +140,6 @@ def plan_splits(
     for name, split in splits.items():
         shuffle(split, recipe.seed, name)
     return splits, warnings
-
-
-def match_lists(lists: list[ImageList]) -> Matches:
-    """Pair the files of a list of images and one of targets; without the latter, images with themselves."""
-    images, *targets = lists
-    if targets:
-        return match(images.files, targets[0].files)
-    return Matches([(name, name) for name in images.files], [], [], [])
 
 
 def _reporter(progress: Progress, name: str) -> Callable[[int], None]:

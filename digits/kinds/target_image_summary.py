@@ -13,7 +13,7 @@ from digits.kinds.source_summary import SAMPLE_IMAGES, Overview, SourceSummary, 
 from digits.kinds.table_source import SplitTable, tables_at
 from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_tables
 from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders
-from digits.kinds.target_image_source import FoundTargetImages, list_database, match_lists
+from digits.kinds.target_image_source import FoundTargetImages, Pair, list_database, pair_lists
 from digits.kinds.target_image_tables import TargetImageRows, open_target_images
 
 Describe = Callable[[FoundTargetImages, SourceSummary], None]
@@ -22,14 +22,20 @@ Describe = Callable[[FoundTargetImages, SourceSummary], None]
 class TargetImageOverview(Overview):
     """Images and target images in ``folders``.
 
-    ``target`` is the word for a target image, and ``describe`` adds what the kind finds in the images and targets.
+    ``target`` is the word for a target image, ``pair`` pairs the files, and ``describe`` adds what the kind finds in
+    the images and targets.
     """
 
     def __init__(
-        self, folders: TargetImageFolders, target: str, describe: Describe, suggestion: Suggestion | None
+        self,
+        folders: TargetImageFolders,
+        target: str,
+        describe: Describe,
+        suggestion: Suggestion | None,
+        pair: Pair = pair_lists,
     ) -> None:
         super().__init__(suggestion)
-        self._folders, self._target, self._describe = folders, target, describe
+        self._folders, self._target, self._describe, self._pair = folders, target, describe, pair
         self._lists = [ImageList(Path(folders.images))]
         self._is_concluded = False
 
@@ -41,7 +47,7 @@ class TargetImageOverview(Overview):
         self.is_complete = True
 
     def conclude(self) -> tuple[str, list[str]]:
-        found = FoundTargetImages(self._folders, match_lists(self._lists), self._lists)
+        found = self._pair(self._folders, self._lists)
         if self.is_complete:
             self._count(found)
         else:
@@ -55,7 +61,8 @@ class TargetImageOverview(Overview):
         found.need(self._target)
         count = len(found.matches.names)
         targets = f" with a {self._target}" if count == 1 else f" with {self._target}s"
-        self.start.facts.append(f"{count_of(count, 'image')}{targets if self._folders.has_targets else ''}.")
+        self.start.facts.append(f"{count_of(count, 'image')}{targets if len(found.lists) > 1 else ''}.")
+        self.start.facts += filter(None, [found.matches.note])
         self.start.problems += found.remarks(self._target)
 
     def describe(self, summary: SourceSummary) -> None:
@@ -113,6 +120,9 @@ def summarize_target_image_table(
 
 def suggest_sources(root: Path, images: Path, targets: Path) -> Suggestion:
     """Suggest the paths of images and of targets, which were found in ``root``."""
+    if images == root == targets:
+        text = "This folder contains images and their label images. Use both?"
+        return Suggestion(text, "Use both", {"label_folder": str(root)})
     names = [f"{show(path.name)}/" if path.is_dir() else show(path.name) for path in (images, targets)]
     return Suggestion(
         f"This folder contains {joined(names if images != root else names[1:])}. "

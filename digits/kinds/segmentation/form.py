@@ -10,22 +10,36 @@ from typing import Any
 from wtforms import SelectField, StringField
 from wtforms.validators import ValidationError
 
+from digits.data.declared_splits import split_folders
+from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
+from digits.data.target_images import divide
 from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.form_fields import AllowedPath, TextField, choices, text_field
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
 from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
-from digits.kinds.segmentation.reader import read_class_names, read_color_map
+from digits.kinds.segmentation.pairing import pair_masks
+from digits.kinds.segmentation.reader import lists_values, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.target_image_form import Folders, Table, TargetImageForm
 from digits.kinds.target_image_recipe import TargetImageRecords
 
 LABEL_MAP = "labelmap.txt"
-MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "annotation", "segmentationclass")
+CLASS_VALUES = "_classes.csv"
+MASK_FOLDERS = (
+    "masks",
+    "mask",
+    "labels",
+    "label",
+    "annotations",
+    "annotation",
+    "segmentationclass",
+    "gtfine",
+)
 ENTER_TARGETS = "Enter the folder of label images or a COCO file"
 
 
@@ -43,12 +57,18 @@ def _text_file(label: str, name: str) -> TextField:
 
 
 class _Folders(Folders):
-    """Folders of images and of label images, or of images and a COCO file."""
+    """Folders of images and of label images, one folder of both, or images and a COCO file."""
+
+    pair = staticmethod(pair_masks)
+
+    def can_share(self, folder: Path) -> bool:
+        return _holds_pairs(folder)
 
     def check_without_targets(self, folder: str) -> None:
         raise ValidationError(
             f"{ENTER_TARGETS}: {show(folder)} contains neither a pair of folders named "
-            "images and masks (or labels or annotations) nor a single JSON file."
+            "images and masks (or labels or annotations), nor images with label images such as a.jpg and "
+            "a_mask.png, nor a single JSON file."
         )
 
     def resolve_targets(self, form: ImageDatasetForm[Any], path: str) -> str:
@@ -63,7 +83,9 @@ class _Folders(Folders):
         if found:
             return found[0], Path(self.resolve_targets(form, str(found[1])))
         file = _find_annotations(form, root)
-        return (root, file) if file else None
+        if file:
+            return root, file
+        return (root, root) if _holds_pairs(root) else None
 
     def summarize(self, form: ImageDatasetForm[Any], recipe: CreateSegmentation) -> Iterator[SourceSummary]:  # type: ignore[override]
         folders, suggestion = self.scanned_folders(form)
@@ -72,7 +94,9 @@ class _Folders(Folders):
         if os.path.isfile(folders.targets):
             return CocoOverview(Overview(recipe), folders, suggestion).summaries()
         if not (recipe.class_labels_file or recipe.colormap_file):
-            recipe.colormap_file = _label_map(form, Path(form.text_of("feature_folder")))
+            root = Path(form.text_of("feature_folder"))
+            recipe.colormap_file = _label_map(form, root)
+            recipe.class_labels_file = _class_values(form, root)
         return super().summarize(form, recipe)
 
 
@@ -81,11 +105,31 @@ def _find_annotations(form: ImageDatasetForm[Any], folder: Path) -> Path | None:
     return file if file and form.meta.data_roots.contain(file) else None
 
 
+def _holds_pairs(folder: Path) -> bool:
+    """Return whether ``folder`` contains images and their label images."""
+    try:
+        names = [entry.name for entry in visible_entries(str(folder)) if is_image(entry.name)]
+    except OSError:
+        return False
+    return divide(names) is not None
+
+
+def _beside(form: ImageDatasetForm[Any], root: Path, name: str) -> Path | None:
+    """Return the file ``name`` of a tool in the folder of images, in one of its splits, or above it."""
+    folders = (root, *split_folders(root).values(), root.parent)
+    found = (folder / name for folder in folders if (folder / name).is_file())
+    return next((path for path in found if form.meta.data_roots.contain(path)), None)
+
+
 def _label_map(form: ImageDatasetForm[Any], root: Path) -> str:
-    """Return the color map that CVAT writes beside the folders of images and label images, or an empty string."""
-    paths = (folder / LABEL_MAP for folder in (root, root.parent))
-    found = (path for path in paths if path.is_file() and form.meta.data_roots.contain(path))
-    return str(next(found, ""))
+    """Return the color map that CVAT writes for label images, or an empty string."""
+    return str(_beside(form, root, LABEL_MAP) or "")
+
+
+def _class_values(form: ImageDatasetForm[Any], root: Path) -> str:
+    """Return the names of the pixel values that Roboflow writes for label images, or an empty string."""
+    path = _beside(form, root, CLASS_VALUES)
+    return str(path) if path and lists_values(path) else ""
 
 
 class DatasetForm(TargetImageForm[CreateSegmentation]):
@@ -112,6 +156,7 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
     def validate_feature_folder(self, field: StringField) -> None:
         if not (field.errors or self.class_labels_file.data or self.colormap_text_file.data):
             self.colormap_text_file.data = _label_map(self, Path(field.data or ""))
+            self.class_labels_file.data = _class_values(self, Path(field.data or ""))
 
     def validate_class_labels_file(self, field: StringField) -> None:
         self._check_text(field, read_class_names)

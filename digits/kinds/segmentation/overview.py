@@ -15,6 +15,7 @@ from digits.data.sources import ImageSource, UnusableSource, count_of, listed, s
 from digits.data.tables import Row
 from digits.kinds import source_summary
 from digits.kinds.segmentation.coco import AnnotatedImages, CocoClasses
+from digits.kinds.segmentation.pairing import ClassFolders, CombinedMasks, describe_overlap
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
@@ -48,6 +49,8 @@ class Overview:
 
     def describe(self, found: FoundTargetImages, summary: SourceSummary) -> None:
         """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
+        if isinstance(found, ClassFolders):
+            self._annotations.indexes.update(found.indexes)
         self._describe(found.images, found.target_images, spread(found, SAMPLE_IMAGES), summary)
 
     def describe_rows(self, table: TargetImageRows, rows: list[Row[str]], summary: SourceSummary) -> None:
@@ -83,7 +86,10 @@ class Overview:
                 f"{count_of(len(broken), TARGET)} of those examined cannot be used: {listed(broken)}. "
                 "Their images are skipped."
             )
-        _describe_classes([survey for _, survey in surveys], names, code, self._annotations, summary)
+        found = [survey for _, survey in surveys]
+        if isinstance(masks, CombinedMasks):
+            summary.problems += filter(None, [describe_overlap(found)])
+        _describe_classes(found, names, code, self._annotations, summary)
 
 
 class CocoOverview(source_summary.Overview):

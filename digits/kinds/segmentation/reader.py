@@ -6,8 +6,8 @@ one process per core, then with their images.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from digits.data import images, parallel
 from digits.data.class_names import read_names
 from digits.data.images import Geometry, UnusableImage
 from digits.data.mask_values import default_names, recognize
-from digits.data.masks import WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
+from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
 from digits.data.tables import open_lines
@@ -30,6 +30,7 @@ from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
 from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.segmentation.coco import CocoClasses
+from digits.kinds.segmentation.pairing import CombinedMasks, describe_overlap, pair_masks
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_recipe import TargetImageFolders
 from digits.kinds.target_image_source import FoundTargetImages, find_target_images, plan_splits
@@ -107,9 +108,11 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     unusable: list[Unusable] = []
     splits, warnings = plan_splits(recipe, progress, unusable, partial(find_masks, annotations))
     if annotations.indexes:
-        _check_annotations(recipe)
+        _check_annotations(recipe, splits)
     surveys = _survey(splits, code, recipe.processes, progress)
     known = [item for found in surveys.values() for item in found if item]
+    if isinstance(splits["train"].target_images, CombinedMasks):
+        warnings += filter(None, [describe_overlap(known)])
     classes = find_classes(known, names, code, annotations)
     shares = _total_shares(classes, surveys["train"])
     for name, split in splits.items():
@@ -134,15 +137,16 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     return SegmentationPlan(target, dict(splits), groups, warnings, unusable, code=classes.code)
 
 
-def _check_annotations(recipe: CreateSegmentation) -> None:
-    """Raise UnusableSource for settings that do not fit COCO files."""
-    if not all(os.path.isfile(folders.targets) for folders in recipe.folders().values()):
+def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetImageSplit]) -> None:
+    """Raise UnusableSource for settings that do not fit COCO files and folders of classes."""
+    if len({type(split.target_images) for split in splits.values()}) > 1:
         raise UnusableSource(
-            "Some splits use COCO files, others label images.", "Use the same format for all splits."
+            "Some splits use COCO files or a folder of masks for each class, others label images.",
+            "Use the same format for all splits.",
         )
     if recipe.class_labels_file or recipe.colormap_file:
         raise UnusableSource(
-            "Class labels and color maps apply to label images only; a COCO file contains its own class names.",
+            "Class labels and color maps apply to label images only; COCO files and folders of masks name the classes.",
             "Leave both fields empty.",
         )
 
@@ -152,9 +156,9 @@ def find_masks(
 ) -> FoundTargetImages:
     """Return the images with label images, or with those drawn from a COCO file; raises UnusableSource."""
     path = Path(folders.targets)
-    return (
-        annotations.find(folders, path, progress) if path.is_file() else find_target_images(folders, progress)
-    )
+    if path.is_file():
+        return annotations.find(folders, path, progress)
+    return find_target_images(folders, progress, partial(pair_masks, indexes=annotations.indexes))
 
 
 def read_class_files(class_labels: str, color_map: str) -> tuple[list[str], Code]:
@@ -197,8 +201,54 @@ def find_classes(
 
 
 def read_class_names(path: str) -> list[str]:
-    """Read the names of the classes, one per line; none without a path. Raises UnusableSource."""
-    return read_names(Path(path), MAX_PIXEL_CLASSES) if path else []
+    """Read the names of the classes, one per line; none without a path. Raises UnusableSource.
+
+    The lines of Roboflow's ``_classes.csv`` are the value of the pixels of a class and its name, after a header.
+    """
+    if not path:
+        return []
+    if rows := _rows_of_values(Path(path)):
+        return _names_of_values(show(Path(path).name), rows)
+    return read_names(Path(path), MAX_PIXEL_CLASSES)
+
+
+def lists_values(path: Path) -> bool:
+    """Return whether the file ``path`` lists the values of the pixels of each class."""
+    return bool(_rows_of_values(path))
+
+
+def _rows_of_values(path: Path) -> list[list[str]]:
+    if path.suffix.lower() != ".csv":
+        return []
+    lines, _ = open_lines(path, MAX_TEXT_BYTES)
+    head, *rows = [*csv.reader(lines, skipinitialspace=True)] or [[]]
+    return rows if [name.strip().lower() for name in head] == ["pixel value", "class"] else []
+
+
+def _names_of_values(file: str, rows: Sequence[list[str]]) -> list[str]:
+    """Return the names of the classes in rows of values and names, in the order of the values.
+
+    Indexes without a name get one, unless values are shades of gray. Raises UnusableSource.
+    """
+    names: dict[int, str] = {}
+    for number, row in enumerate(rows, 2):
+        if not row:
+            continue
+        try:
+            value, name = int(row[0]), show(row[1].strip())
+        except (ValueError, IndexError):
+            raise UnusableSource(
+                f"{file}: line {number} is not the value of a pixel and the name of its class."
+            ) from None
+        if not 0 <= value <= IGNORED or value in names or name in names.values():
+            raise UnusableSource(
+                f"{file}: line {number} repeats a value or a name, or the value is above 255."
+            )
+        names[value] = name
+    highest = max(names, default=0)
+    if highest >= 2 * len(names) + FIRST_SHADE:
+        return [names[value] for value in sorted(names)]
+    return [names.get(value, f"class {value}") for value in range(highest + 1)]
 
 
 def read_color_map(path: str) -> tuple[list[str], list[Color]]:

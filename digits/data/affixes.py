@@ -1,0 +1,167 @@
+"""Find the prefix or suffix that turns the name of an image into that of its target, as in ``1.png``, ``1_L.png``."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+# Words for targets that may directly follow or precede a letter.
+WORDS = (
+    "mask",
+    "label",
+    "seg",
+    "segmentation",
+    "gt",
+    "groundtruth",
+    "target",
+    "annotation",
+    "annot",
+    "matte",
+)
+# Targets of other tasks, which tools write beside those of classes; the train ids of Cityscapes leave out classes.
+_OTHERS = re.compile(
+    r"colou?r|instance|panoptic|visual|overlay|edge|bound|depth|disp|preview|trainids", re.IGNORECASE
+)
+_SAMPLE = 64
+_NEIGHBORS = 6
+_MOST_TRIED = 24
+
+
+@dataclass(frozen=True, order=True)
+class Affixes:
+    """What surrounds the common part of the names of an image and of its target."""
+
+    image_before: str = ""
+    image_after: str = ""
+    target_before: str = ""
+    target_after: str = ""
+
+    def of_images(self, stems: Iterable[str]) -> dict[str, str]:
+        """Return the ``stems`` of images with these affixes, by their common parts."""
+        return _cores(stems, self.image_before, self.image_after)
+
+    def of_targets(self, stems: Iterable[str]) -> dict[str, str]:
+        """Return the ``stems`` of targets with these affixes, by their common parts."""
+        return _cores(stems, self.target_before, self.target_after)
+
+    def pairs(self, images: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
+        """Return the targets of images."""
+        of_targets = self.of_targets(targets)
+        return {
+            image: of_targets[core] for core, image in self.of_images(images).items() if core in of_targets
+        }
+
+    @property
+    def _is_of_others(self) -> bool:
+        return bool(_OTHERS.search(self.target_before + self.target_after))
+
+
+def find_pairs(images: Sequence[str], targets: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the targets of the images by the affixes that make the most pairs, at least of half of the names.
+
+    Names are paths without endings. If several affixes make as many pairs of different targets, the result is empty,
+    and the second item are the targets of one image.
+    """
+    found: dict[Affixes, dict[str, str]] = {}
+    for affixes in _candidates(images, targets):
+        found[affixes] = affixes.pairs(images, targets)
+    fewest = (min(len(images), len(targets)) + 1) // 2
+    usable = {affixes: pairs for affixes, pairs in found.items() if pairs and len(pairs) >= fewest}
+    # Several targets of each image are more names than images.
+    if not usable:
+        return {}, []
+    rank = {affixes: (len(pairs), not affixes._is_of_others) for affixes, pairs in usable.items()}
+    best = max(rank.values())
+    equal = [usable[affixes] for affixes in sorted(usable) if rank[affixes] == best]
+    if any(pairs != equal[0] for pairs in equal):
+        image = next(iter(equal[0]))
+        return {}, sorted({pairs[image] for pairs in equal if image in pairs})
+    return equal[0], []
+
+
+def _candidates(images: Sequence[str], targets: Sequence[str]) -> list[Affixes]:
+    """Return the likely affixes, the most frequent in a sample first."""
+    step = max(1, len(images) // _SAMPLE)
+    sample = [_base(stem) for stem in images[::step][:_SAMPLE]]
+    bases = sorted({_base(stem) for stem in targets})
+    mirrored = sorted(base[::-1] for base in bases)
+    votes: Counter[Affixes] = Counter()
+    for name in sample:
+        found = {Affixes("", one, "", other) for one, other in _rests(name, bases)}
+        for one, other in _rests(name[::-1], mirrored):
+            found.add(Affixes(one[::-1], "", other[::-1], ""))
+        votes.update(found)
+    for before in _common(sample, bases):
+        votes[before] += 1
+    return [affixes for affixes, _ in votes.most_common(_MOST_TRIED)]
+
+
+def _rests(name: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what follows the common beginning of ``name`` and of each of its neighbors in ``others``."""
+    place = bisect_left(others, name)
+    for other in others[max(0, place - _NEIGHBORS) : place + _NEIGHBORS]:
+        length = len(_beginning([name, other]))
+        while length and not all(_is_end(name[:length], text[length:]) for text in (name, other)):
+            length -= 1
+        rests = name[length:], other[length:]
+        if length and any(rests) and all(map(_is_affix, rests)):
+            yield rests
+
+
+def _is_end(core: str, rest: str) -> bool:
+    """Return whether a name ends between ``core`` and ``rest``: not within a word or number."""
+    if not rest or not (core[-1].isalnum() and rest[0].isalnum()):
+        return True
+    if core[-1].isdigit() and rest[0].isdigit():
+        return False
+    return core[-1].isdigit() != rest[0].isdigit() or rest.lower() in _WORDS_EITHER_WAY
+
+
+_WORDS_EITHER_WAY = {text for word in WORDS for text in (word, f"{word}s", word[::-1], f"{word}s"[::-1])}
+
+
+def _is_affix(text: str) -> bool:
+    return not text or any(character.isalpha() for character in text)
+
+
+def _common(images: Sequence[str], targets: Sequence[str]) -> Iterator[Affixes]:
+    """Yield the affixes of names that all begin, or all end, with the same word."""
+    if len(images) < 2 or len(targets) < 2:
+        return
+    (image_before, image_after), (target_before, target_after) = map(_ends, (images, targets))
+    for one in {"", image_before}:
+        for other in {"", image_after}:
+            for before in {"", target_before}:
+                for after in {"", target_after}:
+                    if any((one, other, before, after)):
+                        yield Affixes(one, other, before, after)
+
+
+def _ends(names: Sequence[str]) -> tuple[str, str]:
+    """Return the word with which all names begin, and that with which all end, without their numbers."""
+    before = re.sub(r"[0-9]+\Z", "", _beginning(names))
+    after = _beginning([name[::-1] for name in names])[::-1]
+    return before, re.sub(r"\A[0-9]+", "", after)
+
+
+def _beginning(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    pairs = enumerate(zip(first, last, strict=False))
+    return first[: next((place for place, (one, other) in pairs if one != other), len(first))]
+
+
+def _base(stem: str) -> str:
+    return stem.rpartition("/")[2]
+
+
+def _cores(stems: Iterable[str], before: str, after: str) -> dict[str, str]:
+    length = len(before) + len(after)
+    found: dict[str, str] = {}
+    for stem in stems:
+        folder, slash, base = stem.rpartition("/")
+        if len(base) > length and base.startswith(before) and base.endswith(after):
+            found.setdefault(folder + slash + base[len(before) : len(base) - len(after)], stem)
+    return found
