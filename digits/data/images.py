@@ -528,10 +528,10 @@ def _resemblance(data: bytes) -> str:
     if data[4:8] == b"ftyp":
         brand = data[8:12]
         if brand in (b"avif", b"avis"):
-            return "a damaged AVIF" if READS_AVIF else "it looks like AVIF: export it as JPEG"
+            return "it looks like a damaged AVIF" if READS_AVIF else "it looks like AVIF: export it as JPEG"
         if brand in _HEIF_BRANDS:
             remedy = HEIF_REMEDY.replace("them", "it")
-            return "a damaged HEIC" if READS_HEIF else f"it looks like HEIC: {remedy}"
+            return "it looks like a damaged HEIC" if READS_HEIF else f"it looks like HEIC: {remedy}"
         return "it looks like a video"
     if not any(data[:512]):
         return "it contains only zeros"

@@ -122,6 +122,7 @@ def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
     """Return the number of cross-entropies over classes in a network's loss, and the warnings."""
     import tensorflow as tf
 
+    from digits.kinds.network.targets import in_order
     from digits.worker import network_loader
     from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
@@ -134,7 +135,8 @@ def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
             VariableStore(), tower.TRAIN, x, y
         )
         losses = [item.loss for item in built.objectives]
-        flow = label_flow.follow(x, y, losses, built.metrics.values(), built.tower.nclasses)
+        classes, outputs = built.tower.nclasses, in_order(built.output)
+        flow = label_flow.follow(x, y, losses, built.metrics.values(), classes, outputs)
     return len(flow.cross_entropies), flow.warnings
 
 
@@ -185,6 +187,70 @@ def test_labels_that_broadcast_cause_a_warning(
     assert [words in warning for warning in warnings] == [True] * bool(words), warnings
     line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
     assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
+
+
+SOFTMAX = "tf.nn.softmax(self.inference)"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (LOSS.replace("self.inference", SOFTMAX), "the result of softmax already"),
+        (LOSS.replace("self.inference", "tf.nn.sigmoid(self.inference)"), "the result of sigmoid already"),
+        (
+            ENTROPY_BY_HAND.format("tf.one_hot(self.y, 4)").replace(
+                "logits=self.inference", f"logits={SOFTMAX}"
+            ),
+            "Remove the softmax from the last layer",
+        ),
+        (
+            "tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=self.y, "
+            f"logits=tf.reshape({SOFTMAX}, [-1, self.nclasses])))",
+            "the result of softmax already",
+        ),
+        (
+            "tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(self.y, "
+            f"tf.identity({SOFTMAX}), from_logits=True))",
+            "the result of softmax already",
+        ),
+        # Probabilities where they are expected, and a cross-entropy of log-probabilities, which does no harm.
+        (f"tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(self.y, {SOFTMAX}))", ""),
+        (LOSS.replace("self.inference", "tf.nn.log_softmax(self.inference)"), ""),
+        (ENTROPY_BY_HAND.format(SOFTMAX), ""),
+    ],
+)
+def test_softmax_before_a_loss_of_logits_causes_a_warning(
+    in_shared_child: Any, tmp_path: Path, loss: str, words: str
+) -> None:
+    path = tmp_path / "network.py"
+    path.write_text(networks.LINEAR.replace(LOSS, loss))
+    warnings = in_shared_child(_label_flow, path)[1]
+    assert [words in warning for warning in warnings] == [True] * bool(words), warnings
+    line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
+    assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
+
+
+ONE_SIGMOID = """
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        flat = tf.keras.layers.Flatten()(self.x / 255.0)
+        return tf.keras.layers.Dense(1, activation="sigmoid")(flat)
+
+    @model_property
+    def loss(self):
+        wanted = tf.reshape(tf.cast(self.y, tf.float32), [-1, 1])
+        return tf.reduce_mean(tf.keras.losses.binary_crossentropy(wanted, self.inference))
+"""
+
+
+def test_a_single_output_for_several_classes_causes_a_warning(preflight: Any) -> None:
+    messages = [event.message for event in preflight(ONE_SIGMOID).of(events.Warned)]
+    (message,) = [text for text in messages if "make predictions" in text]
+    assert message.startswith(
+        "Line 6: the network returns 1 value for each image, but there are 4 classes: it can be trained, but not make "
+        "predictions. Return a value for each class, for example with Dense(4)"
+    )
 
 
 def test_label_warnings_are_part_of_the_result_and_accumulation_of_the_cost(preflight: Any) -> None:

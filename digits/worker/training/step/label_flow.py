@@ -1,8 +1,8 @@
 """Analyze how the loss of a network uses the labels.
 
 The network's text and names are unreliable, so the graph operations between ``self.y`` and the loss
-are followed instead. This shows which losses are classification losses, and where labels only match
-by broadcasting or are misinterpreted.
+are followed instead. This shows which losses are classification losses, where labels only match
+by broadcasting or are misinterpreted, and which scores are no logits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from digits.data.sources import count_of
 from digits.worker.network.network import operations_behind
 from digits.worker.training.step import numerics
 
@@ -30,6 +31,8 @@ _ELEMENTWISE = {
 }
 # Operations whose first input chooses among values, such as those of tf.where and tf.boolean_mask.
 _CHOOSING = {"Select", "SelectV2", "Where"}
+# Activations whose results are probabilities, as Keras calls them.
+_PROBABILITIES = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
 _NORMALIZING = ("FusedBatchNorm", "Rsqrt")
 
 
@@ -70,8 +73,13 @@ class LabelFlow:
         return bool(self.cross_entropies)
 
 
-def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int) -> LabelFlow:
-    """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph."""
+def follow(
+    x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: int, outputs: Iterable[Any] = ()
+) -> LabelFlow:
+    """Follow the labels ``y`` [N] of the batch ``x`` to the ``losses`` and the ``metrics``, all in one graph.
+
+    ``outputs`` of the network have to include a score for each of the ``classes``.
+    """
     flow = _Flow(x, y, classes)
     operations = operations_behind(losses)
     for operation in operations:
@@ -80,13 +88,16 @@ def follow(x: Any, y: Any, losses: list[Any], metrics: Iterable[Any], classes: i
     for operation in operations_behind(metrics):
         if operation.name not in done:
             flow.add(operation, is_of_loss=False)
+    is_used = any(flow.origin(loss).labels for loss in losses)
+    if is_used:
+        flow.check_outputs([output for output in outputs if output.shape.rank is not None])
     is_single = len(losses) == 1
     losses_of_classes = [
         operation for operation in operations if is_single and flow.is_classification(operation)
     ]
     return LabelFlow(
         [operation.outputs[0] for operation in losses_of_classes],
-        any(flow.origin(loss).labels for loss in losses),
+        is_used,
         flow.has_normalization,
         list(flow.warnings.values()),
     )
@@ -115,8 +126,26 @@ class _Flow:
             self._check_shapes(operation, inputs)
             if is_of_loss and operation.type == "Mul":
                 self._check_factors(operation, inputs)
+        if is_of_loss and operation.type in _CROSS_ENTROPY:
+            self._check_logits(operation)
         if is_of_loss and operation.type in _CHOOSING and self._classes > 2 and inputs[0].numbers:
             self._warn_of_numbers(operation)
+
+    def check_outputs(self, outputs: list[Any]) -> None:
+        """Warn if the network returns fewer scores per image than there are classes."""
+        sizes = [output.shape[-1] for output in outputs]
+        if not outputs or any(size is None or size >= self._classes for size in sizes):
+            return
+        output = outputs[0]
+        if output.shape.rank != 2:
+            return
+        self._warn(
+            "outputs",
+            output.op,
+            f"the network returns {count_of(sizes[0], 'value')} for each image, but there are {self._classes} "
+            f"classes: it can be trained, but not make predictions. Return a value for each class, for example with "
+            f"Dense({self._classes}) without an activation, and use digits.classification_loss.",
+        )
 
     def is_classification(self, operation: Any) -> bool:
         """Whether ``operation`` is the cross-entropy of one score per class and the labels."""
@@ -139,6 +168,19 @@ class _Flow:
             return _Origin(batch, labels, numbers=inputs[0].numbers and not batch)
         is_arithmetic = op_type in _ARITHMETIC and any(item.numbers for item in inputs) and not batch
         return _Origin(batch, labels, numbers=is_arithmetic)
+
+    def _check_logits(self, operation: Any) -> None:
+        scores = operation.inputs[0]
+        while scores.op.type in _REARRANGED:
+            scores = scores.op.inputs[0]
+        activation = _PROBABILITIES.get(scores.op.type)
+        if activation and self.origin(scores).is_prediction:
+            self._warn(
+                "logits",
+                operation,
+                f"the loss applies softmax to values that are the result of {activation} already, so the network "
+                f"learns slowly and its probabilities are too similar. Remove the {activation} from the last layer.",
+            )
 
     def _check_shapes(self, operation: Any, origins: list[_Origin]) -> None:
         """Warn if labels and predictions of different rank are combined by broadcasting."""

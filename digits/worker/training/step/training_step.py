@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from digits.data.targets.class_index import ClassIndex
+from digits.kinds.network.targets import in_order
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
 from digits.worker.input.preparation import Preparation
@@ -152,7 +154,8 @@ class TrainingStep:
         with self._randomness.draw_for(stage, draw), targets.use_targets(y) as labels:
             built = self.network.build(self._store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
-        flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes)
+        outputs = in_order(built.output) if isinstance(self.network.target, ClassIndex) else ()
+        flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
         metrics = {**built.metrics, **(_cross_entropy(flow) if self.options.measures_labels else {})}
         built = dataclasses.replace(built, metrics=metrics, objectives=self._phase.restrict(built.objectives))
         with autocast.casting(self._store.compute_type):
