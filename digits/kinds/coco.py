@@ -35,11 +35,11 @@ _MAX_DIGITS = 20
 _Rejected = dict[str, dict[Id, str]]
 
 
-class _Identified(Struct):
+class _Identified(Struct, gc=False):
     id: Id
 
 
-class Image(_Identified):
+class Image(_Identified, gc=False):
     """An image; its size is optional."""
 
     file_name: str
@@ -51,7 +51,7 @@ class Category(_Identified):
     name: str
 
 
-class Annotation(Struct):
+class Annotation(Struct, gc=False):
     """An object of a category in an image. Without an ``id``, it gets its number in the file, from 1."""
 
     image_id: Id
@@ -143,6 +143,9 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
     for number, entry in enumerate(found.annotations, 1):
         if entry.id is None:
             entry.id = number
+        if entry.image_id in paths and entry.category_id in categories:
+            annotations.append(entry)
+            continue
         # References can have a different type than the ids.
         if entry.image_id not in images:
             entry.image_id = _converted(entry.image_id)

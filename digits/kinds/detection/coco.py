@@ -19,7 +19,7 @@ from digits.kinds.shapes import edges_of, polygons_in, read_run_lengths, size_of
 Edges = tuple[float, float, float, float]
 
 
-class Annotation(coco.Annotation):
+class Annotation(coco.Annotation, gc=False):
     """An object; ``bbox`` contains left, top, width and height. Without it, the ``segmentation`` is used."""
 
     bbox: list[float] | None = None
