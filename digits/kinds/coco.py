@@ -6,7 +6,7 @@ Files by scripts may take liberties: ids and sizes that are texts or floats, boo
 from __future__ import annotations
 
 import json
-import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -161,18 +161,12 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
     return CocoFile(path, images, paths, categories, annotations, faulty, skipped)
 
 
-def find_file(folder: Path) -> Path | None:
-    """Return the only COCO file in a folder, or in its folder ``annotations``, or None."""
-    for place in (folder, folder / "annotations"):
-        try:
-            names = sorted(name for name in os.listdir(place) if name.lower().endswith(".json"))
-        except OSError:
-            continue
-        # Label Studio adds a list of the classes.
-        files = [place / name for name in names if name != "notes.json"]
-        if len(files) == 1 and files[0].is_file():
-            return files[0]
-    return None
+_KEYS = re.compile(rb'"(images|annotations|categories|licenses)"\s*:')
+
+
+def looks_like(head: bytes) -> bool:
+    """Return whether a file that begins with ``head`` may have this format."""
+    return bool(_KEYS.search(head))
 
 
 def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnotation], _Rejected]:

@@ -16,12 +16,19 @@ from digits.core.remote import is_address
 from digits.core.splits import SPLITS
 from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, show
-from digits.kinds.coco import find_file
-from digits.kinds.detection import box_table, coco, yolo
+from digits.kinds.detection import box_table, yolo
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
 from digits.kinds.detection.class_names import NamesFile, find_shared_names
 from digits.kinds.detection.format import BoxTable
-from digits.kinds.detection.formats import AUTO, FORMATS, describe, find_format, find_sources, is_detected
+from digits.kinds.detection.formats import (
+    AUTO,
+    FORMATS,
+    describe,
+    find_file,
+    find_format,
+    find_sources,
+    is_detected,
+)
 from digits.kinds.detection.overview import (
     AnnotationOverview,
     RecordOverview,
@@ -331,8 +338,11 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
             raise ValidationError(error.sentences) from None
 
     def find_labels(self, path: Path) -> Path:
-        """Return the real path of the annotations ``path``: that of a COCO file for its folder."""
-        if path.is_dir() and self.format.data in (AUTO, coco.FORMAT.name) and not is_detected(path):
+        """Return the real path of the annotations ``path``: that of the only JSON file for its folder."""
+        chosen = FORMATS.get(self.format.data)
+        if path.is_dir() and (
+            ".json" in chosen.endings and not chosen.is_folder if chosen else not is_detected(path)
+        ):
             file = find_file(path)
             return file if file and self.meta.data_roots.contain(file) else path
         return path

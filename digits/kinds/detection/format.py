@@ -15,6 +15,8 @@ from digits.kinds.table_source import TableSettings
 
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
+_MAX_HEADS = 10
+_HEAD_BYTES = 1 << 16
 
 
 class BoxTable(TableSettings, kw_only=True, frozen=True):
@@ -75,6 +77,11 @@ class FirstFiles:
         """Return the paths of those with one of ``endings``, in lowercase."""
         return [name for name in self._names if name.lower().endswith(endings)]
 
+    def heads(self, *endings: str) -> Iterator[bytes]:
+        """Yield the first bytes of the file, or of the first files with one of ``endings``."""
+        paths = self.with_ending(*endings)[:_MAX_HEADS] if self.is_folder else [str(self.path)]
+        return map(_head, paths)
+
     def lines(self, ending: str) -> Iterator[list[str]]:
         """Yield the words of the first line that is not blank of each text file that has one."""
         return filter(None, map(_first_words, self.with_ending(ending)))
@@ -87,7 +94,8 @@ class Format:
     ``title`` is its name in sentences, and ``words`` its name in the form, by default the title. Annotations are a
     folder with a file for each image if ``is_folder``, else a file; if they ``store_images`` themselves, they can be
     either. Files have one of the ``endings``, in lowercase and with a dot. ``is_in`` returns whether a folder contains
-    annotations in this format; by default, those with an ending do. ``min_val_box_size`` is the default of the recipe.
+    annotations in this format; by default, those with an ending do, if the first bytes of one of the first files
+    ``look_like`` the format. ``min_val_box_size`` is the default of the recipe.
     ``open`` raises UnusableSource, as does iterating its result.
     """
 
@@ -100,14 +108,29 @@ class Format:
     is_in: Callable[[FirstFiles], bool] | None = None
     words: str = ""
     min_val_box_size: int = 0
+    looks_like: Callable[[bytes], bool] | None = None
 
     def recognizes(self, first: FirstFiles) -> bool:
         """Return whether annotations have this format."""
         if not first.is_folder:
-            return not self.is_folder and first.path.suffix.lower() in self.endings
+            has_ending = first.path.suffix.lower() in self.endings
+            return not self.is_folder and has_ending and self._is_like(first)
         if self.is_in is not None:
             return self.is_in(first)
-        return self.is_folder and bool(first.with_ending(*self.endings))
+        return self.is_folder and bool(first.with_ending(*self.endings)) and self._is_like(first)
+
+    def _is_like(self, first: FirstFiles) -> bool:
+        return self.looks_like is None or any(map(self.looks_like, first.heads(*self.endings)))
+
+
+def _head(path: str) -> bytes:
+    try:
+        if not os.path.isfile(path):
+            return b""
+        with open(path, "rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def _first_words(path: str) -> list[str]:

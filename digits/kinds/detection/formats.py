@@ -10,9 +10,9 @@ from pathlib import Path
 from digits.core.splits import SPLITS
 from digits.data import dataset_folder
 from digits.data.declared_splits import declares_splits, split_folders, split_named
-from digits.data.sources import UnusableSource, show
+from digits.data.sources import UnusableSource, listed, show
 from digits.data.target_images import find_folders
-from digits.kinds.coco import find_file
+from digits.kinds.coco import looks_like
 from digits.kinds.detection import (
     box_table,
     coco,
@@ -20,7 +20,11 @@ from digits.kinds.detection import (
     detectnet,
     json_lines,
     kitti,
+    label_studio,
+    labelme,
     parquet_files,
+    supervisely,
+    vgg,
     voc,
     yolo,
 )
@@ -36,8 +40,12 @@ FORMATS = {
         kitti.FORMAT,
         voc.FORMAT,
         coco.FORMAT,
+        labelme.FORMAT,
+        supervisely.FORMAT,
+        label_studio.FORMAT,
         cvat.FORMAT,
         box_table.FORMAT,
+        vgg.FORMAT,
         json_lines.FORMAT,
         parquet_files.FORMAT,
         detectnet.FORMAT,
@@ -115,7 +123,43 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
         return parquet_files.find_splits(contents)
     if contents.tables:
         return {split: (path.parent, path) for split, (path, *_) in contents.tables.items()}
-    return {"train": (root, root)} if is_detected(root) else {}
+    if is_detected(root):
+        return {"train": (root, root)}
+    if len(files := _json_files(root)) > 1:
+        raise UnusableSource(
+            f"{show(str(root))} contains several files of annotations: {listed(path.name for path in files)}.",
+            "Enter one of them as “Annotations”.",
+        )
+    return {"train": (root, files[0])} if files else {}
+
+
+def find_file(folder: Path) -> Path | None:
+    """Return the only file with the annotations of all images in a folder, or in its folder ``annotations``.
+
+    Return None if there is none or several. In COCO's download, other files contain captions and keypoints.
+    """
+    for place in (folder, folder / "annotations"):
+        files = [path for path in (*_json_files(place), *place.glob("*.csv")) if _has_images(path)]
+        instances = [path for path in files if path.name.startswith("instances")]
+        if len(instances or files) == 1:
+            return (instances or files)[0]
+    return None
+
+
+def _json_files(folder: Path) -> list[Path]:
+    # Label Studio adds a list of the classes.
+    return sorted(
+        path for path in folder.glob("*.[jJ][sS][oO][nN]") if path.is_file() and path.name != "notes.json"
+    )
+
+
+def _has_images(path: Path) -> bool:
+    """Return whether the first bytes of a file look like annotations of several images."""
+    head = next(FirstFiles(path, ()).heads())
+    if any(each.looks_like(head) for each in FORMATS.values() if each.is_folder and each.looks_like):
+        return False
+    chosen = detect(path)
+    return chosen.looks_like is not None or (chosen is coco.FORMAT and looks_like(head))
 
 
 def _declared_splits(root: Path, folders: tuple[Path, Path] | None) -> dict[str, tuple[Path, Path]]:

@@ -15,8 +15,8 @@ from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
 from digits.data.target_images import divide
-from digits.kinds.coco import find_file
 from digits.kinds.dataset_form import ImageDatasetForm
+from digits.kinds.detection.formats import find_file
 from digits.kinds.form_fields import AllowedPath, TextField, choices, text_field
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records

@@ -1,0 +1,102 @@
+"""The shapes of annotation tools that write JSON: objects of rectangles, polygons, circles and ellipses."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from digits.data.loose_json import standard_json
+from digits.kinds.detection.annotations import AnnotatedImage, Box
+from digits.kinds.detection.label_files import InvalidAnnotation
+
+# A multiple of four, so that the box around a circle is exact.
+_CORNERS_OF_ELLIPSES = 64
+_MIN_CORNERS = 3
+Points = tuple[float, ...]
+
+
+def load(data: bytes) -> Any:
+    """Return the contents of a JSON file; raises InvalidAnnotation."""
+    try:
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return msgspec.json.decode(standard_json(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidAnnotation(f"not valid JSON: {error}") from error
+
+
+def items(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list, or the values of an object; none for anything else."""
+    found = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [item for item in found if isinstance(item, dict)]
+
+
+def number(value: Any, where: str) -> float:
+    """Return a finite number, which may be written as a text; raises InvalidAnnotation."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise InvalidAnnotation(f"{where}: “{str(value)[:40]}” is not a number")
+    return found
+
+
+def numbers(item: dict[str, Any], keys: Iterable[str], where: str) -> list[float]:
+    """Return the numbers ``keys`` of an object; raises InvalidAnnotation."""
+    return [number(item.get(key), f"{where}, {key}") for key in keys]
+
+
+def pairs(value: Any, where: str) -> list[tuple[float, float]]:
+    """Return a list of points; raises InvalidAnnotation."""
+    if not isinstance(value, list) or not all(isinstance(point, list) and len(point) >= 2 for point in value):
+        raise InvalidAnnotation(f"{where}: no list of points")
+    return [(number(point[0], where), number(point[1], where)) for point in value]
+
+
+def flat(points: Iterable[tuple[float, float]]) -> Points:
+    """Return the x and y of points by turns."""
+    return tuple(value for point in points for value in point)
+
+
+def rectangle(points: list[tuple[float, float]], name: str, where: str) -> Box:
+    """Return the box around points."""
+    xs, ys = zip(*points, strict=True)
+    return Box(min(xs), min(ys), max(xs), max(ys), name, where)
+
+
+def polygon(points: list[tuple[float, float]], name: str, where: str) -> Box:
+    """Return an object with the outline ``points``; raises InvalidAnnotation."""
+    if len(points) < _MIN_CORNERS:
+        raise InvalidAnnotation(f"{where}: a polygon has {len(points)} corners instead of at least three")
+    return Box.around(flat(points), name, where)
+
+
+def ellipse(x: float, y: float, width: float, height: float, angle: float = 0.0) -> list[tuple[float, float]]:
+    """Return the outline of an ellipse with half the ``width`` and ``height``, rotated by ``angle`` in radians."""
+    found = []
+    for step in range(_CORNERS_OF_ELLIPSES):
+        turn = 2 * math.pi * step / _CORNERS_OF_ELLIPSES
+        across, down = width * math.cos(turn), height * math.sin(turn)
+        found.append(
+            (
+                x + across * math.cos(angle) - down * math.sin(angle),
+                y + across * math.sin(angle) + down * math.cos(angle),
+            )
+        )
+    return found
+
+
+def report_unused(
+    images: Iterator[AnnotatedImage], unused: Counter[str], remarks: list[str], remedy: str = ""
+) -> Iterator[AnnotatedImage]:
+    """Yield ``images``, then add the numbers of ``unused`` shapes by name to the ``remarks``, with a ``remedy``."""
+    yield from images
+    if unused:
+        counts = ", ".join(f"{count} × {shape}" for shape, count in unused.most_common())
+        remarks.append(" ".join(filter(None, [f"Shapes that are not used: {counts}.", remedy])))

@@ -1,0 +1,207 @@
+"""Label Studio: a JSON file (JSON or JSON-MIN) with the results of all tasks, in percent of the image."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from digits.data.image_finder import ImageFinder
+from digits.data.sources import UnusableSource, count_of, read_bounded, show
+from digits.data.tables import IMAGE_COLUMNS, Faults, is_image
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.json_shapes import (
+    ellipse,
+    items,
+    load,
+    number,
+    numbers,
+    pairs,
+    polygon,
+    rectangle,
+    report_unused,
+)
+from digits.kinds.detection.label_files import InvalidAnnotation
+
+MAX_BYTES = 512 << 20
+_LABELS = ("rectanglelabels", "polygonlabels", "ellipselabels", "labels")
+_UNUSED = ("brushlabels", "keypointlabels", "bitmasklabels", "vectorlabels", "hypertextlabels")
+
+
+class _Reader:
+    """Reads the tasks of a file, and collects ``faults``, ``remarks`` and ``unused`` shapes."""
+
+    def __init__(self, source: Source) -> None:
+        self.path = source.labels
+        self.finder = ImageFinder(source.images)
+        self.faults = Faults(source.labels, row="task")
+        self.remarks: list[str] = []
+        self.unused: Counter[str] = Counter()
+        self._repeated = 0
+        self._without = 0
+
+    def images(self) -> Iterator[AnnotatedImage]:
+        """Yield the image of each task; raises UnusableSource for a file in a different format."""
+        for place, task in enumerate(_tasks(self.path), 1):
+            where = f"task {task.get('id', place)}"
+            try:
+                results = self._results(task)
+                if results is None:
+                    self._without += 1
+                    continue
+                image = AnnotatedImage(self.finder.locate(_image_of(task)), [])
+                for item in results:
+                    self._add(image, item, where)
+            except ValueError as error:
+                self.faults.add_place(where, str(error).removeprefix(f"{where}, "))
+                continue
+            self.faults.usable += 1
+            yield image
+        if self._repeated:
+            self.remarks.append(
+                f"{count_of(self._repeated, 'task')} with several annotations: the latest of each is used."
+            )
+        if self._without:
+            self.remarks.append(f"{count_of(self._without, 'task')} without annotations: not used.")
+
+    def _results(self, task: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """Return the results of the latest annotation; None if there is none."""
+        if "data" not in task:  # JSON-MIN
+            lists = [value for value in task.values() if isinstance(value, list)]
+            return [item for found in lists for item in items(found)]
+        done = [
+            item
+            for item in items(task.get("annotations") or task.get("completions"))
+            if not item.get("was_cancelled")
+        ]
+        self._repeated += len(done) > 1
+        latest = max(done, key=_time, default=None)
+        return items(latest.get("result")) if latest else None
+
+    def _add(self, image: AnnotatedImage, item: dict[str, Any], where: str) -> None:
+        value = item.get("value", item)
+        if not isinstance(value, dict):
+            return
+        if unused := [key for key in _UNUSED if value.get(key)]:
+            self.unused[unused[0].removesuffix("labels")] += 1
+            return
+        labels: list[Any] = next((value[key] for key in _LABELS if isinstance(value.get(key), list)), [])
+        size = declared_size(
+            item.get("original_width", value.get("original_width")),
+            item.get("original_height", value.get("original_height")),
+        )
+        image.declared = image.declared or size
+        for label in labels:
+            name = str(label).strip()
+            place = f"{where}, object {len(image.boxes) + 1}"
+            if box := _box(value, size, name, place):
+                image.boxes.append(box)
+
+
+def _time(annotation: dict[str, Any]) -> str:
+    return str(annotation.get("updated_at") or annotation.get("created_at") or "")
+
+
+def _tasks(path: Path) -> list[dict[str, Any]]:
+    try:
+        content = load(read_bounded(path, MAX_BYTES))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+    return items([content] if isinstance(content, dict) and "data" in content else content)
+
+
+def _image_of(task: dict[str, Any]) -> str:
+    """Return the path or address of the image of a task; raises InvalidAnnotation."""
+    data = task.get("data", task)
+    texts = (
+        {key: value for key, value in items([data])[0].items() if isinstance(value, str)}
+        if items([data])
+        else {}
+    )
+    named = [texts[key] for key in IMAGE_COLUMNS if key in texts]
+    found = [
+        *named,
+        *(value for value in texts.values() if is_image(value.partition("?")[0]) or "/data/" in value),
+    ]
+    if not found:
+        raise InvalidAnnotation("no image")
+    return found[0]
+
+
+def _box(value: dict[str, Any], size: tuple[int, int] | None, name: str, where: str) -> Box | None:
+    """Return an object in fractions of the image, whose ``size`` a rotation requires; None if it has no shape."""
+    width, height = size or (1, 1)
+    if "points" in value:
+        points = [(x * width / 100, y * height / 100) for x, y in pairs(value["points"], where)]
+        return _relative(polygon(points, name, where), width, height)
+    if "x" not in value:
+        return None
+    rotation = number(value.get("rotation") or 0, where)
+    if rotation % 360 and not size:
+        raise InvalidAnnotation(f"{where}: a rotated shape without original_width and original_height")
+    if "radiusX" in value:
+        x, y, across, down = numbers(value, ("x", "y", "radiusX", "radiusY"), where)
+        corners = ellipse(
+            x * width / 100,
+            y * height / 100,
+            across * width / 100,
+            down * height / 100,
+            math.radians(rotation),
+        )
+        return _relative(polygon(corners, name, where), width, height)
+    left, top, across, down = (
+        found * side / 100
+        for found, side in zip(
+            numbers(value, ("x", "y", "width", "height"), where), (width, height) * 2, strict=True
+        )
+    )
+    if not rotation % 360:
+        return _relative(rectangle([(left, top), (left + across, top + down)], name, where), width, height)
+    # Label Studio rotates around the corner at the top left.
+    cosine, sine = math.cos(math.radians(rotation)), math.sin(math.radians(rotation))
+    corners = [
+        (left + x * cosine - y * sine, top + x * sine + y * cosine)
+        for x, y in ((0, 0), (across, 0), (across, down), (0, down))
+    ]
+    return _relative(polygon(corners, name, where), width, height)
+
+
+def _relative(box: Box, width: int, height: int) -> Box:
+    return replace(
+        box,
+        left=box.left / width,
+        top=box.top / height,
+        right=box.right / width,
+        bottom=box.bottom / height,
+        points=tuple(value / (height if place % 2 else width) for place, value in enumerate(box.points)),
+        is_relative=True,
+    )
+
+
+def _looks_like(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"[", b'{"id"')) and any(
+        word in head
+        for word in (b'"original_width"', b'labels"', b'"completions"', b'"from_name"', b'"lead_time"')
+    )
+
+
+def _open(source: Source) -> Annotations:
+    reader = _Reader(source)
+    remedy = "Draw rectangles or polygons instead of them."
+    images = report_unused(reader.images(), reader.unused, reader.remarks, remedy)
+    return Annotations(images, [], reader.remarks, faults=[reader.faults])
+
+
+FORMAT = Format(
+    "label-studio",
+    "Label Studio",
+    _open,
+    (".json",),
+    looks_like=_looks_like,
+    words="Label Studio (JSON, JSON-MIN)",
+)

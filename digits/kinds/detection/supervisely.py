@@ -1,0 +1,119 @@
+"""Supervisely: folders ``img`` of images and ``ann`` with a JSON file for each, and the classes in ``meta.json``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from digits.data.sources import read_bounded
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.json_shapes import (
+    items,
+    load,
+    pairs,
+    polygon,
+    rectangle,
+    report_unused,
+)
+from digits.kinds.detection.label_files import MAX_LABEL_BYTES, InvalidAnnotation, LabelFolder
+
+_META = "meta.json"
+_OBJECTS = re.compile(rb'"objects"\s*:\s*\[')
+
+
+def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
+    """Parse a file, and count objects that are ``unused``; raises InvalidAnnotation."""
+    content = load(data)
+    if not isinstance(content, dict) or not isinstance(content.get("objects"), list):
+        raise InvalidAnnotation("no list of “objects”")
+    found = (_box(item, f"object {place}", unused) for place, item in enumerate(items(content["objects"]), 1))
+    size = content.get("size")
+    size = size if isinstance(size, dict) else {}
+    return AnnotatedImage(
+        "", [box for box in found if box], declared_size(size.get("width"), size.get("height"))
+    )
+
+
+def _box(item: dict[str, Any], where: str, unused: Counter[str]) -> Box | None:
+    name = str(item.get("classTitle") or "").strip()
+    if not name:
+        raise InvalidAnnotation(f"{where}: no classTitle")
+    shape = item.get("geometryType")
+    points = item.get("points")
+    if shape not in ("rectangle", "polygon") or not isinstance(points, dict):
+        unused[str(shape)] += 1
+        return None
+    exterior = pairs(points.get("exterior"), where)
+    if shape == "rectangle" and exterior:
+        return rectangle(exterior, name, where)
+    for hole in points.get("interior") or []:
+        # One line leads to the hole and back: with it, a single outline has the area without the hole.
+        inner = pairs(hole, where)
+        exterior = [*exterior, exterior[0], *inner, inner[0], exterior[0]] if inner and exterior else exterior
+    return polygon(exterior, name, where)
+
+
+class _Project(LabelFolder):
+    """The files in the folders ``ann``, whose images are in folders ``img`` beside them."""
+
+    def label_files(self) -> list[str]:
+        names = super().label_files()
+        return [name for name in names if os.path.basename(name) != _META] if names else names
+
+    def image_of(self, name: str) -> str | None:
+        folder, file = os.path.split(name)
+        stem = os.path.splitext(file)[0]
+        beside = os.path.join(os.path.dirname(folder), "img", stem)
+        # The image folder can also be that of a dataset, or contain the images itself.
+        tails = (beside, os.path.join("img", stem), stem)
+        return next((tail for tail in tails if tail in self._files), None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._files = set(self.images.values())
+
+
+def _classes(labels: Path, images: Path) -> Iterator[str]:
+    """Yield the classes of the ``meta.json`` in the folder of labels or above it, up to that of the project."""
+    for folder in (labels, *labels.parents[:2], images):
+        try:
+            content = load(read_bounded(folder / _META, MAX_LABEL_BYTES))
+        except (OSError, ValueError):
+            continue
+        for item in items(content.get("classes") if isinstance(content, dict) else None):
+            if item.get("title"):
+                yield str(item["title"])
+        return
+
+
+def _looks_like(head: bytes) -> bool:
+    return bool(_OBJECTS.search(head)) and (
+        b'"classTitle"' in head or (b'"size"' in head and b'"tags"' in head)
+    )
+
+
+def _open(source: Source) -> Annotations:
+    unused: Counter[str] = Counter()
+    folder = _Project(source.labels, source.images, ".json")
+    found = folder.annotations(
+        lambda data: parse(data, unused), dict.fromkeys(_classes(source.labels, source.images))
+    )
+    remedy = "Convert bitmaps to polygons in Supervisely."
+    found.images = report_unused(found.images, unused, found.remarks, remedy)
+    return found
+
+
+FORMAT = Format(
+    "supervisely",
+    "Supervisely",
+    _open,
+    (".json",),
+    is_folder=True,
+    looks_like=_looks_like,
+    words="Supervisely (JSON)",
+)

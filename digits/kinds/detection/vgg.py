@@ -1,0 +1,179 @@
+"""VGG Image Annotator (VIA 1 and 2): a JSON or CSV file with the regions of all images."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from digits.data.image_finder import ImageFinder
+from digits.data.sources import UnusableSource, listed, read_bounded, show
+from digits.data.tables import Faults
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.json_shapes import (
+    ellipse,
+    items,
+    load,
+    number,
+    numbers,
+    polygon,
+    rectangle,
+    report_unused,
+)
+from digits.kinds.detection.label_files import InvalidAnnotation
+
+MAX_BYTES = 512 << 20
+# The usual names of the attribute that is the class, in the order of preference.
+_CLASS_KEYS = ("class", "label", "name", "category", "type", "object", "class_name", "object_name")
+_ONLY_CLASS = "object"
+
+
+def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the regions of each image by its file name; raises UnusableSource."""
+    try:
+        data = read_bounded(path, MAX_BYTES)
+        entries = _rows(data) if path.suffix.lower() == ".csv" else _entries(load(data))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+    found: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        found.setdefault(str(entry.get("filename") or ""), []).extend(items(entry.get("regions")))
+    if not found:
+        raise UnusableSource(f"{show(path.name)} lists no images.", "Export the annotations from VIA again.")
+    return found
+
+
+def _entries(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, dict) and "_via_img_metadata" in content:
+        content = content["_via_img_metadata"]
+    return [item for item in items(content) if "filename" in item]
+
+
+def _rows(data: bytes) -> list[dict[str, Any]]:
+    found = []
+    for row in csv.DictReader(io.StringIO(data.decode("utf-8-sig"))):
+        row = {str(key).lstrip("#"): value for key, value in row.items()}
+        shape = load((row.get("region_shape_attributes") or "{}").encode())
+        region = {
+            "shape_attributes": shape,
+            "region_attributes": load((row.get("region_attributes") or "{}").encode()),
+        }
+        found.append({"filename": row.get("filename"), "regions": [region] if shape else []})
+    return found
+
+
+def _class_key(path: Path, regions: list[dict[str, Any]], chosen: str) -> str:
+    """Return the attribute that is the class: the usual or the only one, empty if there are none.
+
+    Raises UnusableSource if there are several.
+    """
+    counts = Counter(
+        key for region in regions for key, value in _attributes(region).items() if _class_of(value)
+    )
+    usual = [key for name in _CLASS_KEYS for key in counts if key.lower() == name]
+    if chosen:
+        usual = [key for key in counts if key == chosen]
+    if usual or len(counts) == 1:
+        return (usual or list(counts))[0]
+    if counts:
+        raise UnusableSource(
+            f"The regions in {show(path.name)} have several attributes, and none is called “class”: "
+            f"{listed(counts)}.",
+            "Enter the one that is the class as “Class column” (class_column).",
+        )
+    return ""
+
+
+def _attributes(region: dict[str, Any]) -> dict[str, Any]:
+    found = region.get("region_attributes")
+    return found if isinstance(found, dict) else {}
+
+
+def _class_of(value: Any) -> str:
+    """Return the class in the value of an attribute: a text, a number, or the checked one of several."""
+    if isinstance(value, dict):
+        checked = [key for key, is_checked in value.items() if is_checked]
+        return checked[0].strip() if len(checked) == 1 else ""
+    return "" if value is None or isinstance(value, bool) else str(value).strip()
+
+
+def _box(region: dict[str, Any], name: str, where: str, unused: Counter[str]) -> Box | None:
+    shape = region.get("shape_attributes")
+    if not isinstance(shape, dict):
+        raise InvalidAnnotation(f"{where}: no shape_attributes")
+    kind = shape.get("name")
+    if kind == "rect":
+        x, y, width, height = numbers(shape, ("x", "y", "width", "height"), where)
+        return rectangle([(x, y), (x + width, y + height)], name, where)
+    if kind == "polygon":
+        xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
+        if not isinstance(xs, list) or not isinstance(ys, list) or len(xs) != len(ys):
+            raise InvalidAnnotation(f"{where}: “all_points_x” and “all_points_y” do not fit together")
+        return polygon(
+            [(number(x, where), number(y, where)) for x, y in zip(xs, ys, strict=True)], name, where
+        )
+    if kind == "circle":
+        x, y, radius = numbers(shape, ("cx", "cy", "r"), where)
+        return polygon(ellipse(x, y, radius, radius), name, where)
+    if kind == "ellipse":
+        x, y, width, height = numbers(shape, ("cx", "cy", "rx", "ry"), where)
+        angle = number(shape.get("theta") or 0, where)
+        return polygon(ellipse(x, y, width, height, angle), name, where)
+    unused[str(kind)] += 1
+    return None
+
+
+def _images(
+    source: Source, found: dict[str, list[dict[str, Any]]], key: str, faults: Faults, unused: Counter[str]
+) -> Iterator[AnnotatedImage]:
+    finder = ImageFinder(source.images)
+    for file, regions in found.items():
+        boxes = []
+        try:
+            path = finder.locate(file)
+            for place, region in enumerate(regions, 1):
+                name = _class_of(_attributes(region).get(key)) if key else _ONLY_CLASS
+                where = f"{show(file)}, region {place}"
+                if not name:
+                    raise InvalidAnnotation(f"region {place}: no “{key}”")
+                boxes.append(_box(region, name, where, unused))
+        except ValueError as error:
+            faults.add_place(show(file), str(error).removeprefix(f"{show(file)}, "))
+            continue
+        faults.usable += 1
+        yield AnnotatedImage(path, [box for box in boxes if box])
+
+
+def _looks_like(head: bytes) -> bool:
+    return (
+        b"_via_" in head
+        or b"region_shape_attributes" in head
+        or (b'"filename"' in head and b'"regions"' in head)
+    )
+
+
+def _open(source: Source) -> Annotations:
+    found = _read(source.labels)
+    regions = [region for part in found.values() for region in part]
+    key = _class_key(source.labels, regions, source.table.class_column)
+    faults, unused = Faults(source.labels, row="image"), Counter[str]()
+    remarks = []
+    if regions and not key:
+        remarks.append(f"The regions have no attributes: their class is called “{_ONLY_CLASS}”.")
+    images = _images(source, found, key, faults, unused)
+    return Annotations(report_unused(images, unused, remarks), [], remarks, faults=[faults])
+
+
+FORMAT = Format(
+    "vgg",
+    "VGG Image Annotator",
+    _open,
+    (".json", ".csv"),
+    looks_like=_looks_like,
+    words="VGG Image Annotator (VIA)",
+)
