@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
+from digits.core.splits import SPLITS
 from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, listed, read_bounded, show
 
 MAX_CLASSES = 10_000
 MAX_LEVELS_ABOVE = 3
-_YAML = (".yaml", ".yml")
+YAML_ENDINGS = (".yaml", ".yml")
 _LISTS = (".names", ".labels")
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 20
@@ -116,6 +117,12 @@ def read_yaml(path: Path) -> Any:
         raise UnusableSource(f"{show(path.name)}{place} cannot be read: {show(reason)}.") from error
 
 
+def read_settings(path: Path) -> dict[str, str]:
+    """Return the values in darknet's ``obj.data`` by name; raises UnusableSource."""
+    pairs = (line.partition("=") for line in _text(path).splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def _need_plain(text: str) -> None:
     """Raise ValueError for YAML whose contents are large or deep though it is short; raises yaml.YAMLError."""
     depth = 0
@@ -127,21 +134,22 @@ def _need_plain(text: str) -> None:
             raise ValueError(f"more than {_MAX_DEPTH} nested values")
 
 
-def referred_paths(config: dict[str, Any], folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Yield the paths in the settings ``names`` of a YAML file in ``folder``, as they may be meant.
+def values_of(config: dict[str, Any], name: str) -> list[str]:
+    """Return the texts in the setting ``name`` of a YAML file, which may be a list."""
+    values = config.get(name) or []
+    return list(filter(_is_text, values if isinstance(values, list) else [values]))
 
-    They are relative to the setting ``path``, or to the folder; Roboflow writes ``../train/images`` for a folder beside
+
+def meant_paths(config: dict[str, Any], folder: Path, value: str) -> list[Path]:
+    """Return what a path in a YAML file in ``folder`` may mean.
+
+    It is relative to the setting ``path``, or to the folder; Roboflow writes ``../train/images`` for a folder beside
     the file.
     """
-    bases = [folder / config["path"]] if isinstance(config.get("path"), str) else []
-    for name in names:
-        values = config.get(name) or ()
-        for value in [values] if isinstance(values, str) else filter(_is_text, values):
-            inner = value.replace("\\", "/")
-            shortened = inner.removeprefix("./").removeprefix("../")
-            for base, path in ((base, inner) for base in [*bases, folder]):
-                yield Path(os.path.normpath(base / path))
-            yield Path(os.path.normpath(folder / shortened))
+    inner = value.replace("\\", "/")
+    bases = [*(folder / base for base in values_of(config, "path")), folder]
+    found = [*(base / inner for base in bases), folder / inner.removeprefix("./").removeprefix("../")]
+    return [Path(os.path.normpath(path)) for path in found]
 
 
 def _is_text(value: Any) -> bool:
@@ -150,10 +158,11 @@ def _is_text(value: Any) -> bool:
 
 def _refers_to(path: Path, images: Path) -> bool:
     """Return whether a YAML file names a folder that contains ``images``, or one in it, as that of a split."""
-    if path.suffix.lower() not in _YAML:
+    if path.suffix.lower() not in YAML_ENDINGS:
         return False
     config = read_yaml(path)
-    paths = referred_paths(config, path.parent, ("train", "val", "test"))
+    values = [value for split in SPLITS for value in values_of(config, split)]
+    paths = [other for value in values for other in meant_paths(config, path.parent, value)]
     return any(images.is_relative_to(other) or other.is_relative_to(images) for other in paths)
 
 
@@ -165,9 +174,9 @@ def _read_files(
         files = sorted(Path(entry.path) for entry in visible_entries(str(folder)) if entry.is_file())
     except OSError:
         return
-    described = [path for path in files if path.name.lower().endswith(".data")]
+    described = [path for path in files if path.suffix.lower() == ".data"]
     listed_files = [path for path in files if _is_list(path)]
-    for path in [*(path for path in files if path.suffix.lower() in _YAML), *described, *listed_files]:
+    for path in [*(path for path in files if path.suffix.lower() in YAML_ENDINGS), *described, *listed_files]:
         if not may_read(path):
             continue
         try:
@@ -187,16 +196,14 @@ def _is_list(path: Path) -> bool:
 
 def _names_in(path: Path, may_read: Callable[[Path], bool] | None = None) -> Names:
     """Return the names in a file; none if it has other contents. Raises UnusableSource."""
-    if path.suffix.lower() in _YAML:
+    if path.suffix.lower() in YAML_ENDINGS:
         config = read_yaml(path) if "names" in _text(path) else None  # others need not be valid
         names = config.get("names") if isinstance(config, dict) else None
         if isinstance(names, str) and Path(names).suffix.lower() in (".txt", *_LISTS):
             return _names_at(path.parent, names, may_read)
         return _names_of(path, names) if names else {}
     if path.suffix.lower() == ".data":
-        pairs = (line.partition("=") for line in _text(path).splitlines())
-        settings = {name.strip(): value.strip() for name, _, value in pairs}
-        return _names_at(path.parent, settings.get("names", ""), may_read)
+        return _names_at(path.parent, read_settings(path).get("names", ""), may_read)
     return _numbered(line.strip() for line in _text(path).splitlines())
 
 

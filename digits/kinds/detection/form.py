@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 from wtforms import IntegerField, StringField
 from wtforms.validators import Length, NumberRange, Optional, ValidationError
+from wtforms.widgets import TextArea
 
 from digits.core import schema
 from digits.core.remote import is_address
@@ -33,12 +34,14 @@ from digits.kinds.detection.overview import (
     AnnotationOverview,
     RecordOverview,
     describe_names,
+    list_fields,
     source_fields,
     suggest_annotations,
     suggest_names,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMapping
+from digits.kinds.detection.split_lists import Lists, find_lists
 from digits.kinds.form_fields import (
     AllowedFiles,
     AllowedPath,
@@ -71,6 +74,12 @@ def _folder(label: str, name: str) -> TextField:
     return text_field(label, CreateDetection, name, Optional(), AllowedPath("folder"))
 
 
+def _list(label: str, name: str) -> TextField:
+    checks = [AllowedPath("any", may_be_empty=True)]
+    binding = Binding(CreateDetection, name)
+    return TextField(label, default="", validators=checks, binding=binding, widget=TextArea())
+
+
 def _side(label: str) -> OptionalInteger:
     return OptionalInteger(label, validators=[Optional(), Between(schema.limits(CreateDetection, "width"))])
 
@@ -86,8 +95,11 @@ class Annotations(FormSource):
     title = "Files"
     path = "train_image_folder"
     names = ("train_image_folder", "train_label_folder", "format", "class_names_file", *COLUMNS, *DIALECT)
-    extra = ("val_image_folder", "val_label_folder", "test_image_folder", "test_label_folder")
-    own = ("{}_label_folder",)
+    extra = (
+        *("val_image_folder", "val_label_folder", "test_image_folder", "test_label_folder"),
+        *("train_list", "val_list", "test_list"),
+    )
+    own = ("{}_label_folder", "{}_list")
 
     def read(self, form: Any) -> dict[str, Any]:
         # Before they are found, the annotations are in the folder of the images.
@@ -118,7 +130,8 @@ class Annotations(FormSource):
             found = form.find_sources(root)
             if not found:
                 return iter([SourceSummary(problems=["Enter the annotations for these images."])])
-            (images, labels), suggestion = found["train"], suggest_annotations(root, found)
+            lists = form.find_lists(root, found)
+            (images, labels), suggestion = found["train"], suggest_annotations(root, found, lists)
         named = form.find_names(found or {"train": (images, labels)})
         if len(named) > 1:
             fields = suggestion.fields if suggestion else {}
@@ -220,6 +233,9 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     val_label_folder = text_field("Validation annotations", CreateDetection, "val_labels", AllowedFiles())
     test_image_folder = _folder("Test image folder", "test_images")
     test_label_folder = text_field("Test annotations", CreateDetection, "test_labels", AllowedFiles())
+    train_list = _list("Training list", "train_list")
+    val_list = _list("Validation list", "val_list")
+    test_list = _list("Test list", "test_list")
     box_feature = FeatureField("Box feature")
     xmin_feature = FeatureField("Left edges")
     ymin_feature = FeatureField("Top edges")
@@ -257,9 +273,13 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
-            self.set(**source_fields(found))
-            if len(found) > 1:
-                self.notes.append(describe_splits({split: labels for split, (_, labels) in found.items()}))
+            lists = self.find_lists(Path(images.data), found)
+            self.set(**source_fields(found), **list_fields(lists))
+            places = {split: labels for split, (_, labels) in found.items()} | {
+                split: paths[0] for split, paths in lists.items()
+            }
+            if len(places) > 1:
+                self.notes.append(describe_splits(places))
         self._check_labels(field)
 
     def validate_val_label_folder(self, field: StringField) -> None:
@@ -356,6 +376,13 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
             and (split == "train" or not self.text_of(f"{split}_label_folder"))
         }
         return found if "train" in found else {}
+
+    def find_lists(self, root: Path, found: dict[str, tuple[Path, Path]]) -> Lists:
+        """Return the lists of the splits in ``root`` if all annotations were ``found`` together and none is entered."""
+        if len(found) > 1 or self.own_splits() or self.text_of("train_list"):
+            return {}
+        is_stored = find_format(found["train"][1], self.format.data).stores_images
+        return {} if is_stored else find_lists(root, self.meta.data_roots.contain)
 
     def find_names(self, found: dict[str, tuple[Path, Path]]) -> list[NamesFile]:
         """Return the file with the names of the classes in the YOLO files ``found``: several if these differ.

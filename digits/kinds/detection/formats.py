@@ -30,6 +30,7 @@ from digits.kinds.detection import (
 )
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.format import AUTOMATIC, BoxTable, FirstFiles, Format, Source
+from digits.kinds.detection.label_files import LABEL_FOLDERS
 
 AUTO = "auto"
 # By name. Of those that recognize the same annotations, the last one is chosen.
@@ -51,8 +52,6 @@ FORMATS = {
         detectnet.FORMAT,
     )
 }
-# In lowercase.
-LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
 
 
 def titles() -> list[str]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from digits.core.files import walk
@@ -13,6 +14,7 @@ from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import list_images
 from digits.data.sources import count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
+from digits.data.target_images import IMAGE_FOLDERS
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 
 MAX_LABEL_BYTES = 16 << 20
@@ -23,6 +25,11 @@ _ABOUT_LABELS = re.compile(
     r"(readme.*|notes?|licen[cs]e|obj|(class|label)(es|s|map|_names)?|train|trainval|val|valid|test)\.(txt|names)",
     re.IGNORECASE,
 )
+
+
+# In lowercase.
+LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
+_USUAL_FOLDERS = {*IMAGE_FOLDERS, *LABEL_FOLDERS}
 
 
 def is_about_labels(name: str) -> bool:
@@ -117,10 +124,19 @@ class LabelFolder:
         """Return the names of the annotation files, sorted."""
         return sorted(_files(self.labels, self.ending))
 
+    @cached_property
+    def _inner(self) -> dict[str, str]:
+        """The images by their `_inner_path`, where only one has it."""
+        found: dict[str, list[str]] = {}
+        for file in set(self.images.values()):
+            found.setdefault(_inner_path(os.path.splitext(file)[0]), []).append(file)
+        return {path: images[0] for path, images in found.items() if len(images) == 1}
+
     def image_of(self, name: str) -> str | None:
         """Return the image of an annotation file."""
         stem = os.path.splitext(name)[0]
-        return self.images.get(stem) or self.images.get(os.path.basename(stem))
+        found = self.images.get(stem) or self._inner.get(_inner_path(stem))
+        return found or self.images.get(os.path.basename(stem))
 
     def _parse(self, parse: Parse, name: str) -> AnnotatedImage:
         found = parse(self._bytes(name))
@@ -201,3 +217,9 @@ def _by_stem(files: list[str]) -> dict[str, str]:
         whole[stem] = file
         names.setdefault(os.path.basename(stem), []).append(file)
     return {name: found[0] for name, found in names.items() if len(found) == 1} | whole
+
+
+def _inner_path(stem: str) -> str:
+    """Return what the paths of an image and of its labels have in common, as ``a/images/1`` and ``a/labels/1``."""
+    *folders, name = stem.split("/")
+    return "/".join([*(part for part in folders if part.lower() not in _USUAL_FOLDERS), name])

@@ -22,6 +22,7 @@ from digits.kinds.detection.placement import Measured, measure_images, place_box
 from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
+from digits.kinds.detection.split_lists import Lists
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, joined
 from digits.kinds.table_summary import MAX_BYTES, Preview
 
@@ -52,12 +53,19 @@ def suggest_names(found: Sequence[NamesFile], fields: Mapping[str, str | bool]) 
     )
 
 
-def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]]) -> Suggestion:
-    """Suggest the paths of the images and the annotations that were ``found`` in ``root``."""
+def list_fields(lists: Lists) -> dict[str, str | bool]:
+    """Return the values of the form fields for the lists of splits."""
+    return {f"{split}_list": "\n".join(map(str, paths)) for split, paths in lists.items()}
+
+
+def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists: Lists) -> Suggestion:
+    """Suggest the paths of the images, the annotations and the lists of splits that were ``found`` in ``root``."""
     places = [show(os.path.relpath(labels, root)) for _, labels in found.values() if labels != root]
     place = f"in {joined(places)}" if places else "beside the images"
     return Suggestion(
-        f"This folder contains annotations {place}. Use them?", "Use them", source_fields(found)
+        f"This folder contains annotations {place}. Use them?",
+        "Use them",
+        source_fields(found) | list_fields(lists),
     )
 
 

@@ -47,6 +47,8 @@ class CreateDetection(CreateWithShares, kw_only=True):
     height) is given, black pixels are added on the right and at the bottom up to this size before images are resized.
     Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files. ``class_names``
     is a file with the names of the classes of YOLO files; by default, one beside or above the labels is used.
+    ``train_list``, ``val_list`` and ``test_list`` divide the images of ``labels``: text files with a path or a name per
+    line, or folders, one per line.
     """
 
     kind: str = "image-object-detection"
@@ -56,6 +58,9 @@ class CreateDetection(CreateWithShares, kw_only=True):
     format: str = AUTO
     table: BoxTable = BoxTable()
     class_names: str = ""
+    train_list: str | None = None
+    val_list: str | None = None
+    test_list: str | None = None
     val_images: str | None = None
     val_labels: str | None = None
     test_images: str | None = None
@@ -69,6 +74,13 @@ class CreateDetection(CreateWithShares, kw_only=True):
         if self.format not in (AUTO, *FORMATS):
             raise ValueError(f"the format of annotations “{self.format}” is unknown")
         need_one_source("a dataset for object detection", self, "labels", "records")
+
+    @property
+    def lists(self) -> dict[str, str]:
+        """The lists of the splits that have some, but no annotations of their own."""
+        own = {"val": self.val_labels, "test": self.test_labels}
+        found = {"train": self.train_list, "val": self.val_list, "test": self.test_list}
+        return {split: paths for split, paths in found.items() if paths and not own.get(split)}
 
 
 Recipe = CreateDetection

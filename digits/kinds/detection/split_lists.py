@@ -1,0 +1,196 @@
+"""Lists of the images of each split: text files or folders, which YAML files, darknet's ``obj.data``, VOC's
+``ImageSets`` or their names declare."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from digits.core.splits import SPLITS
+from digits.data.declared_splits import split_named
+from digits.data.image_finder import ImageFinder
+from digits.data.image_lists import visible_entries
+from digits.data.sources import UnusableSource, count_of, listed, read_bounded, show
+from digits.data.tables import is_image
+from digits.kinds.detection.class_names import (
+    YAML_ENDINGS,
+    meant_paths,
+    read_settings,
+    read_yaml,
+    values_of,
+)
+
+_MAX_BYTES = 64 << 20
+# The names of files and settings; trainval counts without a file for training alone.
+_SETTINGS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}
+# Lists of one class in VOC's ImageSets say whether an image contains it.
+_MARK = re.compile(r"\s+-?[01]\Z")
+
+Lists = dict[str, list[Path]]
+
+
+def find_lists(root: Path, may_read: Callable[[Path], bool]) -> Lists:
+    """Return the text files and the folders with the images of each split of the set in ``root``.
+
+    Empty unless it declares different images for training and another split.
+    """
+    places = (root / "ImageSets" / "Main", root / "ImageSets")
+    for found in (
+        *_in_yaml(root),
+        *_in_darknet(root),
+        *map(_by_name, places),
+        _by_name(root, need_paths=True),
+    ):
+        lists: Lists = {}
+        for split in SPLITS:
+            paths = [path for path in found.get(split, []) if path.exists() and may_read(path)]
+            if paths and paths not in lists.values():
+                lists[split] = paths
+        if "train" in lists and len(lists) > 1:
+            return lists
+    return {}
+
+
+def _files(folder: Path, *endings: str) -> list[Path]:
+    try:
+        entries = visible_entries(str(folder))
+    except OSError:
+        return []
+    return sorted(
+        Path(entry.path) for entry in entries if entry.name.lower().endswith(endings) and entry.is_file()
+    )
+
+
+def _in_yaml(root: Path) -> Iterator[Lists]:
+    for path in _files(root, *YAML_ENDINGS):
+        try:
+            config = read_yaml(path)
+        except UnusableSource:
+            continue  # reported with the names of classes
+        if isinstance(config, dict):
+            yield {
+                split: [
+                    next(
+                        (meant for meant in meant_paths(config, root, value) if meant.exists()), root / value
+                    )
+                    for name in names
+                    for value in values_of(config, name)
+                ]
+                for split, names in _SETTINGS.items()
+            }
+
+
+def _in_darknet(root: Path) -> Iterator[Lists]:
+    for path in _files(root, ".data"):
+        try:
+            settings = read_settings(path)
+        except UnusableSource:
+            continue
+        # The paths are relative to the program that wrote them.
+        yield {
+            split: [
+                place
+                for name in names
+                if settings.get(name)
+                for place in (root / settings[name], root / Path(settings[name]).name)
+                if place.is_file()
+            ][:1]
+            for split, names in _SETTINGS.items()
+        }
+
+
+def _by_name(folder: Path, need_paths: bool = False) -> Lists:
+    """Return the text files that are called like a split; with ``need_paths``, they must contain paths of images."""
+    found: Lists = {}
+    for path in sorted(_files(folder, ".txt"), key=lambda path: path.stem.lower() == "trainval"):
+        split = "train" if path.stem.lower() == "trainval" else split_named(path.stem)
+        if split and (not need_paths or _lists_paths(path)):
+            found.setdefault(split, [path])
+    return found
+
+
+def _lists_paths(path: Path) -> bool:
+    try:
+        return any(map(is_image, _entries(path)[:1]))
+    except UnusableSource:
+        return False
+
+
+def _entries(path: Path) -> list[str]:
+    """Return the paths or names of images in a text file; raises UnusableSource."""
+    try:
+        text = read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnusableSource(f"{show(path.name)} is not UTF-8 text.", "Save it as UTF-8.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+    lines = (line.strip() for line in text.splitlines())
+    return [line if is_image(line) else _MARK.sub("", line) for line in lines if line]
+
+
+def divide(
+    lists: Mapping[str, str], root: Path, files: Sequence[str], warnings: list[str]
+) -> dict[str, list[int]]:
+    """Return the places of the images of each split in ``files``, which are relative to ``root``.
+
+    ``lists`` are the text files and folders of each split, one per line. Without one for training, it gets the images
+    in no list. An image in several lists is only used for testing, or else for validation. Raises UnusableSource for a
+    list without annotated images.
+    """
+    places = {file: place for place, file in enumerate(files)}
+    free = set(files)
+    finder = ImageFinder(root)
+    found: dict[str, list[int]] = {}
+    repeated: list[str] = []
+    unknown: list[str] = []
+    for split in (split for split in reversed(SPLITS) if lists.get(split)):
+        paths = list(map(Path, lists[split].splitlines()))
+        listed_files = [file for path in paths for file in _files_in(path, root, finder, files, warnings)]
+        unknown += [file for file in listed_files if file not in places]
+        repeated += [file for file in listed_files if file in places and file not in free]
+        chosen = free.intersection(listed_files)
+        if not chosen:
+            names = listed(path.name for path in paths)
+            raise UnusableSource(
+                f"None of the images in {names} has annotations in {show(str(root))}.",
+                "Check the lists of the splits.",
+            )
+        free -= chosen
+        found[split] = sorted(places[file] for file in chosen)
+    if "train" not in found:
+        found["train"] = sorted(places[file] for file in free)
+    elif free:
+        what = count_of(len(free), "image")
+        warnings.append(f"{what} in no list of a split: not used ({listed(sorted(free))}).")
+    if repeated:
+        what = count_of(len(repeated), "image")
+        warnings.append(f"{what} in the lists of several splits: not used for training ({listed(repeated)}).")
+    if unknown:
+        what = count_of(len(unknown), "image")
+        warnings.append(f"{what} in the lists of splits without annotations: {listed(unknown)}.")
+    return found
+
+
+def _files_in(
+    path: Path, root: Path, finder: ImageFinder, files: Iterable[str], warnings: list[str]
+) -> list[str]:
+    """Return the images in a list or a folder."""
+    if path.is_dir():
+        inner = os.path.relpath(os.path.realpath(path), root)
+        return [file for file in files if inner == "." or file.startswith(f"{inner}/")]
+    found, missing = [], []
+    for entry in _entries(path):
+        try:
+            file, exists, _ = finder.resolve(entry, by_name=True)
+        except ValueError:
+            exists = False
+        if exists:
+            found.append(file)
+        else:
+            missing.append(entry)
+    if missing:
+        warnings.append(f"{show(path.name)}: {count_of(len(missing), 'image')} not found: {listed(missing)}.")
+    return list(dict.fromkeys(found))
