@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -35,44 +36,39 @@ class UserModel(Tower):
 """
 
 
+def start_digits(
+    folder: Path, *options: str, environment: dict[str, str] | None = None, errors: Path | None = None
+) -> tuple[subprocess.Popen[str], str]:
+    """Start the ``digits`` command with everything below ``folder``; return its process and the server's address.
+
+    Its error output goes to the file ``errors``.
+    """
+    places = {"jobs-dir": "jobs", "data-root": "data", "state-dir": "state", "samples-dir": "samples"}
+    words = [f"--{option}={folder / name}" for option, name in places.items()]
+    words += ["--port=0", f"--log-file={folder / 'digits.log'}", "--no-health-checks", "--no-evaluations"]
+    with open(errors, "w") if errors else contextlib.nullcontext() as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "digits", *words, *options],
+            cwd=Path(__file__).resolve().parents[1],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=stream,
+            text=True,
+        )
+    assert process.stdout
+    for line in process.stdout:
+        if found := re.search(r"address\s+(\S+)/", line):
+            return process, found[1]
+    process.wait()
+    raise AssertionError("the server did not start" + (f":\n{errors.read_text()[-3000:]}" if errors else ""))
+
+
 class RealServer:
     """The ``digits`` command as a subprocess, with the given options."""
 
     def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
         self.folder = folder
-        places = [
-            "--jobs-dir",
-            folder / "jobs",
-            "--data-root",
-            folder / "data",
-            "--state-dir",
-            folder / "state",
-        ]
-        places += ["--samples-dir", folder / "samples", "--log-file", folder / "digits.log"]
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "digits",
-                "--port",
-                "0",
-                *map(str, places),
-                "--no-health-checks",
-                "--no-evaluations",
-                *options,
-            ],
-            cwd=Path(__file__).resolve().parents[1],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout
-        for line in self.process.stdout:
-            found = re.search(r"address\s+(\S+)/", line)
-            if found:
-                self.address = found[1]
-                return
-        raise AssertionError("the server did not start")
+        self.process, self.address = start_digits(folder, *options, environment=environment)
 
     def ask(self, path: str, verb: str | None = None, **fields: Any) -> Any:
         """Return the JSON of a response; raises HTTPError for an error status."""

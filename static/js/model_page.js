@@ -146,9 +146,13 @@ const receive = {
   },
 };
 
-document.getElementById('export').addEventListener('change', ({ target }) => {
-  if (target.name === 'format') document.getElementById('export-use').textContent = target.selectedOptions[0].dataset.use;
-});
+function showUseOfFormat() {
+  const format = document.getElementById('export-form')?.elements.format;
+  if (format) document.getElementById('export-use').textContent = format.selectedOptions[0].dataset.use;
+}
+
+document.getElementById('export').addEventListener('change', showUseOfFormat);
+document.addEventListener('parts-refreshed', showUseOfFormat);
 
 document.getElementById('snapshots').addEventListener('click', (event) => {
   const link = event.target.closest('[data-export]');

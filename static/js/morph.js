@@ -8,9 +8,20 @@ const KEEPING = {
   beforeAttributeUpdated: (name, element) => !(name === 'open' && element.matches('details')),
 };
 
-/** Makes `part` equal to `fresh`. Elements with an id are matched by it, wherever they are. */
-export function morph(part, fresh) {
-  Idiomorph.morph(part, fresh, { morphStyle: 'outerHTML', callbacks: KEEPING });
+const KEEPING_CHOICES = {
+  ...KEEPING,
+  beforeAttributeUpdated: (name, element) => KEEPING.beforeAttributeUpdated(name, element) && !(name === 'selected' && isChosen(element.closest('select'))),
+};
+
+/** Whether the visitor chose another option than the server did. */
+function isChosen(select) {
+  const preset = [...select.options].findLastIndex((option) => option.defaultSelected);
+  return select.selectedIndex !== Math.max(0, preset);
+}
+
+/** Makes `part` equal to `fresh`, except the options that the visitor chose if it `keepsChoices`. Elements with an id are matched by it, wherever they are. */
+export function morph(part, fresh, { keepsChoices = false } = {}) {
+  Idiomorph.morph(part, fresh, { morphStyle: 'outerHTML', callbacks: keepsChoices ? KEEPING_CHOICES : KEEPING });
 }
 
 /** Makes the children of `box` equal to those of `fresh`, an element or a fragment. */

@@ -12,7 +12,7 @@ let waiting = null;
 let running = null;
 let again = false;
 
-/** Refreshes with at most one request at a time. Charts, editor and open panels are kept. */
+/** Refreshes with at most one request at a time. Charts, editor, open panels and chosen options are kept. */
 export function refreshParts() {
   if (running) {
     again = true;
@@ -50,7 +50,7 @@ async function update() {
   const fresh = new DOMParser().parseFromString(await response.text(), 'text/html');
   for (const part of document.querySelectorAll('[data-refresh][id]')) {
     const next = fresh.getElementById(part.id);
-    if (next) morph(part, next);
+    if (next) morph(part, next, { keepsChoices: true });
   }
   document.dispatchEvent(new CustomEvent('parts-refreshed', { detail: { fresh, asked } }));
   advanceLiveCursor(fresh);

@@ -6,11 +6,11 @@ Tests use the fixture ``page``. Allow expected errors in advance: ``page_faults.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,13 +35,26 @@ from playwright.sync_api import (
 )
 
 from tests.leftovers import check_folders_of_server
+from tests.real_server import start_digits
+from tests.worker.networks import classifier
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-# The colors in which pages are checked for accessibility; visitors prefer the last one.
-SCHEMES: tuple[Literal["dark", "light"], ...] = ("dark", "light")
+Scheme = Literal["dark", "light"]
+# The colors of pages; visitors prefer the last one.
+SCHEMES: tuple[Scheme, ...] = ("dark", "light")
+# Those in which most pages are checked for accessibility: all of them with DIGITS_ALL_SCHEMES, as in the nightly run.
+CHECKED_SCHEMES = SCHEMES if os.environ.get("DIGITS_ALL_SCHEMES") else SCHEMES[-1:]
 COLOR_RULES = ["color-contrast", "link-in-text-block"]
 STOP_SECONDS = 15
+JOB_PAGE = r"\d{8}-\d{6}-[0-9a-f]+$"
+BROKEN = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
+TWO_LAYERS = classifier(
+    """
+model = slim.conv2d(self.x / 255.0, 4, 3, stride=2, scope='conv')
+return slim.fully_connected(slim.flatten(model), self.nclasses, activation_fn=None, scope='classes')
+"""
+)
 PATIENCE_MILLISECONDS = 20_000
 # The first ones, panels of the address bar and a spare process, would take most of the time of opening a page. The
 # others are those that Playwright disables with the same option, which this one replaces.
@@ -85,7 +98,6 @@ class ServerProcess:
     url: str
     data: Path
     jobs: Path
-    output: Path
     log: Path
 
     def latest_log(self) -> str:
@@ -103,9 +115,10 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
 
     def start(*options: str) -> ServerProcess:
         folder = tmp_path_factory.mktemp("server")
-        process, server = _start(folder, options)
+        (folder / "data").mkdir()
+        process, url = start_digits(folder, *options, errors=folder / "output")
         started.append((process, folder))
-        return server
+        return ServerProcess(url, folder / "data", folder / "jobs", folder / "digits.log")
 
     yield start
     try:
@@ -114,34 +127,6 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     finally:
         for process, folder in started:
             _stop(process, folder)
-
-
-def _start(folder: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[str], ServerProcess]:
-    data, jobs, output, log = folder / "data", folder / "jobs", folder / "output", folder / "digits.log"
-    data.mkdir()
-    places = ["--jobs-dir", jobs, "--data-root", data, "--state-dir", folder / "state"]
-    places += ["--samples-dir", folder / "samples", "--log-file", log]
-    command = [
-        sys.executable,
-        "-m",
-        "digits",
-        "serve",
-        "--port",
-        "0",
-        *map(str, places),
-        "--no-health-checks",
-        "--no-evaluations",
-        *options,
-    ]
-    with open(output, "w") as errors:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
-    assert process.stdout is not None
-    for line in process.stdout:
-        found = re.search(r"address\s+(\S+)/", line)
-        if found:
-            return process, ServerProcess(found[1], data, jobs, output, log)
-    process.wait()
-    raise AssertionError(f"the server did not start:\n{output.read_text()[-3000:]}")
 
 
 def _stop(process: subprocess.Popen[str], folder: Path) -> None:
@@ -208,6 +193,27 @@ def dataset(
     side = {"resize_width": 16, "resize_height": 16}
     job = create("datasets", dataset_name="Bars", method="folder", folder_train=image_folder, **side)
     return finished(server, job)
+
+
+@pytest.fixture(scope="session")
+def failed(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
+    """A model that fails immediately, with or without TensorFlow."""
+    return create(
+        "models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=BROKEN
+    )
+
+
+@pytest.fixture(scope="session")
+def trained(
+    server: ServerProcess, create: Callable[..., dict[str, Any]], dataset: dict[str, Any]
+) -> dict[str, Any]:
+    """A model of two small layers, trained for two epochs with traces of its steps."""
+    fields: dict[str, Any] = {"train_epochs": 2, "batch_size": 6, "random_seed": 1, "traces_interval": 2}
+    fields |= {"lr_policy": "step", "lr_step_size": 50, "use_mean": "none"}
+    network = {"method": "custom", "custom_network": TWO_LAYERS, "select_gpu": "cpu"}
+    return finished(
+        server, create("models", model_name="Trained", dataset=dataset["id"], **fields, **network)
+    )
 
 
 def finished(server: ServerProcess, job: dict[str, Any], ending: str = "Done") -> dict[str, Any]:
@@ -318,12 +324,39 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.failed = True  # type: ignore[attr-defined]
 
 
+def fill_size(page: Page, side: int) -> None:
+    """Fill in the size of a dataset's images."""
+    for name in ("resize_width", "resize_height"):
+        page.locator(f'[name="{name}"]').fill(str(side))
+
+
+def create_dataset(page: Page) -> None:
+    """Create the dataset described in the form, and wait on its page until it is done."""
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page).to_have_url(re.compile(f"/datasets/{JOB_PAGE}"))
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+
+
+def train_model(page: Page, epochs: int) -> None:
+    """Train the model described in the form, and wait on its page until it is done."""
+    page.get_by_label("Epochs", exact=True).fill(str(epochs))
+    page.get_by_role("button", name=re.compile("Train model")).click()
+    expect(page).to_have_url(re.compile(f"/models/{JOB_PAGE}"), timeout=60_000)
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+
+
 def write_network(page: Page, text: str) -> None:
     """Replace the contents of the model form's editor."""
     page.locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(text)
 
+
+# Fetches the parts of the page again, as after a message of the server.
+REFRESH = """async () => {
+  const script = document.querySelector('script[src$="/page.js"]').src;
+  await (await import(script.replace('page.js', 'refresh.js'))).refreshParts();
+}"""
 
 # Waits until the page has the colors of the scheme. Collecting the elements without violations takes long.
 RUN_AXE = """async ([scheme, only]) => {
@@ -337,17 +370,17 @@ RUN_AXE = """async ([scheme, only]) => {
 
 @pytest.fixture
 def check_accessibility() -> Callable[[Page], None]:
-    """Return a function that fails if axe finds an accessibility violation in the page, in dark or light colors.
+    """Return a function that fails if axe finds an accessibility violation in the page, in the colors of any scheme.
 
-    The second time, only the rules about colors are checked, because nothing else changes.
+    After the first one, only the rules about colors are checked, because nothing else changes.
     """
     assert AXE.is_file(), "axe is missing: npm ci --ignore-scripts"
     source = AXE.read_text()
 
-    def check(page: Page) -> None:
+    def check(page: Page, schemes: tuple[Scheme, ...] = CHECKED_SCHEMES) -> None:
         page.evaluate(source)
         complaints = []
-        for scheme, only in zip(SCHEMES, (None, COLOR_RULES), strict=True):
+        for scheme, only in zip(schemes, (None, COLOR_RULES), strict=False):
             page.emulate_media(color_scheme=scheme)
             complaints += [
                 f"{scheme}, {fault['id']}: {node['target']} {node['failureSummary']}"

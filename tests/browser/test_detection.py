@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model
 
 pytestmark = pytest.mark.browser
 
@@ -49,21 +49,15 @@ def test_from_annotations_to_detected_objects(
     page.get_by_label("Format", exact=True).select_option("Detect automatically")
     expect(contents).to_contain_text("Objects per class")
     page.get_by_label("Grayscale").check()
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("32")
+    fill_size(page, 32)
     check_accessibility(page)
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     expect(page.get_by_role("heading", name="Objects per class")).to_be_visible()
 
     page.get_by_role("link", name="Train a model").first.click()
     expect(page.locator("#networks .choice:visible")).to_have_count(1)
     page.get_by_role("button", name=re.compile("Use recommended settings")).click()
-    page.get_by_label("Epochs", exact=True).fill("6")
-    page.get_by_role("button", name=re.compile("Train model")).click()
-    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+    train_model(page, epochs=6)
     expect(page.locator('[data-chart="map"]')).to_have_attribute("data-points", re.compile("[1-9]"))
 
     page.locator("#image-file").set_input_files(folder / "images" / "3.png")

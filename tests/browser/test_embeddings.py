@@ -9,33 +9,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
-
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
-
-NETWORK = """class UserModel(Tower):
-    @model_property
-    def inference(self):
-        hidden = slim.fully_connected(slim.flatten(self.x) / 255.0, 4, scope='hidden')
-        return slim.fully_connected(hidden, self.nclasses, activation_fn=None)
-
-    @model_property
-    def loss(self):
-        return digits.classification_loss(self.inference, self.y)
-"""
 
 
 def test_a_map_is_explored_with_mouse_and_keyboard(
     page: Page,
-    server: ServerProcess,
-    create: Callable[..., dict[str, Any]],
-    dataset: dict[str, Any],
+    trained: dict[str, Any],
     check_accessibility: Callable[[Page], None],
 ) -> None:
-    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu", "use_mean": "none"}
-    fields = {"model_name": "Mapped", "dataset": dataset["id"], "train_epochs": 1, "batch_size": 6}
-    model = finished(server, create("models", **fields, **network, learning_rate=0.02, random_seed=1))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.get_by_role("link", name="Embedding map").click()
     page.wait_for_load_state()
     form = page.locator("#map-form")

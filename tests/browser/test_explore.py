@@ -66,6 +66,7 @@ def test_records_are_filtered(
     page.get_by_label("Source width below").fill("17")
     page.get_by_label("Source width below").press("Tab")
     expect(labels).to_have_count(12)
+    assert set(labels.all_inner_texts()) == {"right"}
     chips = page.get_by_role("list", name="Active filters").get_by_role("link")
     expect(chips).to_have_text(
         ["Remove the filter: Class “right”", re.compile("width below 17 px"), "Clear filters"]

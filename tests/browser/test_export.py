@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, fill_size
 
 pytestmark = pytest.mark.browser
 
@@ -44,8 +44,7 @@ def test_a_dataset_is_created_from_an_export_and_downloaded(
     expect(contents).to_contain_text("This folder contains annotations beside the images.")
     page.locator('[name="dataset_name"]').fill("From CVAT")
     page.get_by_label("Grayscale").check()
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("64")
+    fill_size(page, 64)
     page.get_by_role("button", name="Create dataset").click()
     expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
 

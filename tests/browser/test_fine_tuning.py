@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import finished
-from tests.worker.networks import LINEAR
+from tests.browser.conftest import JOB_PAGE
 
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
@@ -44,21 +43,17 @@ def test_imagenet_weights_turn_fine_tune_on(
 
 
 @pytest.mark.tensorflow
-def test_an_earlier_model_is_fine_tuned(
-    page: Page, server: Any, dataset: dict[str, Any], create: Callable[..., Any]
-) -> None:
-    fields = {"dataset": dataset["id"], "method": "custom", "custom_network": LINEAR, "select_gpu": "cpu"}
-    finished(server, create("models", model_name="Fine-tuned from", train_epochs=1, **fields))
+def test_an_earlier_model_is_fine_tuned(page: Page, dataset: dict[str, Any], trained: dict[str, Any]) -> None:
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.wait_for_load_state()
     page.get_by_role("radio", name="Previous", exact=True).check()
-    page.locator("label.choice-title", has_text="Fine-tuned from").click()
+    page.locator("label.choice-title", has_text="Trained").click()
     page.locator('select[name$="-snapshot"]:visible').first.select_option("1")
     page.locator('[name="fine_tune"]').check()
     page.get_by_label("Epochs", exact=True).fill("2")
     page.get_by_label("Name", exact=True).fill("Fine-tuned from an earlier model")
     page.get_by_role("button", name="Train model").click()
-    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=STEP_MILLISECONDS)
+    expect(page).to_have_url(re.compile(f"/models/{JOB_PAGE}"), timeout=STEP_MILLISECONDS)
     expect(page.locator("#snapshots li")).not_to_have_count(0, timeout=STEP_MILLISECONDS)
     expect(page.locator(".page-head, header").get_by_text("Done", exact=True).first).to_be_visible(
         timeout=STEP_MILLISECONDS

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, finished
+from tests.browser.conftest import PageFaults, ServerProcess, create_dataset, fill_size, finished
 
 pytestmark = pytest.mark.browser
 
@@ -49,14 +49,13 @@ def test_from_a_table_to_the_class_of_a_text(
     expect(page.get_by_label("Name", exact=True)).to_have_value("topics")
     page.get_by_label("Characters per text").fill("64")
     check_accessibility(page)
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     dataset = page.url.rsplit("/", 1)[1]
     page.get_by_role("link", name="Explore", exact=True).first.click()
     expect(page.locator(".gallery .snippet").first).to_contain_text(re.compile("cat|twelve"))
     check_accessibility(page)
 
-    model = create(server, "models/text/classification", model_name="Topics", dataset=dataset, train_epochs=2)
+    model = create(server, "models/text/classification", model_name="Topics", dataset=dataset, train_epochs=1)
     page.goto(f"/models/{model['id']}")
     expect(page.locator("#drop")).to_have_count(0)
     page.get_by_label("Text", exact=True).fill("The dog\nand the cat")
@@ -75,8 +74,7 @@ def test_slopes_are_predicted_from_fields_and_drawn(
     page.get_by_label("Validation images").fill("16")
     page.get_by_label("Name", exact=True).fill("Ramps")
     check_accessibility(page)
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     dataset = page.url.rsplit("/", 1)[1]
 
     # The recommended settings do not shift or flip the images, because this would change their slopes.
@@ -88,7 +86,7 @@ def test_slopes_are_predicted_from_fields_and_drawn(
     expect(page.locator('[name="aug_pad_crop"]')).to_have_value("0")
     expect(page.locator('[name="use_mean"]:checked')).to_have_value("pixel")
 
-    model = create(server, "models/images/gradients", model_name="Ramps", dataset=dataset, train_epochs=2)
+    model = create(server, "models/images/gradients", model_name="Ramps", dataset=dataset, train_epochs=1)
     page.goto(f"/datasets/images/gradients/explore?job_id={dataset}")
     expect(page.locator(".gallery .arrow-drawing").first).to_be_visible()
     page.goto(f"/models/{model['id']}")
@@ -119,11 +117,9 @@ def test_two_images_are_compared(
     page.get_by_label("CSV file or folder", exact=True).fill(str(folder))
     expect(page.locator("#source-summary")).to_contain_text("in 3 classes.")
     page.get_by_label("Training pairs").fill("48")
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("16")
+    fill_size(page, 16)
     check_accessibility(page)
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     dataset = page.url.rsplit("/", 1)[1]
     model = create(server, "models/images/pairs", model_name="Pairs", dataset=dataset, train_epochs=1)
     page.goto(f"/datasets/images/pairs/explore?job_id={dataset}")

@@ -9,39 +9,18 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
-
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
-
-NETWORK = """import keras
-
-class UserModel(Tower):
-    @model_property
-    def inference(self):
-        net = keras.layers.Conv2D(4, 3, strides=2, activation="relu", name="conv")(self.x / 255.0)
-        net = keras.layers.GlobalAveragePooling2D(name="pool")(net)
-        return keras.layers.Dense(self.nclasses, name="classes")(net)
-
-    @model_property
-    def loss(self):
-        return digits.loss(self.inference, self.y)
-"""
 
 
 def test_from_the_model_to_its_layers_and_heat_maps(
     page: Page,
     page_faults: Any,
-    server: ServerProcess,
-    create: Callable[..., dict[str, Any]],
-    dataset: dict[str, Any],
+    trained: dict[str, Any],
     image_folder: Path,
     check_accessibility: Callable[[Page], None],
 ) -> None:
     page_faults.allow("/models/[^/]+/(inside|heat-map)$|/models/image")
-    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu"}
-    fields = {"model_name": "Seen inside", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
-    model = finished(server, create("models", **fields, **network, random_seed=1))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
 
     # The predictions for the same images in each epoch.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import PageFaults, ServerProcess, write_network
@@ -17,12 +15,6 @@ NEW_MODEL = "/models/images/classification/new"
 CODE = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
 LOADED_MILLISECONDS = 60_000
 PLACE = "([element, other]) => [element, other].map(found => found.getBoundingClientRect().toJSON())"
-
-
-@pytest.fixture(scope="session")
-def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
-    """A model that fails immediately, with or without TensorFlow."""
-    return create("models", model_name="Fails", dataset=dataset["id"], method="custom", custom_network=CODE)
 
 
 def cut(page: Page, faults: PageFaults, address: str) -> Callable[[], None]:
@@ -127,6 +119,11 @@ def test_the_dataset_form_survives_back_and_explains_an_invalid_split(page: Page
     expect(page.locator("#test-folder")).to_be_visible()
     expect(page.get_by_role("button", name="28", exact=True)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
+    picture = page.locator("#resize-preview img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate(
+        "image => image.decode().then(() => [image.naturalWidth, image.naturalHeight])"
+    ) == [28, 28]
     page.get_by_label("Use a separate test folder").uncheck()
     page.get_by_label("Test split").fill("40")
     expect(page.locator("#split-problem")).to_contain_text("120%")
@@ -178,14 +175,14 @@ def test_a_long_check_shows_its_progress(page: Page, dataset) -> None:
 def test_a_job_page_with_a_slow_and_a_broken_connection(
     page: Page,
     page_faults: PageFaults,
-    model,
+    failed,
     image_folder: Path,
     check_accessibility: Callable[[Page], None],
 ) -> None:
     held: list[Route] = []
     metrics = re.compile("/metrics.json")
     page.route(metrics, lambda route: held.append(route))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{failed['id']}")
     chart = page.locator('[data-chart="loss"]')
     expect(chart.get_by_text("Loading values…")).to_be_visible()
     expect(chart.get_by_text("No values")).to_be_hidden()
@@ -201,11 +198,11 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     notes, state = page.locator("#job-notes"), page.locator("#notes-state")
     notes.fill("first")
     expect(state).to_have_text("Saved")
-    mend = cut(page, page_faults, f"/models/{model['id']}$")
+    mend = cut(page, page_faults, f"/models/{failed['id']}$")
     notes.fill("first, and more")
     expect(state).to_contain_text("Not saved yet")
     other = page.context.new_page()
-    other.goto(f"/models/{model['id']}")
+    other.goto(f"/models/{failed['id']}")
     expect(other.locator("#job-notes")).to_have_value("first, and more")
     expect(other.locator("#notes-state")).to_contain_text("Not saved yet")
     mend()
@@ -214,7 +211,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
 
     # A second tab shows notes saved by the first one.
     second = other.context.new_page()
-    second.goto(f"/models/{model['id']}")
+    second.goto(f"/models/{failed['id']}")
     expect(second.locator("#job-notes")).to_have_value("first, and more")
     expect(second.locator("#connection")).to_be_hidden()
     other.locator("#job-notes").fill("last")
@@ -230,27 +227,27 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     assert shown.evaluate("image => image.naturalWidth") == 16
 
 
-def test_changes_before_a_page_joins_are_fetched(page: Page, model) -> None:
+def test_changes_before_a_page_joins_are_fetched(page: Page, failed) -> None:
     def change_first(route: Route) -> None:
         changes = {"job_notes": "from elsewhere", "group_name": "moved"}
-        assert page.request.put(f"/jobs/{model['id']}", form=changes).ok
+        assert page.request.put(f"/jobs/{failed['id']}", form=changes).ok
         route.continue_()
 
     page.route("**/js/live.js", change_first)
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{failed['id']}")
     expect(page.locator("#job-notes")).to_have_value("from elsewhere")
     expect(page.locator("#job-group")).to_have_text("moved")
-    assert page.request.put(f"/jobs/{model['id']}", form={"job_notes": "", "group_name": ""}).ok
+    assert page.request.put(f"/jobs/{failed['id']}", form={"job_notes": "", "group_name": ""}).ok
 
 
 def test_notes_changed_elsewhere_are_not_overwritten(
-    page: Page, page_faults: PageFaults, model, check_accessibility: Callable[[Page], None]
+    page: Page, page_faults: PageFaults, failed, check_accessibility: Callable[[Page], None]
 ) -> None:
-    page_faults.allow(f"/models/{model['id']}$")
+    page_faults.allow(f"/models/{failed['id']}$")
     notes, conflict = page.locator("#job-notes"), page.locator("#notes-conflict")
 
     def save_elsewhere(text: str) -> None:
-        assert page.request.put(f"/jobs/{model['id']}", form={"job_notes": text}).ok
+        assert page.request.put(f"/jobs/{failed['id']}", form={"job_notes": text}).ok
 
     def saved() -> str:
         page.reload()
@@ -261,7 +258,7 @@ def test_notes_changed_elsewhere_are_not_overwritten(
         "**/socket.io/**", lambda route: route.abort()
     )  # so that it learns of changes only when it saves
     page_faults.allow("/socket.io/")
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{failed['id']}")
     save_elsewhere("theirs")
     notes.fill("mine")
     expect(conflict).to_be_visible()

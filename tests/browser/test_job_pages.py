@@ -5,24 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import write_network
+from tests.browser.conftest import REFRESH, TWO_LAYERS, write_network
 
 DONE_MILLISECONDS = 60_000
 
 
-@pytest.fixture(scope="session")
-def model(create: Callable[..., dict[str, Any]], dataset: dict[str, Any]) -> dict[str, Any]:
-    """A model that fails immediately, with or without TensorFlow."""
-    text = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
-    return create("models", model_name="Broken", dataset=dataset["id"], method="custom", custom_network=text)
+STALE = """async () => {
+  const button = document.querySelector('#job-actions [data-action="delete"]');
+  button.textContent = 'Stale';
+  button.focus();
+  const panel = document.querySelector('details');
+  panel.open = true;
+  await (%s)();
+  return { same: document.activeElement === button, words: button.textContent, open: panel.open };
+}"""
 
 
-def test_a_dataset_page_shows_its_contents(page: Page, dataset, check_accessibility: Callable[[Page], None]):
+def test_a_dataset_page_shows_its_contents_and_its_health(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
     page.goto(f"/datasets/{dataset['id']}")
     rows = page.locator(".counts-table tr")
     expect(rows).to_have_count(3)
@@ -31,30 +36,15 @@ def test_a_dataset_page_shows_its_contents(page: Page, dataset, check_accessibil
     expect(page.locator(".sample-class")).to_have_count(3)
     page.locator("#skipped-panel summary").click()
     expect(page.locator("#skipped-panel")).to_contain_text("broken.png")
+    # A refreshed part keeps its elements and the focus.
+    assert page.evaluate(STALE % REFRESH) == {"same": True, "words": "Delete", "open": True}
     check_accessibility(page)
 
-
-def test_images_are_explored_by_class(page: Page, dataset, check_accessibility: Callable[[Page], None]):
-    page.goto(f"/datasets/images/classification/explore?job_id={dataset['id']}")
-    page.locator('[name="label"]').select_option("1")
-    expect(page).to_have_url(re.compile("label=1"))
-    labels = page.locator(".gallery-label")
-    expect(labels).to_have_count(9)
-    assert set(labels.all_inner_texts()) == {"middle"}
-    check_accessibility(page)
-
-
-def test_a_health_check_is_started_and_its_images_are_explored(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
-    page.goto(f"/datasets/{dataset['id']}")
     page.get_by_role("button", name="Check", exact=True).click()
     expect(page.locator("#health-status")).to_be_focused()
-    skipped = page.locator("#finding-skipped")
-    expect(skipped).to_contain_text("Skipped images")
+    expect(page.locator("#finding-skipped")).to_contain_text("Skipped images")
     check_accessibility(page)
-    bar = page.locator("a.bin").first
-    bar.focus()
+    page.locator("a.bin").first.focus()
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("brightness="))
     expect(page.locator("#filter-brightness")).to_contain_text("Brightness")
@@ -73,25 +63,10 @@ def test_a_dataset_page_updates_during_creation(page: Page, image_folder: Path):
     expect(page.get_by_role("button", name="Delete")).to_be_visible()
 
 
-def test_a_form_error_is_shown_at_its_field(
-    page: Page, page_faults, check_accessibility: Callable[[Page], None]
+def test_paths_are_completed_with_the_keyboard_and_an_error_is_shown_at_its_field(
+    page: Page, page_faults, image_folder: Path, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(r"/datasets/images/classification.json$")
-    page.goto("/datasets/images/classification/new")
-    page.locator('[name="folder_train"]').fill("/nowhere/at/all")
-    page.locator('[name="folder_pct_val"]').fill("11")
-    page.get_by_role("button", name="Create dataset").click()
-    field = page.locator('[name="folder_train"]')
-    expect(field).to_have_attribute("aria-invalid", "true")
-    message = page.locator(f"#{field.get_attribute('aria-describedby')}")
-    expect(message).to_contain_text("outside the folders")
-    expect(page.locator("#form-errors")).to_be_focused()
-    expect(field).to_have_value("/nowhere/at/all")
-    expect(page.locator('[name="folder_pct_val"]')).to_have_value("11")
-    check_accessibility(page)
-
-
-def test_paths_can_be_completed_with_the_keyboard(page: Page, image_folder: Path):
     page.goto("/datasets/images/classification/new")
     field = page.locator('[name="folder_train"]')
     field.click()
@@ -103,33 +78,30 @@ def test_paths_can_be_completed_with_the_keyboard(page: Page, image_folder: Path
     page.keyboard.press("Enter")
     expect(field).to_have_value(re.compile(re.escape(f"{image_folder}/left")))
 
-
-def test_the_example_image_follows_the_form(page: Page):
-    page.goto("/datasets/images/classification/new")
-    page.get_by_role("button", name="28", exact=True).click()
-    expect(page.locator("#resize-preview figcaption")).to_contain_text("28 × 28")
-    picture = page.locator("#resize-preview img")
-    expect(picture).to_be_visible()
-    assert picture.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [28, 28]
-
-
-def test_a_syntax_error_is_marked_while_typing(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
-    page.goto(f"/models/images/classification/new?dataset={dataset['id']}")
-    page.get_by_role("radio", name="Custom", exact=True).check()
-    write_network(page, "class UserModel(Tower):\n    def loss(self:\n        pass\n")
-    expect(page.locator("#editor-problems")).to_contain_text("Line 2: Syntax error")
-    marker = page.locator(".cm-lint-marker-error")
-    expect(marker).to_have_count(1)
-    # A marker blocked by the style policy would exist but be invisible.
-    assert marker.evaluate("element => getComputedStyle(element).content") != "normal"
+    field.fill("/nowhere/at/all")
+    page.locator('[name="folder_pct_val"]').fill("11")
+    page.get_by_role("button", name="Create dataset").click()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    message = page.locator(f"#{field.get_attribute('aria-describedby')}")
+    expect(message).to_contain_text("outside the folders")
+    expect(page.locator("#form-errors")).to_be_focused()
+    expect(field).to_have_value("/nowhere/at/all")
+    expect(page.locator('[name="folder_pct_val"]')).to_have_value("11")
     check_accessibility(page)
 
 
-def test_customize_asks_before_replacing_an_edited_network(page: Page, dataset):
-    page.goto("/models/images/classification/new")
+def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
+    page.goto(f"/models/images/classification/new?dataset={dataset['id']}")
     page.get_by_role("radio", name="LeNet", exact=True).check()
+    caption = page.locator("#lr-preview figcaption")
+    expect(caption).to_contain_text("From 0.01")
+    page.locator('[name="lr_policy"]').select_option("fixed")
+    expect(caption).to_contain_text("Constant at 0.01")
+    expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
+    expect(page.locator("#lr-preview canvas")).to_be_visible()
+
     page.get_by_role("button", name="Customize LeNet").click()
     text = page.locator('[name="custom_network"]')
     expect(text).to_have_value(re.compile("conv1"))
@@ -141,20 +113,18 @@ def test_customize_asks_before_replacing_an_edited_network(page: Page, dataset):
     page.get_by_role("button", name="Keep my network").click()
     expect(text).to_have_value(re.compile("^# mine"))
 
-
-def test_the_learning_rate_plot_follows_the_form(page: Page, dataset):
-    page.goto("/models/images/classification/new")
-    page.get_by_role("radio", name="LeNet", exact=True).check()
-    caption = page.locator("#lr-preview figcaption")
-    expect(caption).to_contain_text("From 0.01")
-    page.locator('[name="lr_policy"]').select_option("fixed")
-    expect(caption).to_contain_text("Constant at 0.01")
-    expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
-    expect(page.locator("#lr-preview canvas")).to_be_visible()
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    write_network(page, "class UserModel(Tower):\n    def loss(self:\n        pass\n")
+    expect(page.locator("#editor-problems")).to_contain_text("Line 2: Syntax error")
+    marker = page.locator(".cm-lint-marker-error")
+    expect(marker).to_have_count(1)
+    # A marker blocked by the style policy would exist but be invisible.
+    assert marker.evaluate("element => getComputedStyle(element).content") != "normal"
+    check_accessibility(page)
 
 
-def test_a_failed_model_shows_why(page: Page, model, check_accessibility: Callable[[Page], None]):
-    page.goto(f"/models/{model['id']}")
+def test_a_failed_model_shows_why(page: Page, failed, check_accessibility: Callable[[Page], None]):
+    page.goto(f"/models/{failed['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error", timeout=DONE_MILLISECONDS)
     expect(page.locator("#job-error [role=alert]")).to_be_visible()
     page.locator("#network-panel summary").click()
@@ -198,7 +168,7 @@ def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibi
 
 
 def test_a_dataset_in_use_is_not_deleted(
-    page: Page, page_faults, dataset, model, check_accessibility: Callable[[Page], None]
+    page: Page, page_faults, dataset, failed, check_accessibility: Callable[[Page], None]
 ):
     page_faults.allow(rf"/datasets/{dataset['id']}$")
     page.goto("/")
@@ -239,23 +209,6 @@ def test_name_and_group_can_be_edited_on_a_job_page(page: Page, create, image_fo
     expect(page.locator("#datasets-table tbody tr")).to_contain_text("<b>New</b> name")
 
 
-STALE = """async () => {
-  const button = document.querySelector('#job-actions [data-action="delete"]');
-  button.textContent = 'Stale';
-  button.focus();
-  const panel = document.querySelector('details');
-  panel.open = true;
-  const { refreshParts } = await import(document.querySelector('script[src$="/page.js"]').src.replace('page.js', 'refresh.js'));
-  await refreshParts();
-  return { same: document.activeElement === button, words: button.textContent, open: panel.open };
-}"""
-
-
-def test_a_refreshed_part_keeps_its_elements_and_the_focus(page: Page, dataset):
-    page.goto(f"/datasets/{dataset['id']}")
-    assert page.evaluate(STALE) == {"same": True, "words": "Delete", "open": True}
-
-
 def test_the_chosen_theme_is_remembered(page: Page):
     page.goto("/")
     switch = page.locator("#theme-switch")
@@ -267,32 +220,11 @@ def test_the_chosen_theme_is_remembered(page: Page):
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_every_page_fits_on_a_phone(page: Page, dataset, model):
-    page.set_viewport_size({"width": 390, "height": 844})
-    for path in (
-        "/",
-        "/login",
-        "/datasets/images/classification/new",
-        "/models/images/classification/new",
-        f"/datasets/{dataset['id']}",
-        f"/datasets/images/classification/explore?job_id={dataset['id']}",
-        f"/models/{model['id']}",
-    ):
-        page.goto(path)
-        width = page.evaluate("document.documentElement.scrollWidth")
-        assert width <= 390, f"{path} is {width} pixels wide"
-
-
 @pytest.mark.tensorflow
 def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
-    page: Page, create, dataset, check_accessibility: Callable[[Page], None]
+    page: Page, create, dataset, trained, check_accessibility: Callable[[Page], None]
 ):
-    fields = {"standard_networks": "lenet", "train_epochs": 5, "batch_size": 4, "select_gpu": "cpu"}
-    fields |= {"lr_policy": "step", "lr_step_size": 50}
-    model = create("models", model_name="Smoothed", dataset=dataset["id"], method="standard", **fields)
-    page.goto(f"/models/{model['id']}")
-    expect(page.locator("#job-status")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
-    page.reload()  # A page that followed the training may still be drawing its last values.
+    page.goto(f"/models/{trained['id']}")
     expect(page.locator("#chart-loss .legend b").first).not_to_have_text("–")
     loss = page.locator("#chart-loss .legend b")
     measured = loss.first.text_content()
@@ -335,22 +267,17 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     page.reload()
     expect(page.get_by_label("Markers")).not_to_be_checked()
 
-    other = create(
-        "models",
-        model_name="Compared",
-        dataset=dataset["id"],
-        method="standard",
-        **fields | {"train_epochs": 1},
-    )
+    fields = {"custom_network": TWO_LAYERS, "train_epochs": 1, "batch_size": 6, "select_gpu": "cpu"}
+    other = create("models", model_name="Compared", dataset=dataset["id"], method="custom", **fields)
     page.goto("/")
     compare = page.locator("#compare-form button")
-    page.get_by_label("Compare Smoothed").check()
+    page.get_by_label("Compare Trained").check()
     expect(compare).to_be_disabled()
     page.get_by_label("Compare Compared").check()
     expect(page.locator(f"#row-{other['id']}")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
     expect(compare).to_have_text("Compare 2")  # kept while the list changed
     compare.click()
-    expect(page.locator("#chart-accuracy .legend li")).to_have_text([re.compile("Smoothed|Compared")] * 2)
+    expect(page.locator("#chart-accuracy .legend li")).to_have_text([re.compile("Trained|Compared")] * 2)
     expect(page.get_by_label("X-axis")).to_have_value("time")
     page.get_by_label("Stage").select_option("Both")
     expect(page.locator("#chart-loss .legend li")).to_have_count(4)

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, finished
 from tests.site import bars
 
 pytestmark = pytest.mark.browser
@@ -29,11 +29,9 @@ def test_images_are_changed_in_a_new_version(
 ) -> None:
     page.goto("/datasets/images/classification/new")
     page.locator("#folder_train").fill(str(images))
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("16")
+    fill_size(page, 16)
     page.get_by_label("Name", exact=True).fill("Bars")
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     page.get_by_role("link", name="Explore").first.click()
     page.get_by_role("button", name="Edit").click()
     choices = page.get_by_role("checkbox")

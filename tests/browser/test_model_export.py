@@ -9,33 +9,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
+from tests.browser.conftest import REFRESH
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
-
-NETWORK = """class UserModel(Tower):
-    @model_property
-    def inference(self):
-        flat = tf.reshape(self.x, [-1, 16 * 16 * 3]) / 255.0
-        return slim.fully_connected(flat, self.nclasses, activation_fn=None)
-
-    @model_property
-    def loss(self):
-        return digits.classification_loss(self.inference, self.y)
-"""
 
 
 def test_a_snapshot_is_exported_and_downloaded(
     page: Page,
-    server: ServerProcess,
-    create: Callable[..., dict[str, Any]],
-    dataset: dict[str, Any],
+    trained: dict[str, Any],
     check_accessibility: Callable[[Page], None],
 ) -> None:
-    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu"}
-    fields = {"model_name": "Exported", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
-    model = finished(server, create("models", **fields, **network, random_seed=1))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
     page.get_by_role("link", name="Export Epoch 1").press("Enter")
     panel = page.locator("#export")
@@ -43,6 +27,8 @@ def test_a_snapshot_is_exported_and_downloaded(
     expect(choice).to_be_focused()
     expect(panel.get_by_label("Snapshot")).to_have_value("1")
     choice.select_option("ONNX")
+    page.evaluate(REFRESH)
+    expect(panel.get_by_label("Snapshot")).to_have_value("1")
     expect(panel.locator("#export-use")).to_contain_text("ONNX Runtime")
     check_accessibility(page)
     panel.get_by_role("button", name="Export").click()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import finished, write_network
+from tests.browser.conftest import BROKEN, finished, write_network
 from tests.worker.networks import LINEAR
 
 NEW_MODEL = "/models/images/classification/new"
@@ -84,8 +84,10 @@ def test_sections_in_use_are_open_when_the_form_returns(page: Page, page_faults,
     expect(page.locator("#watching")).not_to_have_attribute("open", "")
 
 
-def test_an_optimizer_shows_its_own_settings(page: Page, dataset):
-    page.goto(NEW_MODEL)
+def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_that_was_edited(
+    page: Page, dataset
+):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     shown = {
         "SGD": set(),
         "NESTEROV": {"momentum"},
@@ -98,11 +100,7 @@ def test_an_optimizer_shows_its_own_settings(page: Page, dataset):
         page.get_by_label("Optimizer").select_option(solver)
         assert {name for name in names if page.locator(f'[name="{name}"]').is_visible()} == expected
 
-
-def test_an_optimizer_sets_its_default_rate_unless_the_rate_was_edited(page: Page, dataset):
-    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Optimizer")
-    solver.select_option("LION")
     expect(rate).to_have_value("0.0001")
     expect(page.locator('[name="beta_2"]')).to_have_value("0.99")
     expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.0001")
@@ -231,7 +229,7 @@ def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_datas
     expect(page.locator("#applied-settings")).to_contain_text(re.compile(r"^\s*$"), use_inner_text=True)
 
 
-def test_networks_can_be_searched_by_description(page: Page, dataset):
+def test_networks_can_be_searched_and_hidden_settings_are_not_submitted(page: Page, dataset):
     page.goto(NEW_MODEL)
     cards = page.locator("#networks .choice:visible")
     all_of_them = cards.count()
@@ -243,9 +241,6 @@ def test_networks_can_be_searched_by_description(page: Page, dataset):
     page.get_by_label("Find a network").fill("")
     expect(cards).to_have_count(all_of_them)
 
-
-def test_fine_tuning_is_submitted_only_if_visible(page: Page, dataset):
-    page.goto(NEW_MODEL)
     page.get_by_role("radio", name="Custom", exact=True).check()
     page.locator("#tuning-section summary").click()
     page.get_by_label("Freeze layers").fill("conv1/*")
@@ -278,7 +273,9 @@ def test_a_check_shows_errors_at_their_fields(
 
 
 @pytest.mark.tensorflow
-def test_a_check_estimates_the_training(page: Page, dataset, check_accessibility: Callable[[Page], None]):
+def test_a_check_estimates_the_training_and_is_stored_with_the_model(
+    page: Page, dataset, check_accessibility: Callable[[Page], None]
+):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_label("Epochs", exact=True).fill("2")
@@ -298,20 +295,14 @@ def test_a_check_estimates_the_training(page: Page, dataset, check_accessibility
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
     check_accessibility(page)
 
-
-@pytest.fixture(scope="session")
-def trained(create: Callable[..., dict[str, Any]], dataset: dict[str, Any], server: Any) -> dict[str, Any]:
-    """A trained model of one layer."""
-    job = create(
-        "models",
-        model_name="Trained",
-        dataset=dataset["id"],
-        method="custom",
-        custom_network=LINEAR,
-        train_epochs=1,
-        select_gpu="cpu",
-    )
-    return finished(server, job)
+    page.get_by_role("button", name="Train model").click()
+    panel = page.locator("#preflight-panel")
+    expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
+    panel.locator("summary").click()
+    expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
+    picture = panel.get_by_alt_text("Images of the first batch")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
+    check_accessibility(page)
 
 
 @pytest.mark.tensorflow
@@ -323,10 +314,10 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     page.locator("label.choice-title", has_text="Trained").click()
     page.locator(f'[name="{trained["id"]}-snapshot"]').select_option("1")
     page.locator("#tuning-section summary").click()
-    page.get_by_label("Freeze layers").fill("fc/biases")
+    page.get_by_label("Freeze layers").fill("classes/biases")
     page.get_by_role("button", name="Check", exact=True).click()
     details = page.locator("#visualize-result details")
-    note = "2 of 2 variables from snapshot_1.ckpt · 1 frozen"
+    note = "4 of 4 variables from snapshot_1.ckpt · 1 frozen"
     expect(details.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
     details.locator("summary").click()
     check_accessibility(page)
@@ -335,7 +326,7 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     panel = page.locator("#weights-panel")
     expect(panel.locator("summary")).to_contain_text(note, timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
-    row = panel.get_by_role("row", name="model/fc/biases")
+    row = panel.get_by_role("row", name="model/classes/biases")
     expect(row).to_contain_text("from snapshot_1.ckpt")
     expect(row).to_contain_text("no")
     check_accessibility(page)
@@ -346,7 +337,7 @@ def test_a_customized_network_keeps_the_model_with_its_files(page: Page, dataset
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="Previous", exact=True).check()
     page.get_by_role("button", name="Customize Trained").click()
-    expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("fully_connected"))
+    expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("scope='classes'"))
     model = page.locator(f'[name="previous_networks"][value="{trained["id"]}"]')
     expect(model).to_be_checked()
     page.get_by_role("radio", name="Standard").check()
@@ -385,22 +376,6 @@ def test_an_eager_check_shows_values(
 
 
 @pytest.mark.tensorflow
-def test_a_check_marks_the_faulty_line(page: Page, page_faults, dataset):
-    page_faults.allow(r"/models/preflight$")
-    page.goto(NEW_MODEL)
-    page.get_by_role("radio", name="Custom", exact=True).check()
-    write_network(page, BROKEN)
-    page.get_by_role("button", name="Check").click()
-    expect(page.locator("#visualize-result [role=alert]")).to_contain_text(
-        "division by zero", timeout=STEP_MILLISECONDS
-    )
-    expect(page.locator("#editor-problems")).to_contain_text("Line 2:")
-
-
-BROKEN = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
-
-
-@pytest.mark.tensorflow
 def test_an_error_returns_to_the_form_before_anything_is_queued(
     page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
 ):
@@ -408,37 +383,21 @@ def test_an_error_returns_to_the_form_before_anything_is_queued(
     name = "Never queued"
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     page.get_by_role("radio", name="Custom", exact=True).check()
-    write_network(page, BROKEN)
     page.get_by_label("Name", exact=True).fill(name)
-    page.get_by_role("button", name="Train model").click()
-    expect(page.locator("#visualize-result [role=alert]")).to_contain_text(
-        "division by zero", timeout=STEP_MILLISECONDS
-    )
-    expect(page.locator("#editor-problems")).to_contain_text("Line 2:")
+    # A check on its own finds the error as well.
+    for line, button in ((2, "Check"), (3, "Train model")):
+        write_network(page, "\n" * (line - 2) + BROKEN)
+        page.get_by_role("button", name=button, exact=True).click()
+        problem = page.locator("#visualize-result [role=alert]")
+        expect(problem).to_contain_text("division by zero", timeout=STEP_MILLISECONDS)
+        expect(page.locator("#editor-problems")).to_contain_text(f"Line {line}:")
     expect(page.get_by_role("button", name="Train model")).to_be_enabled()
-    expect(page.locator('[name="custom_network"]')).to_have_value(BROKEN)
+    expect(page.locator('[name="custom_network"]')).to_have_value(f"\n{BROKEN}")
     check_accessibility(page)
     assert name not in page.request.get("/index.json").text()
     page.get_by_role("button", name="Skip check and create").click()
     expect(page.locator("#job-name")).to_have_text(name)
     expect(page.locator("#preflight-panel")).to_have_count(0)
-
-
-@pytest.mark.tensorflow
-def test_the_check_result_is_stored_with_the_model(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
-    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
-    page.get_by_role("radio", name="LeNet", exact=True).check()
-    page.get_by_label("Epochs", exact=True).fill("1")
-    page.get_by_role("button", name="Train model").click()
-    panel = page.locator("#preflight-panel")
-    expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
-    panel.locator("summary").click()
-    expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
-    picture = panel.get_by_alt_text("Images of the first batch")
-    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
-    check_accessibility(page)
 
 
 class ByHand:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model
 
 pytestmark = pytest.mark.browser
 
@@ -52,12 +52,9 @@ def test_from_a_table_to_predicted_labels(
     page.get_by_label("Layout").select_option("Detect automatically")
     expect(contents).to_contain_text("8 images have no labels")
     page.get_by_label("Grayscale").check()
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("16")
+    fill_size(page, 16)
     check_accessibility(page)
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     expect(page.get_by_role("heading", name="Images per label")).to_be_visible()
     expect(page.locator("#counts-legend")).to_have_text(re.compile(r"^\s*Training\s*Validation\s*$"))
     expect(page.locator("#counts tr")).to_have_count(2)
@@ -70,10 +67,7 @@ def test_from_a_table_to_predicted_labels(
     expect(page.locator("#networks input:checked")).to_have_value("multilabel")
     expect(networks.first).to_contain_text("multi-label")
     page.get_by_role("button", name=re.compile("Use recommended settings")).click()
-    page.get_by_label("Epochs", exact=True).fill("6")
-    page.get_by_role("button", name=re.compile("Train model")).click()
-    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+    train_model(page, epochs=6)
     for chart in ("loss", "map", "f1"):
         expect(page.locator(f'[data-chart="{chart}"]')).to_have_attribute("data-points", re.compile("[1-9]"))
     expect(page.locator('[data-tile="map-val"]')).to_contain_text("%")

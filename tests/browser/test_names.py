@@ -168,6 +168,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     check(f"/models/images/classification/new?dataset={dataset}")
     check(f"/models/images/classification/new?clone={long_model['id']}")
     check(f"/datasets/images/classification/new?clone={dataset}")
+    check("/datasets/images/classification/new")
     check(f"/login?next={LONG}")
     check("/models/20200101-000000-abcdef")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import SCHEMES
+
 PAGES = {
     "home": "/",
     "new dataset": "/datasets/images/classification/new",
@@ -18,9 +20,15 @@ PAGES = {
 def test_a_page_has_no_errors(page: Page, check_accessibility, path):
     page.goto(path)
     expect(page.locator("h1").first).to_be_visible()
-    check_accessibility(page)
+    check_accessibility(page, SCHEMES)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", *(pytest.param(path, marks=pytest.mark.nightly) for path in [*PAGES.values()][1:])]
+)
+def test_a_page_opens_in_dark_colors(page: Page, path):
     page.emulate_media(color_scheme="dark")
-    page.reload()
+    page.goto(path)
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     expect(page.locator("h1").first).to_be_visible()
 

@@ -9,25 +9,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
-from tests.browser.test_model_export import NETWORK
-
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 
 
 def test_a_folder_is_predicted_and_wrong_images_are_shown(
     page: Page,
-    server: ServerProcess,
-    create: Callable[..., dict[str, Any]],
-    dataset: dict[str, Any],
+    trained: dict[str, Any],
     image_folder: Path,
     check_accessibility: Callable[[Page], None],
     tmp_path: Path,
 ) -> None:
-    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu"}
-    fields = {"model_name": "Predicts many", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
-    model = finished(server, create("models", **fields, **network, random_seed=1))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
     panel = page.locator("#many-panel")
     panel.locator("summary").click()
@@ -49,7 +41,7 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     first = sorted(image_folder.rglob("*.png"))[0]
     images = tmp_path / "list.txt"
     images.write_text(f"{first} 99\n")
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
     panel.locator("summary").click()
     expect(panel.get_by_role("link", name=image_folder.name)).to_be_visible()
@@ -61,11 +53,11 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     expect(page.locator(".prediction-cards > li")).to_have_count(1, timeout=60_000)
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Predicts many")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Trained")
     expect(panel.locator("li")).to_have_count(1)
 
     # A photo of the camera; without the permission, a message.
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
     page.get_by_role("button", name="Use camera").click()
     dialog = page.get_by_role("dialog", name="Camera")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size
 from tests.tfrecord_files import colored, example, write_records
 
 
@@ -32,11 +32,8 @@ def test_from_the_features_of_a_record_to_a_dataset(
     expect(label).to_have_value("image/class/label")
     check_accessibility(page)
     label.select_option("Automatic: image/class/text")
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("8")
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    fill_size(page, 8)
+    create_dataset(page)
     page.get_by_role("link", name="Explore").first.click()
     # Which records are held out depends on the seed of the job.
     expect(page.get_by_text(re.compile(r"^train-0000[01]-of-00002:\d+$")).first).to_be_visible()
@@ -52,8 +49,7 @@ def test_from_the_features_of_a_record_to_a_dataset(
     expect(contents).to_contain_text("Inputs: numbers, height × width × channels 4×4×1.")
     check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("arrays")
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     expect(page.get_by_text("Array shape")).to_be_visible()
     page.get_by_role("link", name="Explore").first.click()
     page.wait_for_url("**/explore?*")

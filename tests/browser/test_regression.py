@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model
 
 pytestmark = pytest.mark.browser
 
@@ -41,15 +41,12 @@ def test_from_a_table_to_predicted_numbers(
     page.get_by_role("link", name="Image regression").click()
     page.get_by_label("Table file", exact=True).fill(str(table))
     page.get_by_label("Grayscale").check()
-    for name in ("resize_width", "resize_height"):
-        page.locator(f'[name="{name}"]').fill("16")
+    fill_size(page, 16)
     expect(page.get_by_label("Name", exact=True)).to_have_value("levels, 16×16")
     page.get_by_label("Validation split").fill("50")
     expect(page.locator("#split-bar")).to_have_attribute("aria-label", re.compile("Validation 50%"))
     check_accessibility(page)
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    create_dataset(page)
     expect(page.get_by_role("heading", name="Target distribution")).to_be_visible()
     expect(page.locator("#counts tr").first).to_contain_text(" to ")
     check_accessibility(page)
@@ -60,10 +57,7 @@ def test_from_a_table_to_predicted_numbers(
     expect(page.locator("#networks input:checked")).to_have_value("regression")
     expect(networks.first).to_contain_text("regression")
     page.get_by_role("button", name=re.compile("Use recommended settings")).click()
-    page.get_by_label("Epochs", exact=True).fill("3")
-    page.get_by_role("button", name=re.compile("Train model")).click()
-    expect(page).to_have_url(re.compile(r"/models/\d{8}-\d{6}-[0-9a-f]+$"), timeout=60_000)
-    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
+    train_model(page, epochs=3)
     for chart in ("loss", "error", "r2"):
         expect(page.locator(f'[data-chart="{chart}"]')).to_have_attribute("data-points", re.compile("[1-9]"))
     expect(page.locator('[data-tile="error-val"]')).not_to_have_text("–")

@@ -9,24 +9,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
-from tests.browser.test_model_export import NETWORK
-
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 
 
 def test_a_model_is_promoted_used_and_removed(
     page: Page,
-    server: ServerProcess,
-    create: Callable[..., dict[str, Any]],
-    dataset: dict[str, Any],
+    trained: dict[str, Any],
     image_folder: Path,
     check_accessibility: Callable[[Page], None],
 ) -> None:
-    network = {"method": "custom", "custom_network": NETWORK, "select_gpu": "cpu"}
-    fields = {"model_name": "Promoted", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
-    model = finished(server, create("models", **fields, **network, random_seed=1))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
     panel = page.locator("#serving-panel")
     panel.locator("summary").click()
@@ -37,7 +29,7 @@ def test_a_model_is_promoted_used_and_removed(
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Production models")
     row = page.get_by_role("row").filter(has_text="promoted-bars")
-    expect(row.get_by_role("link", name="Promoted")).to_be_visible()
+    expect(row.get_by_role("link", name="Trained")).to_be_visible()
     check_accessibility(page)
     image = {"name": "image.png", "mimeType": "image/png"}
     upload = {"image": {**image, "buffer": sorted(image_folder.rglob("*.png"))[0].read_bytes()}}
@@ -45,7 +37,7 @@ def test_a_model_is_promoted_used_and_removed(
     assert answer.ok, answer.text()
     assert len(answer.json()["predictions"]) == 1
 
-    row.get_by_role("link", name="Promoted").click()
+    row.get_by_role("link", name="Trained").click()
     page.wait_for_load_state()
     panel.locator("summary").click()
     expect(panel.locator("#production-names")).to_contain_text("/serve/promoted-bars")

@@ -8,22 +8,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
-
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 
 
 def test_the_operations_of_a_step_are_drawn_and_listed(
     page: Page,
-    server: ServerProcess,
-    create: Callable[..., dict[str, Any]],
-    dataset: dict[str, Any],
+    trained: dict[str, Any],
     check_accessibility: Callable[[Page], None],
 ) -> None:
-    fields = {"model_name": "traced", "dataset": dataset["id"], "train_epochs": 2, "batch_size": 6}
-    fields |= {"standard_networks": "lenet", "select_gpu": "cpu", "traces_interval": 2}
-    model = finished(server, create("models", **fields))
-    page.goto(f"/models/{model['id']}")
+    page.goto(f"/models/{trained['id']}")
     page.get_by_role("link", name="Step traces").click()
     operations = page.locator("#operations tr")
     expect(operations.first).to_be_visible()

@@ -55,7 +55,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
 @pytest.fixture(scope="session")
 def server(start_server: Callable[..., ServerProcess], stores: Stores) -> ServerProcess:
     """A server with the stores."""
-    return start_server(*(f"--model-store={store}" for store in (stores.held, stores.local, stores.empty)))
+    return start_server(
+        "--no-standby", *(f"--model-store={store}" for store in (stores.held, stores.local, stores.empty))
+    )
 
 
 def test_each_store_is_loaded_on_its_own(
