@@ -13,6 +13,7 @@ from digits.core.remote import (
     RemotePolicy,
     is_address,
     parse,
+    replace_texts,
     sources_in,
     take_credentials,
 )
@@ -87,6 +88,12 @@ def test_the_sources_in_a_recipe() -> None:
     recipe = {"a": ["https://h/t.csv", {"b": "https://h"}], "c": "https://h/unused-prefix"}
     found = sources_in(recipe, {"https://h/t.csv": "file", "https://other": "folder"})
     assert found == {"https://h": "folder", "https://h/t.csv": "file"}
+
+
+def test_texts_are_replaced_at_every_depth() -> None:
+    recipe = {"a": ["https://h", {"b": "https://h"}], "https://h": 1, "c": "https://h/below"}
+    new = {"a": ["/copy", {"b": "/copy"}], "https://h": 1, "c": "https://h/below"}
+    assert replace_texts(recipe, {"https://h": "/copy"}) == new
 
 
 def test_credentials_are_read_once(tmp_path: Path) -> None:
