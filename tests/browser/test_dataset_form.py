@@ -19,7 +19,7 @@ def splits(server: ServerProcess, name: str) -> Path:
     return server.data / name
 
 
-def test_a_folder_is_summarized_and_its_suggested_splits_are_applied(
+def test_the_splits_of_a_folder_are_used_or_mixed(
     page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
 ) -> None:
     folder = splits(server, "splits")
@@ -27,21 +27,20 @@ def test_a_folder_is_summarized_and_its_suggested_splits_are_applied(
     path = page.locator('[name="folder_train"]')
     path.fill(str(folder))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("24 images in total")
-    expect(contents).to_contain_text("This folder contains train/ and test/")
+    expect(contents).to_contain_text("The splits of the source are used: train for training, test for test.")
+    expect(contents).to_contain_text("12 images in 3 classes. 12 images examined: PNG, 16 × 16 pixels.")
+    expect(contents.locator("tbody tr")).to_have_count(3)
     expect(contents).not_to_have_attribute("aria-busy", "true")
     check_accessibility(page)
 
     # By keyboard
-    page.get_by_role("button", name="Use them").focus()
+    page.get_by_role("button", name="Mix them").focus()
     page.keyboard.press("Enter")
     expect(path).to_have_value(str(folder / "train"))
-    expect(page.locator('[name="has_test_folder"]')).to_be_checked()
-    expect(page.locator('[name="folder_test"]')).to_have_value(str(folder / "test"))
+    expect(page.locator('[name="folder_train_more"]')).to_have_value(str(folder / "test"))
     expect(contents).to_be_focused()
-    expect(contents.locator("tbody tr")).to_have_count(3)
-    expect(contents).to_contain_text("12 images in 3 classes. 12 images examined: PNG, 16 × 16 pixels.")
-    expect(page.get_by_role("button", name="Use them")).to_have_count(0)
+    expect(contents).to_contain_text("24 images in 3 classes.")
+    expect(page.get_by_role("button", name="Mix them")).to_have_count(0)
     expect(page.locator('[name="dataset_name"]')).to_have_value(re.compile("^splits, "))
 
     # The preview is one of the images
@@ -53,7 +52,7 @@ def test_a_folder_is_summarized_and_its_suggested_splits_are_applied(
     page.get_by_role("button", name=re.compile("Create")).click()
     expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"), timeout=30_000)
     expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
-    expect(page.locator("#dataset-facts")).to_contain_text("12 images")
+    expect(page.locator("#dataset-facts")).to_contain_text("18 images")
 
 
 def test_no_error_is_shown_while_a_path_is_typed(page: Page, server: ServerProcess) -> None:
