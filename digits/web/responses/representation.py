@@ -33,9 +33,10 @@ def respond(
 ) -> AnyResponse:
     """Return ``resource`` as JSON with the ``status`` if the client is a program.
 
-    Otherwise, return the ``page``, or redirect to the one that a form ``created`` or changed.
+    Otherwise, and for a page that refreshes a part of itself with ``X-Fragment``, return the ``page``, or redirect to
+    the one that a form ``created`` or changed.
     """
-    if wants_json():
+    if wants_json() and "X-Fragment" not in request.headers:
         return make_response(jsonify(resource() if callable(resource) else resource), status)
     return make_response(page()) if page else redirect(created)
 
