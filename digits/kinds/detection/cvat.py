@@ -96,16 +96,17 @@ def _boxes(image: Element, name: str, rotated: list[str]) -> list[Box]:
             raise InvalidAnnotation(f"{where}: no label")
         if item.tag == "box" and _number(item, "rotation", where, "0") % 360:
             rotated.append(where)
-        boxes.append(Box(*_edges(item, where), label, where))
+        if item.tag == "polygon":
+            boxes.append(Box.around(_points(item, where), label, where))
+        else:
+            boxes.append(Box(*_edges(item, where), label, where))
     return boxes
 
 
 def _edges(item: Element, where: str) -> tuple[float, float, float, float]:
-    if item.tag in ("polygon", "polyline"):
-        pairs = [pair.split(",") for pair in item.get("points", "").split(";")]
-        across = [number_in(pair[0], f"{where}, points") for pair in pairs]
-        down = [number_in(pair[-1], f"{where}, points") for pair in pairs]
-        return min(across), min(down), max(across), max(down)
+    if item.tag == "polyline":
+        around = Box.around(_points(item, where), "", where)
+        return around.left, around.top, around.right, around.bottom
     if item.tag == "mask":
         left, top, width, height = (_number(item, key, where) for key in ("left", "top", "width", "height"))
         return left, top, left + width, top + height
@@ -125,6 +126,13 @@ def _edges(item: Element, where: str) -> tuple[float, float, float, float]:
         (width * sine + height * cosine) / 2,
     )
     return x - half_width, y - half_height, x + half_width, y + half_height
+
+
+def _points(item: Element, where: str) -> tuple[float, ...]:
+    pairs = [pair.split(",") for pair in item.get("points", "").split(";")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InvalidAnnotation(f"{where}: its points are not pairs of numbers")
+    return tuple(number_in(number, f"{where}, points") for pair in pairs for number in pair)
 
 
 def _number(item: Element, key: str, where: str, default: str = "") -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from digits.data.frames import TOLERANCE, Frame, Frames, common_factor, examples, words
 from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
 from digits.data.sources import count_of, listed, show
 from digits.data.tables import Faults
@@ -22,10 +23,8 @@ _LARGEST_FRACTION = 1.1
 _SMALLEST_PIXELS = 2.0
 # In smaller images, pixels and fractions cannot be told apart.
 _MIN_SIDE = 4
-# Sizes may differ by this number of pixels, because of rounding.
-_TOLERANCE = 1
+# Edges may be beyond the image by so much, because of rounding.
 _ROUNDED = 1.01
-_FIRST_QUARTER_TURN = 5
 # Some boxes extend beyond any image by mistake.
 _MIN_STALE = 0.1
 
@@ -36,18 +35,6 @@ class Measured(NamedTuple):
     image: AnnotatedImage
     size: Size | None
     turn: int = 1
-
-    @property
-    def stored(self) -> Size:
-        """The width and height in the file."""
-        assert self.size is not None
-        width, height = self.size
-        return (height, width) if self.turn >= _FIRST_QUARTER_TURN else (width, height)
-
-    def example(self) -> str:
-        """Return the name and both sizes, for messages."""
-        assert self.size is not None and self.image.declared is not None
-        return f"{show(self.image.file)}: {_words(self.size)} instead of {_words(self.image.declared)}"
 
 
 def measure_images(annotations: Annotations, root: Path) -> Iterator[Measured]:
@@ -79,7 +66,13 @@ def place_boxes(
     for are_relative in (False, True):
         same = [item for item in readable if item.image.boxes[0].is_relative == are_relative]
         placement.find_units(same, are_relative)
-    placement.find_frames([item for item in readable if item.image.declared])
+    placement.find_frames(
+        [
+            _BoxFrame(image.file, image.declared, size, turn, image)
+            for image, size, turn in readable
+            if image.declared and size and id(image) not in placement.unusable
+        ]
+    )
     annotations.remarks += placement.remarks
     for faults in (placement.mixed, placement.misfits):
         if faults.count:
@@ -158,10 +151,9 @@ class _Placement:
         for item in pixels:
             if not any(item is other for other in inside):
                 assert item.size is not None
-                size = _words(item.size)
-                self._skip(
-                    self.mixed, item, f"its boxes are neither fractions nor pixels of the image ({size})"
-                )
+                size = words(item.size)
+                reason = f"its boxes are neither fractions nor pixels of the image ({size})"
+                self._skip(self.mixed, item.image, reason)
         if len(inside) > len(fractions):
             self._convert(inside + others, is_relative=False)
             self._skip_mixed(fractions, "fractions", "pixels")
@@ -173,28 +165,26 @@ class _Placement:
 
     def _skip_mixed(self, found: Sequence[Measured], units: str, usual: str) -> None:
         for item in found:
-            self._skip(
-                self.mixed, item, f"its boxes are {units}, but the usual ones of this source are {usual}"
-            )
+            reason = f"its boxes are {units}, but the usual ones of this source are {usual}"
+            self._skip(self.mixed, item.image, reason)
 
-    def _skip(self, faults: Faults, item: Measured, reason: str) -> None:
-        self.unusable.add(id(item.image))
-        faults.add_place("", reason, show(item.image.file))
+    def _skip(self, faults: Faults, image: AnnotatedImage, reason: str) -> None:
+        self.unusable.add(id(image))
+        faults.add_place("", reason, show(image.file))
 
     @staticmethod
     def _convert(found: Sequence[Measured], is_relative: bool) -> None:
         for item in found:
             item.image.boxes = [replace(box, is_relative=is_relative) for box in item.image.boxes]
 
-    def find_frames(self, found: Sequence[Measured]) -> None:
+    def find_frames(self, found: Sequence[_BoxFrame]) -> None:
         """Recognize boxes in the pixels of a file that is displayed rotated, and of an image of another size."""
-        usable = [item for item in found if id(item.image) not in self.unusable]
-        turned, upright, unclear, scaled, exchanged = _by_frame(usable)
+        frames = Frames.of(found)
+        turned, also = frames.turned, frames.also_turned
         if turned and self._are_stale(turned):
-            turned = []
-        also = unclear if turned and not upright else []
+            turned, also = [], []
         for item in turned + also:
-            _move(item, is_turned=True)
+            item.move(is_turned=True)
         if turned:
             what = (
                 f", and so are those of {count_of(len(also), 'other image')} with an orientation"
@@ -203,123 +193,86 @@ class _Placement:
             )
             self.remarks.append(
                 f"The boxes of {count_of(len(turned), 'image')} are in the pixels of the file, without its EXIF "
-                f"orientation ({_examples(turned)}): turned with the image{what}."
+                f"orientation ({examples(turned)}): turned with the image{what}."
             )
-        if unclear and not also and (turned or not upright):
-            names = listed(item.image.file for item in unclear)
+        if frames.unclear and not also and (turned or not frames.upright):
+            names = listed(item.file for item in frames.unclear)
             self.remarks.append(
-                f"{count_of(len(unclear), 'image')} with an EXIF orientation: boxes are used as those of the upright "
-                f"image ({names})."
+                f"{count_of(len(frames.unclear), 'image')} with an EXIF orientation: boxes are used as those of the "
+                f"upright image ({names})."
             )
-        if scaled and not self._are_stale(scaled):
-            self._scale(scaled, is_turned=bool(turned) and not upright)
-        if exchanged and not self._are_stale(exchanged):
-            self._refuse(exchanged)
+        if frames.scaled and not self._are_stale(frames.scaled):
+            self._scale(frames.scaled, is_turned=bool(turned) and not frames.upright)
+        if frames.exchanged and not self._are_stale(frames.exchanged):
+            self._refuse(frames.exchanged)
 
-    def _are_stale(self, found: Sequence[Measured]) -> bool:
+    def _are_stale(self, found: Sequence[_BoxFrame]) -> bool:
         """Return whether boxes are beyond the stated sizes, but in the images; add a remark in this case."""
-        beyond = sum(not _fits(item.image.boxes, item.image.declared) for item in found)
-        is_stale = beyond >= _MIN_STALE * len(found) and all(
-            _fits(item.image.boxes, item.size) for item in found
-        )
+        beyond = sum(not _fits(item.boxes, item.stated) for item in found)
+        is_stale = beyond >= _MIN_STALE * len(found) and all(_fits(item.boxes, item.size) for item in found)
         if is_stale:
             self.remarks.append(
-                f"The annotations of {count_of(len(found), 'image')} state a wrong size ({_examples(found)}): not "
+                f"The annotations of {count_of(len(found), 'image')} state a wrong size ({examples(found)}): not "
                 "used, as the boxes fit the images."
             )
         return is_stale
 
-    def _scale(self, found: Sequence[Measured], is_turned: bool) -> None:
+    def _scale(self, found: Sequence[_BoxFrame], is_turned: bool) -> None:
         """Scale the boxes of images of another size than the annotations state, if the factor is the same for all."""
-        frames = {id(item): _is_in_file(item, is_turned) for item in found}
+        turned = [item.is_turned(is_turned) for item in found]
         # Fractions do not depend on the size.
         factors = [
-            _factor(item.image.declared, item.stored if frames[id(item)] else item.size)
-            for item in found
-            if not item.image.boxes[0].is_relative
+            item.factor(turns)
+            for item, turns in zip(found, turned, strict=True)
+            if not item.boxes[0].is_relative
         ]
-        lowest = max((low for low, _ in filter(None, factors)), default=1.0)
-        highest = min((high for _, high in filter(None, factors)), default=1.0)
-        if not all(factors) or lowest > highest:
+        factor = common_factor(factors)
+        if factor is None:
             self._refuse(found)
             return
-        for item in found:
-            _move(item, is_turned=frames[id(item)])
+        for item, turns in zip(found, turned, strict=True):
+            item.move(turns)
         if factors:
             self.remarks.append(
-                f"{count_of(len(found), 'image')} {'has' if len(found) == 1 else 'have'} "
-                f"{(lowest + highest) / 2:.3g} times the size that the annotations state ({_examples(found)}): boxes "
-                f"are scaled{', and turned with the image' if any(frames.values()) else ''}."
+                f"{count_of(len(found), 'image')} {'has' if len(found) == 1 else 'have'} {factor:.3g} times the size "
+                f"that the annotations state ({examples(found)}): boxes are scaled"
+                f"{', and turned with the image' if any(turned) else ''}."
             )
 
-    def _refuse(self, found: Sequence[Measured]) -> None:
+    def _refuse(self, found: Sequence[_BoxFrame]) -> None:
         for item in found:
-            assert item.size is not None and item.image.declared is not None
-            self._skip(
-                self.misfits,
-                item,
-                f"it has {_words(item.size)} pixels, but its annotations are for {_words(item.image.declared)}",
-            )
+            reason = f"it has {words(item.size)} pixels, but its annotations are for {words(item.stated)}"
+            self._skip(self.misfits, item.image, reason)
 
 
-class _Frames(NamedTuple):
-    """Images by what their boxes refer to.
+@dataclass(frozen=True)
+class _BoxFrame(Frame):
+    """The size of an ``image`` that its annotations state, and its own."""
 
-    ``turned`` are in the pixels of the file, ``upright`` are not though the orientation exchanges the sides, and
-    ``unclear`` have an orientation that keeps the sides. The others have another size than stated: that of the image
-    with ``exchanged`` sides, or any (``scaled``).
-    """
+    image: AnnotatedImage
 
-    turned: list[Measured]
-    upright: list[Measured]
-    unclear: list[Measured]
-    scaled: list[Measured]
-    exchanged: list[Measured]
+    @property
+    def boxes(self) -> list[Box]:
+        return self.image.boxes
 
+    def move(self, is_turned: bool) -> None:
+        """Move the boxes from the stated size to the image; if it ``is_turned``, they are in the pixels of the file."""
+        width, height = self.stored if is_turned else self.size
+        across, down = width / self.stated[0], height / self.stated[1]
+        turn = _TURNS[self.turn if is_turned else 1]
 
-def _by_frame(found: Sequence[Measured]) -> _Frames:
-    frames = _Frames([], [], [], [], [])
-    for item in found:
-        assert item.size is not None and item.image.declared is not None
-        width, height = item.size
-        is_same = _are_equal(item.image.declared, item.size)
-        if item.turn == 1 and is_same:
-            continue
-        is_exchanged = _are_equal(item.image.declared, (height, width))
-        if item.turn >= _FIRST_QUARTER_TURN and is_same != is_exchanged:
-            (frames.upright if is_same else frames.turned).append(item)
-        elif is_same:
-            frames.unclear.append(item)
-        else:
-            (frames.exchanged if is_exchanged else frames.scaled).append(item)
-    return frames
+        def moved(box: Box) -> Box:
+            by_x, by_y = (width, height) if box.is_relative else (across, down)
 
+            def place(x: float, y: float) -> tuple[float, float]:
+                return turn(x * by_x, y * by_y, width, height)
 
-def _is_in_file(item: Measured, is_default: bool) -> bool:
-    """Return whether boxes of another size are in the pixels of the file, as is the default if this is unclear."""
-    if item.turn >= _FIRST_QUARTER_TURN:
-        is_upright, is_turned = (
-            _factor(item.image.declared, size) is not None for size in (item.size, item.stored)
-        )
-        if is_upright != is_turned:
-            return is_turned
-    return is_default and item.turn > 1
+            found = _between(box, *place(box.left, box.top), *place(box.right, box.bottom))
+            corners = zip(box.points[::2], box.points[1::2], strict=True)
+            points = tuple(value for corner in corners for value in place(*corner))
+            return replace(found, is_relative=False, points=points)
 
-
-def _move(item: Measured, is_turned: bool) -> None:
-    """Move the boxes from the stated size to the image; if it ``is_turned``, they are in the pixels of the file."""
-    assert item.size is not None and item.image.declared is not None
-    width, height = item.stored if is_turned else item.size
-    stated_width, stated_height = item.image.declared
-    turn = _TURNS[item.turn] if is_turned else _TURNS[1]
-
-    def moved(box: Box) -> Box:
-        across, down = (width, height) if box.is_relative else (width / stated_width, height / stated_height)
-        left, top = turn(box.left * across, box.top * down, width, height)
-        right, bottom = turn(box.right * across, box.bottom * down, width, height)
-        return replace(_between(box, left, top, right, bottom), is_relative=False)
-
-    item.image.boxes = [moved(box) for box in item.image.boxes]
+        self.image.boxes = [moved(box) for box in self.boxes]
 
 
 # From a point in the file of this width and height to the upright image, by EXIF orientation.
@@ -371,28 +324,8 @@ def _fits(boxes: Sequence[Box], size: Size | None) -> bool:
 def _are_inside(boxes: Sequence[Box], size: Size | None) -> bool:
     """Return whether boxes, read as pixels, are in an image of this size, except for rounding."""
     assert size is not None
-    width, height = (side * _ROUNDED + _TOLERANCE for side in size)
+    width, height = (side * _ROUNDED + TOLERANCE for side in size)
     return all(
-        box.right <= width and box.bottom <= height and min(box.left, box.top) >= -2 * _TOLERANCE
+        box.right <= width and box.bottom <= height and min(box.left, box.top) >= -2 * TOLERANCE
         for box in boxes
     )
-
-
-def _are_equal(one: Size, other: Size) -> bool:
-    return max(abs(one[0] - other[0]), abs(one[1] - other[1])) <= _TOLERANCE
-
-
-def _factor(stated: Size | None, size: Size | None) -> tuple[float, float] | None:
-    """Return the limits of the factor between two sizes, given that sides are rounded; None if there is none."""
-    assert stated and size
-    low = max((side - _TOLERANCE) / old for side, old in zip(size, stated, strict=True))
-    high = min((side + _TOLERANCE) / old for side, old in zip(size, stated, strict=True))
-    return (low, high) if low <= high else None
-
-
-def _examples(found: Sequence[Measured]) -> str:
-    return listed(item.example() for item in found)
-
-
-def _words(size: Size) -> str:
-    return f"{size[0]}×{size[1]}"

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from digits.data import images
+from digits.data.frames import Frame, words
 from digits.data.images import UnusableImage
+from digits.data.mask_fit import MaskFits, frame_of
 from digits.data.masks import Code, MaskSurvey, open_mask
 from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
@@ -63,6 +65,7 @@ class Overview:
     ) -> None:
         names, code = read_class_files(self._recipe.class_labels_file, self._recipe.colormap_file)
         surveys: list[tuple[str, MaskSurvey]] = []
+        frames: list[tuple[str, Frame]] = []
         broken: list[str] = []
         for name, mask_name in pairs:
             try:
@@ -71,16 +74,18 @@ class Overview:
                     continue
                 mask = open_mask(data)
                 surveys.append((mask_name, code.survey(mask)))
-                _, size = images.header(sources.read(name))
+                frames.append((mask_name, frame_of(sources, name, mask)))
             except UnusableImage as error:
                 broken.append(f"{show(mask_name)} ({error.reason})")
             except OSError as error:
                 broken.append(f"{show(mask_name)} ({error.strerror})")
-            else:
-                # An image may have to be rotated.
-                if sorted(size) != sorted(mask.size):
-                    sizes = " instead of ".join(f"{width}×{height}" for width, height in (mask.size, size))
-                    broken.append(f"{show(mask_name)} ({sizes} pixels)")
+        fits = MaskFits.of([frame for _, frame in frames])
+        for mask_name, frame in frames:
+            if not fits.fits(frame):
+                broken.append(
+                    f"{show(mask_name)} ({words(frame.stated)} instead of {words(frame.size)} pixels)"
+                )
+        summary.facts += fits.notes
         if broken:
             summary.problems.append(
                 f"{count_of(len(broken), TARGET)} of those examined cannot be used: {listed(broken)}. "

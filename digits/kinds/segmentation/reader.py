@@ -6,6 +6,7 @@ one process per core, then with their images.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,9 @@ from PIL import Image
 
 from digits.data import images, parallel
 from digits.data.class_names import read_names
+from digits.data.frames import Frame
 from digits.data.images import Geometry, UnusableImage
+from digits.data.mask_fit import MaskFit, MaskFits, frame_of
 from digits.data.mask_values import default_names, recognize
 from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
@@ -43,10 +46,14 @@ MASKS_PER_PIECE = 32
 
 @dataclass(frozen=True, slots=True)
 class LabelImage:
-    """The label image ``name`` of an image, with the indexes of its classes."""
+    """The label image ``name`` of an image, with the indexes of its classes.
+
+    It is turned by ``turn``, an EXIF orientation, to fit the image.
+    """
 
     name: str
     classes: tuple[int, ...]
+    turn: int = 1
 
 
 @dataclass(frozen=True)
@@ -75,9 +82,13 @@ class Classes:
 
 @dataclass
 class SegmentationPlan(Plan):
-    """A plan whose targets are `LabelImage`; records are counted by all classes of their pixels."""
+    """A plan whose targets are `LabelImage`; records are counted by all classes of their pixels.
+
+    With ``scales``, label images are scaled to the size of their images.
+    """
 
     code: Code = field(kw_only=True)
+    scales: bool = False
 
     def counts(self, split: SplitPlan, places: Iterator[int] | Sequence[int]) -> NDArray[np.int64]:  # type: ignore[override]
         total = np.zeros(len(self.target.names), np.int64)
@@ -86,13 +97,13 @@ class SegmentationPlan(Plan):
         return total
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        name = split.targets[place].name
+        target: LabelImage = split.targets[place]
+        name = target.name
         try:
             image = open_mask(cast(TargetImageSplit, split).target_images.read(name))
-            if image.size != geometry.size:
-                (width, height), (of_image, by) = image.size, geometry.size
-                raise UnusableImage(f"it has {width}×{height} pixels, but the image has {of_image}×{by}")
-            classes = Image.fromarray(self.code.decode(image))
+            fits = MaskFit(target.turn, self.scales)
+            fits.check(image.size, geometry.size)
+            classes = fits.apply(Image.fromarray(self.code.decode(image)), geometry.size)
         except UnusableImage as error:
             raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
         except OSError as error:
@@ -109,7 +120,8 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     splits, warnings = plan_splits(recipe, progress, unusable, partial(find_masks, annotations))
     if annotations.indexes:
         _check_annotations(recipe, splits)
-    surveys = _survey(splits, code, recipe.processes, progress)
+    surveys, frames = _survey(splits, code, recipe.processes, progress)
+    fits = MaskFits.of([item for found in frames.values() for item in found if item])
     known = [item for found in surveys.values() for item in found if item]
     if isinstance(splits["train"].target_images, CombinedMasks):
         warnings += filter(None, [describe_overlap(known)])
@@ -117,14 +129,19 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     shares = _total_shares(classes, surveys["train"])
     for name, split in splits.items():
         split.targets = [
-            LabelImage(file, tuple(np.flatnonzero(classes.shares(item)).tolist()) if item else ())
-            for file, item in zip(split.targets, surveys[name], strict=True)
+            LabelImage(
+                file,
+                tuple(np.flatnonzero(classes.shares(item)).tolist()) if item else (),
+                fits.turn(frame) if frame else 1,
+            )
+            for file, item, frame in zip(split.targets, surveys[name], frames[name], strict=True)
         ]
     contained = {name: [item.classes for item in split.targets] for name, split in splits.items()}
     groups, of_images = group_by_rarest(classes.names, contained, NO_CLASS, shares.mean.tolist())
     for name, split in splits.items():
         split.groups = of_images[name]
     warnings += [classes.note] if classes.note else []
+    warnings += fits.notes
     warnings += _remarks(classes.names, shares.mean)
     target = Mask.of(
         classes.names,
@@ -134,7 +151,9 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
         mean=shares.mean.tolist(),
         std=shares.std.tolist(),
     )
-    return SegmentationPlan(target, dict(splits), groups, warnings, unusable, code=classes.code)
+    return SegmentationPlan(
+        target, dict(splits), groups, warnings, unusable, code=classes.code, scales=fits.scales
+    )
 
 
 def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetImageSplit]) -> None:
@@ -299,8 +318,8 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
 
 def _survey(
     splits: dict[str, TargetImageSplit], code: Code, processes: int | None, progress: Progress
-) -> dict[str, list[MaskSurvey | None]]:
-    """Return the survey of each label image; None for one that cannot be used."""
+) -> tuple[dict[str, list[MaskSurvey | None]], dict[str, list[Frame | None]]]:
+    """Return the survey of each label image, and how its size fits that of the image; None if one is unusable."""
     places = [(split, place) for split in splits.values() for place in range(len(split))]
     pieces = -(-len(places) // MASKS_PER_PIECE)
 
@@ -308,7 +327,7 @@ def _survey(
         chosen = places[piece * MASKS_PER_PIECE : (piece + 1) * MASKS_PER_PIECE]
         send((piece, [survey_mask(split, place, code) for split, place in chosen]))
 
-    found: dict[int, list[MaskSurvey | None]] = {}
+    found: dict[int, list[tuple[MaskSurvey | None, Frame | None]]] = {}
     done = 0
     for message in parallel.run(work, pieces, processes=processes):
         if message:
@@ -316,15 +335,23 @@ def _survey(
             done += len(message[1])
             progress.reading(f"Reading label images: {done:,} of {len(places):,}")
     flat = (item for piece in range(pieces) for item in found[piece])
-    return {name: [next(flat) for _ in split.files] for name, split in splits.items()}
+    pairs = {name: [next(flat) for _ in split.files] for name, split in splits.items()}
+    return (
+        {name: [survey for survey, _ in items] for name, items in pairs.items()},
+        {name: [frame for _, frame in items] for name, items in pairs.items()},
+    )
 
 
-def survey_mask(split: TargetImageSplit, place: int, code: Code) -> MaskSurvey | None:
-    """Survey a label image; return None if it cannot be used."""
+def survey_mask(split: TargetImageSplit, place: int, code: Code) -> tuple[MaskSurvey | None, Frame | None]:
+    """Survey a label image, and compare its size with that of the image; return None if one cannot be used."""
+    frame = None
     try:
-        return code.survey(open_mask(split.target_images.read(split.targets[place])))
+        mask = open_mask(split.target_images.read(split.targets[place]))
+        with contextlib.suppress(UnusableImage, OSError):
+            frame = frame_of(split.images, split.files[place], mask)
+        return code.survey(mask), frame
     except (UnusableImage, OSError):
-        return None
+        return None, frame
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,19 @@ def test_categories_are_classes_and_smaller_objects_cover_larger_ones(tmp_path: 
     assert mask_of(plan(write(tmp_path, [small, again])))[4, 4] == 1
 
 
+def test_objects_in_the_pixels_of_a_rotated_file_are_turned_with_the_image(tmp_path: Path) -> None:
+    path = write(tmp_path, [{"segmentation": square(1, 2, 5, 4)}])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "images" / "a.png", exif=exif)
+    found = plan(path)
+    expected = whole()
+    expected[2:4, 1:5] = 1
+    upright = masks(found, (HEIGHT, WIDTH))["a.png"]
+    assert upright == np.rot90(expected, -1).tolist()
+    assert any("turned with the image" in warning for warning in found.warnings)
+
+
 def test_run_lengths_are_drawn_and_crowds_are_ignored(tmp_path: Path) -> None:
     region = whole()
     region[2:5, 4:11] = 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from digits.data.images import Geometry, UnusableImage
 from digits.data.sources import Plan, UnusableSource
@@ -135,6 +135,60 @@ def test_unusable_label_images_are_named(root: Path) -> None:
     found = masks(plan(root, class_labels_file=str(root / "names.txt")))
     assert found["a.jpg"] == "label image a.png: the index 2 is not a class: there are 2"
     assert found["b/c.jpg"] == "label image b/c.png: it has 5×3 pixels, but the image has 4×3"
+
+
+def photo(root: Path, name: str, turn: int, size: tuple[int, int] = (8, 6)) -> None:
+    """Save a gray image of this stored size with an EXIF orientation."""
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    (root / "images").mkdir(exist_ok=True)
+    Image.new("L", size, 90).save(root / "images" / name, exif=exif)
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_masks_of_the_file_are_turned_with_the_image(tmp_path: Path, turn: int) -> None:
+    mask = np.arange(48, dtype=np.uint8).reshape(6, 8) % 5
+    for name, orientation in (("a", 6), ("b", turn)):
+        photo(tmp_path, f"{name}.png", orientation)
+        picture(tmp_path / "masks", f"{name}.png", mask)
+    found = plan(tmp_path)
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    upright = Image.fromarray(mask)
+    upright.getexif()[0x0112] = turn
+    upright = ImageOps.exif_transpose(upright)
+    assert masks(found, upright.size)["b.png"] == np.asarray(upright).tolist()
+    assert any("turned with the image" in text and "a.png: 6×8" in text for text in found.warnings)
+
+
+def test_masks_of_upright_images_are_not_turned(tmp_path: Path) -> None:
+    mask = np.arange(48, dtype=np.uint8).reshape(8, 6) % 5
+    photo(tmp_path, "a.png", 6)
+    picture(tmp_path / "masks", "a.png", mask)
+    assert masks(plan(tmp_path), (6, 8)) == {"a.png": mask.tolist()}
+
+
+@pytest.mark.parametrize("turn", [1, 8])
+def test_masks_at_a_fraction_of_the_size_are_scaled(tmp_path: Path, turn: int) -> None:
+    mask = np.arange(12, dtype=np.uint8).reshape(3, 4) % 3
+    for name in "ab":
+        photo(tmp_path, f"{name}.png", turn)
+        picture(tmp_path / "masks", f"{name}.png", mask)
+    found = plan(tmp_path)
+    wanted = np.rot90(mask, turn == 8).repeat(2, axis=0).repeat(2, axis=1)
+    assert masks(found, wanted.shape[::-1])["a.png"] == wanted.tolist()  # type: ignore[arg-type]
+    assert any("2 images have 2 times the size of the mask" in text for text in found.warnings)
+
+
+def test_masks_at_different_fractions_are_refused_with_both_sizes(tmp_path: Path) -> None:
+    for name, size in (("a", (4, 3)), ("b", (16, 12))):
+        photo(tmp_path, f"{name}.png", 1)
+        picture(tmp_path / "masks", f"{name}.png", np.zeros(size[::-1], np.uint8))
+    reason = "label image {}: it has {} pixels, but the image has 8×6"
+    assert masks(plan(tmp_path), (8, 6)) == {
+        "a.png": reason.format("a.png", "4×3"),
+        "b.png": reason.format("b.png", "16×12"),
+    }
 
 
 def test_surplus_files_are_named_and_left_out(root: Path) -> None:
