@@ -14,9 +14,9 @@ from digits.data.sources import show
 # Words that identify the files and folders of a split, in lower case.
 SPLIT_NAMES = {
     "train": ("train", "training", "trn", "train_images"),
-    "val": ("val", "valid", "validation", "dev", "eval"),
+    "val": ("val", "valid", "validation", "validate", "dev", "eval", "publictest"),
     # Kaggle has test1.zip.
-    "test": ("test", "testing", "test_images", "test1"),
+    "test": ("test", "testing", "test_images", "test1", "privatetest"),
 }
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
 # Some sets append their year, as in COCO's train2017.

@@ -81,7 +81,7 @@ class ImageFinder:
                 return file
             inner = None if is_elsewhere else self._existing_folder(parts[:-1])
             found = self._match(path, parts, inner, by_name or is_elsewhere)
-            if found:
+            if found and os.path.isfile(f"{self._root}/{found}"):
                 self._check_unique(path, parts, found)
                 return found
         return None
@@ -156,10 +156,21 @@ class ImageFinder:
                 found = [file for file in found if os.path.dirname(file) == folder]
             else:
                 ends = [file for file in found if _end_alike(_keys(file.split("/"))[:-1], keys[:-1])]
+                if any(self._is_beside(parts[: -file.count("/") - 1]) for file in ends):
+                    return None
                 found = ends or (found if by_name else [])
             if found:
                 return _best(found, parts, path)
         return None
+
+    def _is_beside(self, folders: Parts) -> bool:
+        """Return whether the last of ``folders`` is one beside the root, such as that of another split."""
+        if not folders or folders[-1] == ".." or _key(folders[-1]) == self._root_key:
+            return False
+        path = os.path.join(os.path.dirname(self._root), folders[-1])
+        if path not in self._is_folder:
+            self._is_folder[path] = os.path.isdir(path)
+        return self._is_folder[path]
 
     def _check_unique(self, path: str, parts: Parts, file: str) -> None:
         """Raise ValueError if a path with other folders led to the same image: one of them is another image."""

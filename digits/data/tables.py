@@ -6,11 +6,14 @@ consist of several files with the same columns.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import errno
+import io
 import itertools
 import json
+import math
 import os
 import re
 import sys
@@ -21,8 +24,10 @@ from typing import Any, BinaryIO, Generic, Literal, NamedTuple, Self, TypeVar
 
 from numpy.typing import NDArray
 
+from digits.core.splits import SPLITS
 from digits.data import parquet
 from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
+from digits.data.declared_splits import split_named
 from digits.data.image_finder import ImageFinder
 from digits.data.images import EXTENSIONS
 from digits.data.sources import Unusable, UnusableSource, count_of, listed, show
@@ -32,13 +37,22 @@ MAX_HEADER_BYTES = 1024 * 1024
 # Tables with more unusable rows are refused: they probably have another format.
 MAX_FAULTS = 100_000
 IMAGE_COLUMNS = ("image", "file_name")
+SPLIT_COLUMNS = ("split", "usage", "subset", "set", "partition")
 MAX_PARQUET_ROWS = 20_000
 DELIMITERS = "\t;|,"
 MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
+_SAMPLE_ROWS = 200
 MAX_PATH_CHARACTERS = 4096
 _DELIMITERS = re.compile(r"[,;\t|]")
 _QUOTED = re.compile(r'"([^"]*)"')
+_SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
+# Words of other encodings than Windows-1252: several letters beyond ASCII in sequence, and control characters.
+_OTHER_ENCODING = re.compile(
+    rb"[\x80-\xff]{4}|(?<![A-Za-z\x80-\xff])[\x80-\xff]{2,3}(?![A-Za-z\x80-\xff])"
+    rb"|[\x81-\x84\x86-\x89\x8b\x8d\x8f\x90\x98\x9b\x9d]"
+)
 
 Cells = list[str]
 Header = Literal["auto", "yes", "no"]
@@ -49,7 +63,7 @@ class Row(NamedTuple, Generic[Value]):
     """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``.
 
     ``is_missing``: the image does not exist, or is not a file. ``table`` is the name of the file, if there are several.
-    ``written`` is the path in the table if it is not that of the image.
+    ``written`` is the path in the table if it is not that of the image, and ``split`` the split that a column declares.
     """
 
     line: int
@@ -59,6 +73,7 @@ class Row(NamedTuple, Generic[Value]):
     is_missing: bool = False
     table: str = ""
     written: str = ""
+    split: str = ""
 
     @property
     def place(self) -> str:
@@ -95,7 +110,9 @@ class TableFile:
 
     ``is_whole``: these are all rows. If the file itself contains images, ``images`` maps the places of their
     columns to the images, whose names are in the cells. ``lists`` are the places of columns of lists, separated by
-    vertical bars. ``more`` are further files with the same columns. Iteration raises UnusableSource.
+    vertical bars. ``more`` are further files with the same columns. ``remarks`` are sentences about how the file is
+    read; they may grow during iteration, which raises UnusableSource.
+    ``split`` is the place of the column that declares the splits; see `declare_splits`.
     """
 
     path: Path
@@ -105,6 +122,29 @@ class TableFile:
     images: dict[int, parquet.ParquetImages] = field(default_factory=dict)
     lists: frozenset[int] = frozenset()
     more: list[TableFile] = field(default_factory=list)
+    delimiter: str = ""
+    remarks: list[str] = field(default_factory=list)
+    split: int | None = None
+
+    def declare_splits(self) -> None:
+        """Take the splits of the rows from a column with such words, if there is one."""
+        for place, name in enumerate(self.columns):
+            if name.lower() in SPLIT_COLUMNS:
+                rows = self.first_rows(_SAMPLE_ROWS)
+                words = {cells[place] for cells in rows if place < len(cells)}
+                if words and all(map(split_named, words)):
+                    self.split = place
+                    self.remarks.append(f"The column “{show(name)}” declares the splits.")
+                    return
+
+    def has_decimal_commas(self, places: Iterable[int]) -> bool:
+        """Return whether numbers in the columns ``places`` have commas, which do not separate cells."""
+        if self.delimiter in ("", ","):
+            return False
+        rows = self.first_rows(_SAMPLE_ROWS)
+        return any(
+            _DECIMAL_COMMA.fullmatch(cells[place]) for place in places for cells in rows if place < len(cells)
+        )
 
     def first_rows(self, count: int) -> list[Cells]:
         """Return the cells of the first ``count`` rows, which iteration also yields."""
@@ -120,12 +160,13 @@ class TableFile:
     def place(self, name: str) -> int:
         """Return the place of the column ``name``; raises UnusableSource.
 
-        The default is that of the images, or one called ``image`` or ``file_name``, or the first one.
+        The default is that of the images, or one called ``image`` or ``file_name``, or the first one with names of
+        images, or the first one.
         """
         if not name:
             usual = [self.columns.index(word) for word in IMAGE_COLUMNS if word in self.columns]
             stored = [place for place in usual if place in self.images] or list(self.images)
-            return next(iter(stored or usual), 0)
+            return next(iter(stored or usual or self._columns_of_images()), 0)
         if name not in self.columns:
             raise UnusableSource(
                 f"{show(self.path.name)} has no column “{show(name)}”.",
@@ -133,14 +174,23 @@ class TableFile:
             )
         return self.columns.index(name)
 
+    def _columns_of_images(self) -> list[int]:
+        rows = self.first_rows(_SAMPLE_ROWS)
+        columns = range(len(self.columns))
+        return [
+            place
+            for place in columns
+            if rows and all(place < len(cells) and is_image(cells[place]) for cells in rows)
+        ]
+
     def places(self, names: Iterable[str], image: int) -> list[int]:
-        """Return the places of the columns ``names``, by default all but ``image`` and other images.
+        """Return the places of the columns ``names``, by default all but ``image``, other images and splits.
 
         Raises UnusableSource.
         """
         found = [self.place(name) for name in names]
         others = (place for place in range(len(self.columns)) if place not in self.images)
-        return found or [place for place in others if place != image]
+        return found or [place for place in others if place not in (image, self.split)]
 
     def images_in(self, image: int) -> parquet.ParquetImages | None:
         """Return the images of the column ``image``; None if it contains paths."""
@@ -153,6 +203,15 @@ class TableFile:
                 f"The column “{show(self.columns[image])}” of {show(self.path.name)} contains images.",
                 "Choose a column of paths.",
             )
+
+    def _split_of(self, cells: Cells) -> str:
+        if self.split is None:
+            return ""
+        word = cells[self.split] if self.split < len(cells) else ""
+        split = split_named(word)
+        if split is None:
+            raise ValueError(f"“{show(word)}” is not a split ({show(self.columns[self.split])})")
+        return split
 
     def parse(
         self, root: Path, image: int, parse: Callable[[Cells], Value], finder: ImageFinder | None = None
@@ -168,11 +227,12 @@ class TableFile:
             for line, cells in table.rows:
                 try:
                     if is_stored:
-                        yield Row(line, cells[image], parse(cells), table=name)
+                        yield Row(line, cells[image], parse(cells), table=name, split=self._split_of(cells))
                         continue
                     path = one_line(cells[image]) if image < len(cells) else ""
                     file, exists, differs = resolve(path)
-                    yield Row(line, file, parse(cells), "", not exists, name, path if differs else "")
+                    split = "" if self.split is None else self._split_of(cells)
+                    yield Row(line, file, parse(cells), "", not exists, name, path if differs else "", split)
                 except ValueError as error:
                     yield Row(line, "", None, str(error), table=name)
 
@@ -199,12 +259,16 @@ def one_line(cell: str) -> str:
 
 @dataclass
 class Table:
-    """The usable rows of a table: paths of images, or names in ``images``, and their values [rows, names]."""
+    """The usable rows of a table: paths of images, or names in ``images``, and their values [rows, names].
+
+    ``splits`` are those that the rows declare, if they do.
+    """
 
     names: list[str]
     files: list[str]
     values: NDArray[Any]
     images: parquet.ParquetImages | None = None
+    splits: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.files)
@@ -213,6 +277,13 @@ class Table:
         """Return the rows at ``places``."""
         files = [self.files[place] for place in places]
         return type(self)(self.names, files, self.values[places], self.images)
+
+    def by_split(self) -> dict[str, Self]:
+        """Return the rows of each split that they declare, or all of them for training."""
+        if "train" not in self.splits:
+            return {"train": self}
+        places = {split: [n for n, name in enumerate(self.splits) if name == split] for split in SPLITS}
+        return {split: self.take(rows) for split, rows in places.items() if rows}
 
 
 def open_table(
@@ -234,12 +305,16 @@ def open_table(
         case ".jsonl":
             return _open_json_lines(path, max_bytes)
     dialect.check()
-    lines, is_whole = open_lines(path, max_bytes)
+    remarks: list[str] = []
+    lines, is_whole = open_lines(path, max_bytes, remarks)
     start = list(itertools.islice(lines, _SAMPLE_LINES))
-    delimiter = dialect.delimiter or _delimiter("".join(start))
-    rows = _rows(path, itertools.chain(start, lines), delimiter)
+    declared = _SEPARATOR_LINE.fullmatch(start[0]) if start else None
+    if declared:  # by Excel
+        start[0] = "\n"
+    delimiter = dialect.delimiter or (declared[1] if declared else _delimiter("".join(start)))
+    rows = _without_blank_end(_rows(path, itertools.chain(start, lines), delimiter))
     columns, rows = _split_header(rows, path, lambda cells: dialect.is_header(cells, is_header))
-    return TableFile(path, columns, rows, is_whole)
+    return TableFile(path, columns, rows, is_whole, delimiter=delimiter, remarks=remarks)
 
 
 def open_tables(
@@ -310,10 +385,13 @@ def _json_objects(path: Path, lines: Generator[str]) -> Iterator[tuple[int, dict
             yield number, item
 
 
-def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Generator[str], bool]:
-    """Return the lines in the first ``max_bytes`` of a UTF-8 file, with their ends, and whether these are all lines.
+def open_lines(
+    path: Path, max_bytes: int = MAX_TABLE_BYTES, remarks: list[str] | None = None
+) -> tuple[Generator[str], bool]:
+    """Return the lines in the first ``max_bytes`` of a text file, with their ends, and whether these are all lines.
 
-    Raises UnusableSource; so does the iteration.
+    The text is UTF-8, or UTF-16 with a byte order mark. With ``remarks``, it may also be Windows-1252; a sentence is
+    then added to them. Raises UnusableSource; so does the iteration.
     """
     try:
         if not path.is_file():
@@ -325,7 +403,7 @@ def open_lines(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> tuple[Generator[
     if size > max_bytes == MAX_TABLE_BYTES:
         file.close()
         raise UnusableSource(f"{show(path.name)} is larger than {MAX_TABLE_BYTES >> 20} MiB.", "Divide it.")
-    return _lines(path, file, max_bytes), size <= max_bytes
+    return _lines(path, file, max_bytes, remarks), size <= max_bytes
 
 
 class Faults:
@@ -352,6 +430,7 @@ class Faults:
         self._found: list[tuple[str, str]] = []
         self._causes = Causes()
         self._matched = 0
+        self.notes: list[str] = []
         self._example = ""
         self.usable = 0
 
@@ -384,13 +463,13 @@ class Faults:
             self._example = self._example or f"“{show(written)}” for {show(file)}"
 
     def remarks(self) -> list[str]:
-        """Return a sentence about paths that differ from those of the images, if there are any."""
+        """Return the ``notes`` of the source, and a sentence about paths that differ from those of the images."""
         if not self._matched:
-            return []
+            return self.notes
         source = f" of {self._name}" if self._name else ""
         what = "1 path" if self._matched == 1 else f"{self._matched:,} paths"
         verb = "differs from that of its image" if self._matched == 1 else "differ from those of the images"
-        return [f"{what}{source} {verb}, such as {self._example}."]
+        return [*self.notes, f"{what}{source} {verb}, such as {self._example}."]
 
     def describe(self) -> str:
         """Return a sentence that names the causes; empty if there are none."""
@@ -443,6 +522,28 @@ def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Va
     return usable, values
 
 
+def is_number(text: str) -> bool:
+    """Return whether a cell is a number, with a decimal point or comma."""
+    try:
+        return not math.isnan(float(text)) and "_" not in text
+    except ValueError:
+        return _DECIMAL_COMMA.fullmatch(text) is not None
+
+
+def number_of(text: str, has_decimal_commas: bool) -> float:
+    """Return the number in a cell; raises ValueError with a message.
+
+    With ``has_decimal_commas``, points in other numbers could be those of thousands.
+    """
+    if not is_number(text) or (not has_decimal_commas and "," in text):
+        raise ValueError(f"“{show(text)}” is not a number")
+    if not has_decimal_commas:
+        return float(text)
+    if "." in text and "," not in text:
+        raise ValueError(f"“{show(text)}” has a point, while other numbers have a decimal comma")
+    return float(text.replace(".", "").replace(",", "."))
+
+
 def has_no_image(cells: Cells) -> bool:
     """Return whether a first row contains names, because none of its cells looks like the path of an image."""
     return not any(map(is_image, cells))
@@ -453,12 +554,18 @@ def is_image(cell: str) -> bool:
     return cell.strip().lower().endswith(EXTENSIONS)
 
 
-def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
+def _lines(path: Path, file: BinaryIO, max_bytes: int, remarks: list[str] | None) -> Generator[str]:
     def place(number: int) -> str:
         return f"{show(path.name)}, line {number},"
 
     taken = 0
+    encoding, is_ascii = "utf-8", True
     with file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            file.seek(0)
+            yield from _utf16_lines(path, file, max_bytes)
+            return
+        file.seek(0)
         for number in itertools.count(1):
             data = file.readline(MAX_LINE_BYTES + 1)
             taken += len(data)
@@ -468,10 +575,61 @@ def _lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
                 raise UnusableSource(f"{place(number)} is longer than {MAX_LINE_BYTES >> 20} MiB.")
             if b"\0" in data:
                 raise UnusableSource(f"{place(number)} contains a null character.", "Save it as UTF-8 text.")
+            if data.isascii():
+                yield data.decode()
+                continue
             try:
-                yield data.decode("utf-8-sig" if number == 1 else "utf-8")
+                line = data.decode("utf-8-sig" if number == 1 else encoding)
             except UnicodeDecodeError as error:
-                raise UnusableSource(f"{place(number)} is not UTF-8 text.", "Save it as UTF-8.") from error
+                is_windows = is_ascii and remarks is not None and not _OTHER_ENCODING.search(data)
+                if remarks is None or not is_windows:
+                    raise UnusableSource(
+                        f"{place(number)} is not UTF-8 text.", "Save it as UTF-8."
+                    ) from error
+                encoding = "cp1252"
+                line = data.decode(encoding)
+                remarks.append(
+                    f"{show(path.name)} is not UTF-8: read as Windows-1252, such as “{show(line.strip()[:80])}”."
+                )
+            else:
+                if encoding == "cp1252" and _OTHER_ENCODING.search(data):
+                    raise UnusableSource(f"{place(number)} is not UTF-8 text.", "Save it as UTF-8.")
+            is_ascii = False
+            yield line
+
+
+def _utf16_lines(path: Path, file: BinaryIO, max_bytes: int) -> Generator[str]:
+    taken = 0
+    with io.TextIOWrapper(file, "utf-16", newline="") as text:
+        for number in itertools.count(1):
+            try:
+                line = text.readline(MAX_LINE_BYTES + 1)
+            except UnicodeError as error:
+                raise UnusableSource(
+                    f"{show(path.name)}, line {number}, is not UTF-16 text.", "Save it as UTF-8."
+                ) from error
+            taken += 2 * len(line)
+            if not line or taken > max_bytes:
+                return
+            if len(line) > MAX_LINE_BYTES:
+                raise UnusableSource(
+                    f"{show(path.name)}, line {number}, is longer than {MAX_LINE_BYTES >> 20} MiB."
+                )
+            yield line
+
+
+def _without_blank_end(rows: Iterator[tuple[int, Cells]]) -> Iterator[tuple[int, Cells]]:
+    """Drop the last columns if they are blank in the first rows: spreadsheets add such columns."""
+    start = list(itertools.islice(rows, _SAMPLE_LINES))
+    end = width = len(start[0][1]) if start else 0
+    while end > 2 and not any(any(cells[end - 1 :]) for _, cells in start):
+        end -= 1
+    if end == width:
+        yield from start
+        yield from rows
+        return
+    for line, cells in itertools.chain(start, rows):
+        yield line, cells if any(cells[end:]) else cells[:end]
 
 
 def _rows(path: Path, lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, Cells]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,6 +123,12 @@ def find_columns(table: TableFile, image: str, targets: Sequence[str], what: str
             f"Each line needs the path of an image and its {what}.",
         )
     return place, places
+
+
+def declare_splits(recipe: CreateFromTable, table: TableFile) -> None:
+    """Let a column of the only table declare the splits."""
+    if not (recipe.val_table or recipe.test_table or os.path.isdir(recipe.table)):
+        table.declare_splits()
 
 
 def check_columns(table: SplitTable, open_rows: Callable[[SplitTable, int], TableRows[Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic
 
@@ -31,6 +31,7 @@ class RowSource(Generic[Value]):
     """The rows to summarize, and their contents in words, such as ``a number each``. ``is_whole``: no rows follow.
 
     ``images`` are those that the table contains, if any. ``preview`` shows its first rows.
+    ``remarks`` are those of the table.
     """
 
     contents: str
@@ -38,6 +39,7 @@ class RowSource(Generic[Value]):
     is_whole: bool
     images: ParquetImages | None = None
     preview: Preview | None = None
+    remarks: list[str] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -45,7 +47,7 @@ class RowSource(Generic[Value]):
     ) -> RowSource[Value]:
         """Return the ``rows`` of ``table`` with the column of images at ``image``; ``roles`` are those of others."""
         preview = Preview.of(table, {image: "image", **roles})
-        return cls(contents, rows, table.is_whole, table.images_in(image), preview)
+        return cls(contents, rows, table.is_whole, table.images_in(image), preview, table.remarks)
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ class _TableOverview(Overview, Generic[Value]):
     def describe(self, summary: SourceSummary) -> None:
         count = len(self._usable) + self._faults.count + len(self._missing)
         summary.facts.append(f"{self.at_least}{count_of(count, 'row')} with {self._source.contents}.")
+        summary.facts += self._source.remarks
         summary.list_faults("line", self._faults)
         if self._missing:
             summary.problems.append(

@@ -119,6 +119,7 @@ def plan_table(
         faults = table.faults(recipe.max_unusable_percent, name)
         rows, targets = usable_rows(opened.rows, faults)
         unusable += faults.unusable
+        faults.notes += opened.table.remarks
         warnings += faults.remarks()
         splits[name] = TargetImageSplit(
             opened.image_source,

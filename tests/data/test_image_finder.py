@@ -102,6 +102,17 @@ def test_paths_with_contradicting_folders_are_not_the_same_image(tmp_path: Path)
         finder.resolve("dog/1.png")
 
 
+def test_a_path_in_a_folder_beside_the_root_is_another_image(tmp_path: Path) -> None:
+    for name in ("train/1.png", "test/2.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    finder = ImageFinder(tmp_path / "train")
+    assert finder.resolve("train/1.png") == ("1.png", True, True)
+    for path in ("test/1.png", r"C:\data\test\1.png"):
+        assert finder.find(path) is None
+    assert finder.find(r"C:\data\photos\train\1.png") == "1.png"
+
+
 def test_links_out_of_the_root_are_not_found(tmp_path: Path) -> None:
     root = tmp_path / "images"
     root.mkdir()

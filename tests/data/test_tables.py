@@ -101,7 +101,8 @@ def test_tables_written_by_csv_writers_are_read(tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"file,n\na\xe9.png,1\n", r"table.csv, line 2, is not UTF-8"),
+        (b"file,n\n\xc3\xa8\xb9\xb7.png,1\n", r"table.csv, line 2, is not UTF-8"),
+        (b"file,n\n\xc3\xa9.png,1\na\xe9.png,1\n", r"table.csv, line 3, is not UTF-8"),
         (b"", "is empty"),
         (b"a,b,b\nx,1,2\n", "two columns have the same name"),
         (b"file,n\n,1\n", "line 2: the path of the image is missing"),

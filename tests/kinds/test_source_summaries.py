@@ -173,7 +173,9 @@ def test_invalid_rows_and_missing_images_are_listed_by_line(data: Path) -> None:
         "2 images not found: line 3: left/99.png; line 6: pipe.png. Check the names and the folder of the images.",
     ]
     other = summary(data, TABLE, table_train=path, image_folder=str(data))
-    assert "3 images not found: line 2: left/00.png" in " ".join(other["problems"])
+    assert "2 images not found: line 3: left/99.png; line 6: pipe.png." in " ".join(other["problems"])
+    other = summary(data, TABLE, table_train=path, image_folder=str(data / "bars" / "right"))
+    assert "left/99.png" in " ".join(other["problems"])
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_table_that_is_a_folder_or_not_text_is_reported(data: Path) -> None:
     path = table(data, "")
     folder = summary(data, TABLE, table_train=str(data))
     assert "contains no Parquet files" in folder["problems"][0]
-    Path(path).write_bytes(b"image,angle\nleft/\xff.png,1\n")
+    Path(path).write_bytes(b"image,angle\nleft/\xff\xfe.png,1\n")
     assert "line 2, is not UTF-8" in summary(data, TABLE, table_train=path)["problems"][0]
 
 

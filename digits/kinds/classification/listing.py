@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
 
+from digits.core.splits import SPLITS
 from digits.data.class_names import read_names, sort_labels
 from digits.data.image_finder import ImageFinder
 from digits.data.shares import CreateWithShares
@@ -35,6 +36,7 @@ from digits.data.tables import (
     Row,
     TableFile,
     has_no_image,
+    is_number,
     one_line,
     open_lines,
     open_table,
@@ -99,14 +101,16 @@ class OpenTable:
     @classmethod
     def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
         """Open ``path``, detecting what ``settings`` leave open; raises UnusableSource."""
-        table = open_table(path, has_no_image, max_bytes, settings.dialect)
+        table = open_table(path, _is_header, max_bytes, settings.dialect)
+        if not (settings.val or settings.test):
+            table.declare_splits()
         if len(table.columns) < 2:
             raise UnusableSource(
                 f"{show(path.name)} has only one column.", "Each line needs an image and a label."
             )
         image = table.place(settings.image_column)
         table.need_paths(image)
-        others = [place for place in range(len(table.columns)) if place != image]
+        others = table.places([], image)
         usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
         label = table.place(settings.label_column) if settings.label_column else (usual or others)[0]
         if label == image:
@@ -120,6 +124,10 @@ class OpenTable:
 
     def _label(self, cells: list[str]) -> str:
         return _class_name(one_line(cells[self.label]) if self.label < len(cells) else "")
+
+
+def _is_header(cells: list[str]) -> bool:
+    return has_no_image(cells) and not all(map(is_number, cells))
 
 
 def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
@@ -171,11 +179,25 @@ def read_tables(source: Tables, max_unusable_percent: float) -> dict[str, Listin
     found: dict[str, Listing] = {}
     known: set[str] | None = None
     for name, split in splits_of(source).items():
-        rows = OpenTable.open(Path(split.file), source).rows(Path(split.folder))
-        faults = Faults(Path(split.file), max_unusable_percent, name)
-        found[name] = collect(rows, split, faults, known)
-        known = known or set(found["train"].labels)
+        opened = OpenTable.open(Path(split.file), source)
+        for part, rows in by_split(opened.rows(Path(split.folder)), opened.table, name).items():
+            faults = Faults(Path(split.file), max_unusable_percent, part)
+            faults.notes = opened.table.remarks if part == name else []
+            found[part] = collect(rows, split, faults, known)
+            known = known or set(found["train"].labels)
     return found
+
+
+def by_split(rows: Iterator[Row[str]], table: TableFile, split: str) -> dict[str, Iterable[Row[str]]]:
+    """Return the ``rows`` of ``table`` by the split that each declares; all are those of ``split`` if none does."""
+    if table.split is None:
+        return {split: rows}
+    parts: dict[str, list[Row[str]]] = {}
+    for row in rows:
+        parts.setdefault(row.split or "train", []).append(row)
+    if "train" not in parts:
+        return {split: [row for part in parts.values() for row in part]}
+    return {split: parts[split] for split in SPLITS if split in parts}
 
 
 def splits_of(source: TextFiles | Tables) -> dict[str, ListedSplit]:
@@ -192,7 +214,7 @@ def collect(
     Rows that cannot be used are added to ``faults``. Raises UnusableSource if there are too many.
     """
     found = Listing(ImageFolder(Path(os.path.realpath(split.folder))), split.file)
-    for line, image, label, fault, is_missing, _, written in rows:
+    for line, image, label, fault, is_missing, _, written, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:

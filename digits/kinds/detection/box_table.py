@@ -57,6 +57,7 @@ def _open(source: Source) -> Annotations:
     places = find_columns(table, source.table)
     table.need_paths(places["image_column"])
     faults = Faults(source.labels, are_images=False)
+    faults.notes = table.remarks
     stated = _stated_size(table, places)
     return Annotations(_images(table, source.images, places, stated, faults), faults=[faults])
 

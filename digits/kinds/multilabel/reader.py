@@ -7,7 +7,7 @@ ones for each label.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -44,6 +44,7 @@ from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separat
 from digits.kinds.table_source import (
     SplitTable,
     TableRows,
+    declare_splits,
     divide_tables,
     find_columns,
     find_tables,
@@ -54,8 +55,8 @@ from digits.kinds.table_source import (
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
 _FLAGS = {
-    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
-    **dict.fromkeys(("0", "0.0", "-1", "-1.0", "false", "no"), False),
+    **dict.fromkeys(("1", "1.0", "1,0", "true", "yes"), True),
+    **dict.fromkeys(("0", "0.0", "0,0", "-1", "-1.0", "false", "no"), False),
 }
 _DETECTION_ROWS = 1000
 TABLE_HINT = ", and check the label column and separator"
@@ -79,12 +80,16 @@ class LabelRows(TableRows[Labels]):
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """The labels of each image of a table, the first line that names it, and the ``repeated`` lines in words."""
+    """The labels of each image of a table, the first line that names it, and the ``repeated`` lines in words.
+
+    ``splits`` are those that the rows of the images declare.
+    """
 
     labels_of: dict[str, set[str]]
     lines: dict[str, str]
     repeated: list[str]
     images: ParquetImages | None = None
+    splits: list[str] = field(default_factory=list)
 
     @classmethod
     def combine(cls, rows: Iterable[Row[Labels]], stored: ParquetImages | None = None) -> LabeledImages:
@@ -95,6 +100,7 @@ class LabeledImages:
                 images.repeated.append(f"{row.place}: {show(row.file)}")
             else:
                 images.labels_of[row.file] = set()
+                images.splits.append(row.split)
                 images.lines[row.file] = row.place
             images.labels_of[row.file].update(row.value or ())
         return images
@@ -120,7 +126,7 @@ class LabeledImages:
         values = np.zeros((len(self.labels_of), len(labels)), np.float32)
         for number, found in enumerate(self.labels_of.values()):
             values[number, [places[label] for label in found]] = 1
-        return Table(labels, list(self.labels_of), values, self.images)
+        return Table(labels, list(self.labels_of), values, self.images, self.splits)
 
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
@@ -158,6 +164,8 @@ def _read_tables(
         warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(recipe, images.values())
     tables = {name: found.table(labels) for name, found in images.items()}
+    if len(tables) == 1:
+        tables = tables["train"].by_split()
     parts = divide_tables(recipe, tables)
     splits = plan_splits(recipe, sources, parts, lambda part: list(part.values))
     return splits, labels, warnings
@@ -172,7 +180,9 @@ def read_table(
     the first faulty lines.
     """
     found = open_labels(recipe, table, MAX_TABLE_BYTES)
-    usable, _ = usable_rows(found.rows, faults or table.faults(0))
+    faults = faults or table.faults(0)
+    usable, _ = usable_rows(found.rows, faults)
+    faults.notes += found.table.remarks
     return LabeledImages.combine(usable, found.images), found.recipe
 
 
@@ -182,6 +192,7 @@ def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> 
     Raises UnusableSource, also during iteration.
     """
     opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
+    declare_splits(recipe, opened)
     image, places = find_columns(opened, recipe.image_column, recipe.label_columns, "labels")
     recipe = _detect(opened, recipe, places, opened.first_rows(_DETECTION_ROWS))
     if recipe.layout == "columns":

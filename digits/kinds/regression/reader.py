@@ -21,7 +21,17 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, Table, open_tables, usable_rows
+from digits.data.tables import (
+    MAX_TABLE_BYTES,
+    Cells,
+    Faults,
+    Table,
+    TableFile,
+    is_number,
+    number_of,
+    open_tables,
+    usable_rows,
+)
 from digits.data.targets.numbers import Numbers
 from digits.kinds.record_source import divide_records, read_records
 from digits.kinds.regression import databases
@@ -30,6 +40,7 @@ from digits.kinds.regression.records import NumberMapping
 from digits.kinds.table_source import (
     SplitTable,
     TableRows,
+    declare_splits,
     divide_tables,
     find_columns,
     find_tables,
@@ -38,6 +49,9 @@ from digits.kinds.table_source import (
 )
 
 MAX_GROUPS = 10
+_DETECTION_ROWS = 200
+# Names of columns that number the rows.
+_INDEXES = ("id", "index", "idx", "unnamed: 0")
 
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
@@ -73,6 +87,8 @@ def _read_tables(
         found[name] = read_table(recipe, table, faults)
         unusable += faults.unusable
         warnings += faults.remarks()
+    if len(found) == 1:
+        found = found["train"].by_split()
     parts = divide_tables(recipe, found)
     splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist())
     return splits, parts["train"].names
@@ -96,26 +112,68 @@ def read_table(recipe: CreateRegression, table: SplitTable, faults: Faults | Non
     the first faulty lines.
     """
     found = open_numbers(recipe, table, MAX_TABLE_BYTES)
-    usable, values = usable_rows(found.rows, faults or table.faults(0))
-    return Table(found.names, [row.file for row in usable], np.array(values, np.float64), found.images)
+    faults = faults or table.faults(0)
+    usable, values = usable_rows(found.rows, faults)
+    faults.notes += found.table.remarks
+    files, splits = [row.file for row in usable], [row.split for row in usable]
+    return Table(found.names, files, np.array(values, np.float64), found.images, splits)
 
 
 def open_numbers(recipe: CreateRegression, table: SplitTable, max_bytes: int) -> TableRows[list[float]]:
     """Open the first ``max_bytes`` of each file of a table; raises UnusableSource, also during iteration."""
     opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
     names = opened.columns
+    declare_splits(recipe, opened)
     image, targets = find_columns(opened, recipe.image_column, recipe.target_columns, "numbers")
+    targets = _columns_of_numbers(opened, targets, are_chosen=bool(recipe.target_columns))
     if len(targets) > MAX_TARGETS:
         raise UnusableSource(f"{len(targets)} numbers per image are too many.", f"Use at most {MAX_TARGETS}.")
 
+    has_commas = opened.has_decimal_commas(targets)
+    if has_commas:
+        opened.remarks.append("Commas in numbers are decimal commas.")
+
     def parse(cells: Cells) -> list[float]:
-        return [_number(cells, place, names[place]) for place in targets]
+        return [_number(cells, place, names[place], has_commas) for place in targets]
 
     return TableRows(opened, image, targets, opened.parse(table.folder, image, parse))
 
 
+def _columns_of_numbers(table: TableFile, places: list[int], are_chosen: bool) -> list[int]:
+    """Return those of ``places`` with numbers that can be targets, and remark on the others.
+
+    Chosen columns must have numbers. Raises UnusableSource.
+    """
+    rows = table.first_rows(_DETECTION_ROWS)
+    cells = {place: [row[place] for row in rows if place < len(row) and row[place]] for place in places}
+    texts = [place for place in places if cells[place] and not any(map(is_number, cells[place]))]
+    if are_chosen and texts:
+        raise UnusableSource(
+            f"The column “{show(table.columns[texts[0]])}” of {show(table.path.name)} contains text, such as "
+            f"“{show(cells[texts[0]][0][:80])}”.",
+            "Choose columns of numbers.",
+        )
+    numbers = [place for place in places if place not in texts]
+    indexes = [place for place in numbers if table.columns[place].lower() in _INDEXES]
+    targets = [place for place in numbers if place not in indexes]
+    if are_chosen or not targets:
+        return numbers or places
+    names = table.columns
+    left_out = [
+        f"{listed(names[place] for place in found)} {'is' if len(found) == 1 else 'are'} {what}"
+        for found, what in ((texts, "text"), (indexes, "an index"))
+        if found
+    ]
+    if left_out:
+        verb = "is" if len(targets) == 1 else "are"
+        table.remarks.append(
+            f"{' and '.join(left_out)}; only {listed(names[place] for place in targets)} {verb} used."
+        )
+    return targets
+
+
 def _is_header(cells: Cells) -> bool:
-    return not any(map(_is_number, cells))
+    return not any(map(is_number, cells))
 
 
 def group_records(
@@ -146,20 +204,14 @@ def _round_step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
 
 
-def _number(cells: list[str], place: int, name: str) -> float:
+def _number(cells: list[str], place: int, name: str, has_decimal_commas: bool) -> float:
     text = cells[place] if place < len(cells) else ""
     if not text:
         raise ValueError(f"no value for {name}")
-    if not _is_number(text):
-        raise ValueError(f"“{show(text)}” is not a number ({name})")
-    value = float(text)
+    try:
+        value = number_of(text, has_decimal_commas)
+    except ValueError as error:
+        raise ValueError(f"{error} ({name})") from None
     if not abs(value) <= LARGEST_NUMBER:
         raise ValueError(f"{show(text)} is out of range ({name})")
     return value
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return not math.isnan(float(text)) and "_" not in text
-    except ValueError:
-        return False

@@ -300,3 +300,65 @@ def test_parquet_files_need_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UnusableSource, match="require the package pyarrow") as refusal:
         plan(DatasetFolder(folder=str(tmp_path)))
     assert "digits[parquet]" in refusal.value.hint
+
+
+def _saved_by_excel() -> dict[str, bytes]:
+    rows = [("image", "label"), *((f"{n}.png", ("Käfer", "Weißling")[n % 2]) for n in range(6))]
+    lines = {mark: "\r\n".join(map(mark.join, rows)) for mark in (";", "\t")}
+    quoted = "\r\n".join(f'"{image}","{label}",' for image, label in rows)
+    return {
+        "cp1252": lines[";"].encode("cp1252"),
+        "separator": f"\ufeffsep=;\r\n{lines[';']}".encode(),
+        "utf-16": lines["\t"].encode("utf-16"),
+        "utf-16-be": b"\xfe\xff" + lines["\t"].encode("utf-16-be"),
+        "quotes": quoted.encode(),
+    }
+
+
+@pytest.mark.parametrize("name", _saved_by_excel())
+def test_tables_that_spreadsheets_save(tmp_path: Path, name: str) -> None:
+    made = plan(table(tmp_path, _saved_by_excel()[name]))
+    assert made.target.names == ["Käfer", "Weißling"] and len(made.splits["train"]) == 6
+    notes = [warning for warning in made.warnings if "Windows-1252" in warning]
+    assert len(notes) == (name == "cp1252") and all("“0.png;Käfer”" in note for note in notes)
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "shift-jis", "euc-kr"])
+def test_other_encodings_are_refused(tmp_path: Path, encoding: str) -> None:
+    names = {"gbk": "猫狗", "shift-jis": "猫犬", "euc-kr": "고양"}[encoding]
+    text = "image,label\n" + "".join(f"{n}.png,{names[n % 2]}\n" for n in range(6))
+    with pytest.raises(UnusableSource, match="is not UTF-8"):
+        plan(table(tmp_path, text.encode(encoding)))
+
+
+def test_paths_of_windows_and_ids_in_tables_and_text_files(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / "photos" / "cat").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / "cat" / f"{number}bec180eb.png").touch()
+    files = [f"photos/cat/{number}bec180eb.png" for number in range(4)]
+    windows = [file.replace("/", "\\") for file in files]
+    for paths in (
+        windows,
+        [f"C:\\Users\\ann\\{path}" for path in windows],
+        [Path(file).stem for file in files],
+    ):
+        made = plan(table(tmp_path, "id,label\n" + "".join(f"{p},{n % 2}\n" for n, p in enumerate(paths))))
+        assert sorted(made.splits["train"].files) == files
+        assert made.warnings[0].startswith("4 paths of table.csv differ from those of the images, such as “")
+        lines = "".join(f"{path} {number % 2}\n" for number, path in enumerate(paths))
+        assert sorted(plan(text_files(tmp_path, lines)).splits["train"].files) == files
+
+
+def test_a_column_of_a_table_declares_the_splits(tmp_path: Path) -> None:
+    usage = ["Training"] * 4 + ["PublicTest", "PrivateTest"] * 2
+    text = "label,image,Usage\n" + "".join(
+        f"{'ab'[n // 2 % 2]},{n}.png,{word}\n" for n, word in enumerate(usage)
+    )
+    made = plan(table(tmp_path, text), pct_val=50)
+    files = {name: sorted(split.files) for name, split in made.splits.items()}
+    assert files == {
+        "train": ["0.png", "1.png", "2.png", "3.png"],
+        "val": ["4.png", "6.png"],
+        "test": ["5.png", "7.png"],
+    }
+    assert made.target.names == ["a", "b"] and "The column “Usage” declares the splits." in made.warnings

@@ -58,7 +58,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         "a.png": ["x", "y"],
         "b.png": ["y"],
     }
-    with pytest.raises(UnusableSource, match="several columns that may list the labels: path, tags, note"):
+    with pytest.raises(UnusableSource, match="several columns that may list the labels: id, tags, note"):
         read(tmp_path, text)
     with pytest.raises(UnusableSource, match="no column “size”"):
         read(tmp_path, text, label_columns=["size"])
@@ -197,3 +197,14 @@ def test_repeated_and_unlabeled_images_and_useless_labels_are_reported(tmp_path:
     assert len(found.splits["train"]) == 2
     empty = plan(tmp_path, "image,labels\na.png,x\nb.png,\nc.png,y\n", pct_val=0)
     assert empty.warnings == ["table.csv: 1 image has no labels: line 3: b.png."]
+
+
+def test_ids_with_numbers_for_labels(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"ISIC_{number:07d}.jpg").touch()
+    text = "image;MEL;NV\nISIC_0000000;1.0;0.0\nISIC_0000001;0,0;1,0\nISIC_0000002;0.0;0.0\n"
+    assert read(tmp_path, text) == {
+        "ISIC_0000000.jpg": ["MEL"],
+        "ISIC_0000001.jpg": ["NV"],
+        "ISIC_0000002.jpg": [],
+    }

@@ -142,3 +142,39 @@ def test_every_number_is_in_one_of_the_ranges(values: list[float]) -> None:
 
 def test_a_constant_column_is_reported(tmp_path: Path) -> None:
     assert "same value: n" in plan(tmp_path, "file,n\na.png,4\nb.png,4\nc.png,4\n").warnings[0]
+
+
+def test_decimal_commas_are_read_beside_other_delimiters(tmp_path: Path) -> None:
+    text = "\ufeffsep=;\r\nimage;angle;size;\r\na.png;12,5;1.250,5;\r\nb.png;-,5;3;\r\n"
+    found = table(tmp_path, text)
+    assert found.names == ["angle", "size"]
+    assert found.values.tolist() == [[12.5, 1250.5], [-0.5, 3]]
+    assert plan(tmp_path, text, pct_val=0).warnings == ["Commas in numbers are decimal commas."]
+    with pytest.raises(UnusableSource, match=r"line 3: “1\.234” has a point, while other numbers"):
+        table(tmp_path, "image;n\na.png;1,5\nb.png;1.234\n")
+    assert table(tmp_path, "a.png\t0,5\nb.png\t1,25\n").values.tolist() == [[0.5], [1.25]]
+    with pytest.raises(UnusableSource, match="“0,5” is not a number"):
+        table(tmp_path, 'image,n\na.png,"0,5"\nb.png,1\n')
+
+
+def test_columns_of_text_and_indexes_are_no_targets(tmp_path: Path) -> None:
+    text = "id,file,cell_type,target\n" + "".join(f"{n},{n}.png,{'ab'[n % 2]},{n / 2}\n" for n in range(8))
+    found = table(tmp_path, text)
+    assert found.names == ["target"] and found.files[1] == "1.png" and found.values[1] == [0.5]
+    assert plan(tmp_path, text).warnings == ["cell_type is text and id is an index; only target is used."]
+    assert table(tmp_path, text, target_columns=["id"]).names == ["id"]
+    with pytest.raises(UnusableSource, match=r"The column “cell_type” of .*csv contains text, such as “a”"):
+        table(tmp_path, text, target_columns=["target", "cell_type"])
+
+
+def test_a_column_declares_the_splits(tmp_path: Path) -> None:
+    rows = [f"{n}.png,{n},{('train', 'Valid', 'test')[max(0, n - 5)]}\n" for n in range(8)]
+    made = plan(tmp_path, "image,n,subset\n" + "".join(rows))
+    assert {name: sorted(split.files) for name, split in made.splits.items()} == {
+        "train": [f"{n}.png" for n in range(6)],
+        "val": ["6.png"],
+        "test": ["7.png"],
+    }
+    assert made.target.names == ["n"] and made.warnings == ["The column “subset” declares the splits."]
+    made = plan(tmp_path, "image,n,subset\n" + "a.png,1,train\n" * 300 + "b.png,2,later\n")
+    assert [item.reason for item in made.unusable] == ["“later” is not a split (subset)"]
