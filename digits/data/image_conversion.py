@@ -152,6 +152,14 @@ def prepare(
     Raises UnusableImage for images without a defined brightness, and whatever Pillow raises for other files.
     """
     with Image.open(file) as image:
+        if (
+            bits != FULL_BITS
+            and image.mode not in WIDE_GRAY
+            and any(";16" in str(part) for part in image.tile)
+        ):
+            raise UnusableImage(
+                "Pillow reads only the upper 8 of 16 bits of colors: convert the image to 8 bits"
+            )
         image.load()
         converted = convert(image, "L" if channels == 1 else "RGB", bits)
     padded = pad(converted, *padding) if padding else converted

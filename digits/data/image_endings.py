@@ -42,6 +42,8 @@ _REMEDIES = {
 _UNREAD = {
     ending: remedy for remedy, endings in _REMEDIES.items() for ending in endings if ending not in EXTENSIONS
 }
+# Those of all images, in readable formats or not.
+KNOWN_ENDINGS = (*EXTENSIONS, *_UNREAD)
 _BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
 
 

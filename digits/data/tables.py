@@ -28,8 +28,8 @@ from digits.core.splits import SPLITS
 from digits.data import parquet
 from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.declared_splits import split_named
+from digits.data.image_endings import KNOWN_ENDINGS
 from digits.data.image_finder import ImageFinder
-from digits.data.images import EXTENSIONS
 from digits.data.sources import Unusable, UnusableSource, count_of, listed, show
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
@@ -551,7 +551,7 @@ def has_no_image(cells: Cells) -> bool:
 
 def is_image(cell: str) -> bool:
     """Return whether a cell looks like the path of an image."""
-    return cell.strip().lower().endswith(EXTENSIONS)
+    return cell.strip().lower().endswith(KNOWN_ENDINGS)
 
 
 def _lines(path: Path, file: BinaryIO, max_bytes: int, remarks: list[str] | None) -> Generator[str]:

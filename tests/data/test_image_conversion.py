@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import shutil
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from PIL import Image
 
 from digits.data import image_conversion, images
+from tests.data.test_images import png
 
 PREPARE = """
 import pathlib, sys
@@ -71,6 +74,19 @@ def test_a_copy_prepares_odd_images_as_the_server_does(tmp_path: Path) -> None:
                 expected = images.as_pixels(images.resize_image(picture, 14, 9, mode))
                 given = np.load(tmp_path / f"{name}-{channels}-{mode}.npy")
                 assert np.array_equal(given, expected), (name, channels, mode)
+
+
+def test_the_bits_in_use_are_stretched_or_refused(tmp_path: Path) -> None:
+    values = np.arange(0, 4096, 256, np.uint16).reshape(4, 4)
+    Image.fromarray(values).save(tmp_path / "gray.png")
+    gray = image_conversion.prepare(str(tmp_path / "gray.png"), 4, 4, 1, "squash", None, 12)
+    assert gray[..., 0].tolist() == (values >> 4).tolist()
+    assert np.array_equal(gray, images.load(tmp_path / "gray.png", 1, bits=12))
+    rows = b"".join(b"\0" + row.tobytes() for row in np.stack([values] * 3, axis=2).astype(">u2"))
+    header = struct.pack(">IIBBBBB", 4, 4, 16, 2, 0, 0, 0)
+    (tmp_path / "color.png").write_bytes(png(header, zlib.compress(rows)))
+    with pytest.raises(image_conversion.UnusableImage, match="convert the image to 8 bits"):
+        image_conversion.prepare(str(tmp_path / "color.png"), 4, 4, 3, "squash", None, 12)
 
 
 def test_pixels_without_a_defined_brightness_are_refused() -> None:

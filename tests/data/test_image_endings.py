@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from digits.data import image_endings
+from digits.data import image_endings, images
 from digits.data.image_endings import LeftOut
 from digits.data.image_lists import list_images, need_an_image
 from digits.data.sources import UnusableSource
@@ -17,7 +17,7 @@ from tests.kinds.forms import Forms
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(64)
 
 
-pytestmark = pytest.mark.skipif(image_endings.READS_HEIF, reason="pillow-heif is installed")
+reports_heif = pytest.mark.skipif(image_endings.READS_HEIF, reason="pillow-heif is installed")
 
 
 def save(path: Path, value: int, format: str = "JPEG", **options: object) -> None:
@@ -32,6 +32,7 @@ def left_out(*names: str) -> list[str]:
     return found.remarks()
 
 
+@reports_heif
 def test_unreadable_formats_are_counted_by_ending_with_their_remedy() -> None:
     names = [
         *(f"{n}.HEIC" for n in range(8)),
@@ -72,6 +73,7 @@ def test_a_folder_of_unreadable_images_says_so(tmp_path: Path) -> None:
     assert error.value.hint == "3 files .dng are not read: export them as JPEG."
 
 
+@reports_heif
 def test_photos_of_telephones_become_a_dataset_and_a_class_without_images_is_named(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for number, label in enumerate(("cup", "plate")):
@@ -95,3 +97,74 @@ def test_photos_of_telephones_become_a_dataset_and_a_class_without_images_is_nam
     assert made.counts == {"train": 18, "val": 6} and made.manifest.skipped == 0
     values = {round(float(record.as_array()[0, 0, 0])) for record in made.records()}
     assert values <= set(range(140)) and len(values) > 6
+
+
+def test_heic_photos_are_read_with_the_package(tmp_path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    heif.register_heif_opener()
+    save(tmp_path / "a.HEIC", 200, "HEIF")
+    assert list_images(tmp_path).files == ["a.HEIC"]
+    picture = images.open_picture(tmp_path / "a.HEIC", 3)
+    assert picture.size == (16, 12) == images.upright_size(tmp_path / "a.HEIC") and not picture.plain
+    assert abs(picture.pixels.astype(int) - [200, 55, 200]).max() < 6
+
+
+@pytest.mark.skipif(not image_endings.READS_AVIF, reason="this Pillow does not read AVIF")
+def test_avif_photos_are_read_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    save(tmp_path / "a.avif", 200, "AVIF", exif=exif)
+    assert list_images(tmp_path).files == ["a.avif"]
+    assert images.open_picture(tmp_path / "a.avif", 3).size == (12, 16)
+
+
+@reports_heif
+def test_a_heic_file_with_another_ending_says_what_to_do() -> None:
+    with pytest.raises(images.UnusableImage) as error:
+        images.load(HEIC, 3)
+    assert error.value.reason == (
+        "not an image (it looks like HEIC: install digits[heif], or export it as JPEG)"
+    )
+
+
+def test_a_damaged_avif_file_says_so() -> None:
+    with pytest.raises(images.UnusableImage, match="AVIF"):
+        images.load(HEIC.replace(b"heic", b"avif"), 3)
+
+
+def test_other_kinds_report_unreadable_images_too(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for n in range(8):
+        save(data / "images" / f"{n}.JPE", 10 * n)
+        (data / "labels").mkdir(exist_ok=True)
+        (data / "labels" / f"{n}.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    (data / "images" / "8.nef").write_bytes(b"raw")
+    forms = Forms("image-object-detection", data)
+    fields = {"train_image_folder": data / "images", "train_label_folder": data / "labels", "pct_val": 25}
+    remark = "1 file .nef is not read: export it as JPEG."
+    assert any(remark in text for text in forms.summary(**fields).problems)
+    assert any(remark in text for text in forms.plan(**fields).warnings)
+
+
+def test_images_of_all_color_modes_are_used_and_a_cut_file_is_listed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    color = Image.new("RGB", (16, 12), (200, 30, 30))
+    for label in ("cup", "plate"):
+        (data / label).mkdir(parents=True)
+        color.convert("CMYK").save(data / label / "cmyk.jpg")
+        color.quantize(4).save(data / label / "palette.png", transparency=3)
+        for mode in ("LA", "RGBA", "1"):
+            color.convert(mode).save(data / label / f"{mode}.png")
+        color.convert("1").save(data / label / "fax.tif", compression="group4")
+        for ending in ("gif", "webp"):
+            color.save(data / label / f"moving.{ending}", save_all=True, append_images=[color.rotate(90)])
+        color.save(data / label / "progressive.jpg", progressive=True)
+    color.resize((200, 150)).save(data / "cup" / "cut.jpg")
+    whole = (data / "cup" / "cut.jpg").read_bytes()
+    (data / "cup" / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    made = Forms("image-classification", data).create(
+        folder_train=data, folder_pct_val=0, resize_width=16, resize_height=12, max_unusable_percent=10
+    )
+    assert made.counts["train"] == 18 and made.manifest.skipped == 1
+    skipped = (made.folder / "skipped.csv").read_text().splitlines()[1]
+    assert skipped.startswith("cup/cut.jpg,truncated: the file ends too early")

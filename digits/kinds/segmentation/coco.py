@@ -165,8 +165,9 @@ class CocoClasses:
         for number, file in found.paths.items():
             image = found.images[number]
             if image.width and image.height:
-                if image.width * image.height > images.MAX_PIXELS or min(image.width, image.height) < 0:
-                    reason = f"{image.width}×{image.height} pixels is too large"
+                # A mask has one byte per pixel, unlike an image.
+                if image.width * image.height > 4 * images.MAX_PIXELS or min(image.width, image.height) < 0:
+                    reason = f"{image.width}×{image.height} pixels is too large: raise the setting max_image_pixels"
                     found.skip_image(number, reason)
                 elif (root / file).is_file():
                     masks.sizes[file] = (image.width, image.height)

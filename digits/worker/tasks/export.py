@@ -25,6 +25,7 @@ from digits.core.events import EventLog, Progressed, Warned
 from digits.core.files import publish_folder, remove_tree, tree_bytes, write_json
 from digits.data import image_conversion
 from digits.data import model_export as exports
+from digits.data.image_conversion import FULL_BITS
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker import environment
 from digits.worker.exporting import conversion, example, images, keras_model, model_card, verification
@@ -230,6 +231,7 @@ def _about(model: Trained, exported: Exported) -> dict[str, Any]:
         "range": [0, 255] if manifest.dtype == "uint8" else None,
         "colors": "RGB" if manifest.channels == 3 else "gray",
         "resize_mode": manifest.resize_mode,
+        **({} if manifest.bits == FULL_BITS else {"bits": manifest.bits}),
     }
     return {
         "input": {

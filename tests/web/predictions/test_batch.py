@@ -178,7 +178,7 @@ def zipped(site: Site, **more: bytes) -> bytes:
 
 
 def test_an_archive_is_read_like_a_folder(site: Site, model: str):
-    archive = zipped(site)
+    archive = zipped(site, **{"photos/left/b.psd": b"", "photos/c.PSD": b""})
     (site.data / "photos.zip").write_bytes(archive)
     sent = {"image_archive": (io.BytesIO(archive), "photos.zip")}
     for fields in (sent, {"image_folder": str(site.data / "photos.zip")}):
@@ -188,8 +188,10 @@ def test_an_archive_is_read_like_a_folder(site: Site, model: str):
             "right/a.png": "right",
         }
         assert body["accuracy"] == 1.0
+        remark = "2 files .psd are not read: export them as PNG."
+        assert remark in [problem["message"] for problem in body["problems"]]
     page = site.get(body["url"]).text
-    assert "Predictions for photos.zip" in page
+    assert "Predictions for photos.zip" in page and remark in page
     assert site.get(f"{body['url']}/images/1").mimetype == "image/png"
 
 
