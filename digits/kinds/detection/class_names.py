@@ -6,6 +6,7 @@ These are ``names`` in a YAML file, the lines of ``classes.txt`` or of a file th
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from digits.core.files import walk
 from digits.core.splits import SPLITS
 from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, listed, read_bounded, show
@@ -25,6 +27,7 @@ _LISTS = (".names", ".labels")
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 20
 _MAX_DIGITS = 5
+_MAX_INNER_FOLDERS = 50
 
 Names = dict[int, str]
 
@@ -36,15 +39,11 @@ class NamesFile:
     path: Path
     names: Names
 
-    def describe(self) -> str:
-        """Return the name of the file and its first names."""
-        return f"{show(self.path.name)} ({listed(self.names.values())})"
-
 
 def find_names(
     labels: Path, images: Path, top: Path | None = None, may_read: Callable[[Path], bool] | None = None
 ) -> list[NamesFile]:
-    """Return the files in ``labels`` or above whose names contradict each other: at most one if they agree.
+    """Return the files in ``labels``, below or above whose names contradict each other: at most one if they agree.
 
     All are real paths. Files up to ``top`` count, by default the folder that contains both. With ``may_read``, so do
     those above it, at most `MAX_LEVELS_ABOVE`: the nearest ones if there are no others, and a YAML file that refers to
@@ -54,8 +53,13 @@ def find_names(
     top = top or own
     allowed = may_read or (lambda path: Path(os.path.realpath(path)).is_relative_to(top))
     levels = MAX_LEVELS_ABOVE if may_read else 0
-    found: list[NamesFile] = []
     faults: list[UnusableSource] = []
+    inner = (Path(folder) for folder, _ in walk(labels, skips_hidden=True) if folder != str(labels))
+    found = [
+        file
+        for folder in sorted(itertools.islice(inner, _MAX_INNER_FOLDERS))
+        for file in _read_files(folder, allowed, faults)
+    ]
     for folder in (labels, *labels.parents):
         if len(own.parts) - len(folder.parts) > levels or not allowed(folder):
             break
@@ -83,14 +87,23 @@ def find_shared_names(
     return shared
 
 
-def choose_names(found: Sequence[NamesFile]) -> Names:
-    """Return the names in the only file, or none; raises UnusableSource if there are several."""
+def choose_file(found: Sequence[NamesFile]) -> NamesFile | None:
+    """Return the only file, or None; raises UnusableSource if there are several."""
     if len(found) > 1:
-        files = " and ".join(file.describe() for file in found)
-        raise UnusableSource(
-            f"The classes have different names in {files}.", "Enter one of these files as “Class names”."
-        )
-    return found[0].names if found else {}
+        raise UnusableSource(describe_files(found), "Enter the path of one of them as “Class names”.")
+    return found[0] if found else None
+
+
+def describe_files(found: Sequence[NamesFile]) -> str:
+    """Return a sentence about files that contradict each other."""
+    files = " and ".join(f"{show(str(file.path))} ({listed(file.names.values())})" for file in found)
+    return f"The classes have different names in {files}."
+
+
+def has_keypoints(path: Path) -> bool:
+    """Return whether a file with names says that keypoints follow the boxes."""
+    config = read_yaml(path) if path.suffix.lower() in YAML_ENDINGS else None
+    return isinstance(config, dict) and bool(config.get("kpt_shape"))
 
 
 def read_names(path: Path) -> Names:

@@ -19,7 +19,7 @@ from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, show
 from digits.kinds.detection import box_table, yolo
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
-from digits.kinds.detection.class_names import NamesFile, find_shared_names
+from digits.kinds.detection.class_names import NamesFile, describe_files, find_shared_names
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import (
     AUTO,
@@ -402,7 +402,7 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         """Fill in the file with the names of the classes; if there are several, add an error. Raises UnusableSource."""
         files = self.find_names(found)
         if len(files) > 1:
-            self.add_error("class_names_file", suggest_names(files, {}).text)
+            self.add_error("class_names_file", f"{describe_files(files)} Enter the path of one of them.")
         elif files:
             self.set(class_names_file=str(files[0].path))
             self.notes.append(describe_names(str(files[0].path)))

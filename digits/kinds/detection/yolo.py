@@ -8,11 +8,19 @@ contain the x and y of the corners of a polygon or of an oriented box. See
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from digits.data.sources import show
-from digits.kinds.detection.annotations import Annotations, Box
-from digits.kinds.detection.class_names import MAX_CLASSES, Names, choose_names, find_names, read_names
+from digits.data.sources import count_of, show
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.class_names import (
+    MAX_CLASSES,
+    Names,
+    choose_file,
+    find_names,
+    has_keypoints,
+    read_names,
+)
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in, text_lines
 
@@ -23,13 +31,16 @@ _SLACK = 0.05
 _UNNAMED = re.compile(r"class \d+")
 
 
-def parse(data: bytes, names: Names) -> list[Box]:
-    """Parse a file; raises InvalidAnnotation. Without ``names``, classes are called ``class 0``, and so on."""
+def parse(data: bytes, names: Names, is_pose: bool = False) -> list[Box]:
+    """Parse a file; raises InvalidAnnotation. Without ``names``, classes are called ``class 0``, and so on.
+
+    If ``is_pose``, keypoints follow the boxes, and there are no polygons.
+    """
     boxes = []
     for where, words in text_lines(data):
         if len(words) < _COLUMNS:
             raise InvalidAnnotation(f"{where}: {len(words)} columns instead of {_COLUMNS}")
-        is_box = len(words) <= _COLUMNS + 1
+        is_box = is_pose or len(words) <= _COLUMNS + 1
         numbers = [number_in(word, where) for word in words[1 : _COLUMNS if is_box else None]]
         name = _class_name(words[0], names, where)
         if is_box or _has_keypoints(numbers):
@@ -84,15 +95,28 @@ def _whole_number(word: str) -> int:
 
 
 def _open(source: Source) -> Annotations:
-    names = (
-        read_names(source.names) if source.names else choose_names(find_names(source.labels, source.images))
-    )
+    chosen = None if source.names else choose_file(find_names(source.labels, source.images))
+    path = source.names or (chosen.path if chosen else None)
     folder = LabelFolder(source.labels, source.images, ".txt")
-    if not names:
+    if path is None:
         names, remark = _names_by_choice(source.classes)
         folder.remarks.append(remark)
+    else:
+        names = read_names(path)
+    is_pose = path is not None and has_keypoints(path)
     declared = [names[number] for number in sorted(names)]
-    return folder.annotations(lambda data: parse(data, names), declared, unlabeled_are_empty=True)
+    found = folder.annotations(lambda data: parse(data, names, is_pose), declared, unlabeled_are_empty=True)
+    return replace(found, images=_noting_polygons(found))
+
+
+def _noting_polygons(annotations: Annotations) -> Iterator[AnnotatedImage]:
+    """Yield the images of ``annotations``, then remark on polygons, which tools mix with boxes by accident."""
+    count = 0
+    for image in annotations.images:
+        count += sum(1 for box in image.boxes if box.points)
+        yield image
+    if count:
+        annotations.remarks.append(f"{count_of(count, 'polygon')}: used as the smallest boxes around them.")
 
 
 def _names_by_choice(classes: Sequence[str]) -> tuple[Names, str]:
@@ -102,9 +126,8 @@ def _names_by_choice(classes: Sequence[str]) -> tuple[Names, str]:
             "The classes have no names, only numbers: they are called “class 0”, and so on. List the names under "
             "“Classes” in the order of the numbers, or choose a file with one name per line as “Class names”."
         )
-    return dict(
-        enumerate(classes)
-    ), f"The classes have no names, only numbers: 0 is “{classes[0]}”, and so on."
+    remark = f"The classes have no names, only numbers: 0 is “{classes[0]}”, and so on."
+    return dict(enumerate(classes)), remark
 
 
 FORMAT = Format("yolo", "YOLO", _open, (".txt",), is_folder=True)

@@ -96,6 +96,7 @@ DARKNET = {
         {"labels/classes.txt": "cat\ndog\n\n"},
         {"labels/Classes.txt": "\ufeffcat\r\ndog\r\n"},
         {"labels/_darknet.labels": "cat\ndog"},
+        {"labels/inner/classes.txt": "cat\ndog\n"},
         DARKNET,
         {"data.yaml": "names: obj.names", "obj.names": "cat\ndog\n"},
         {"data.yaml": "nc: 2\n", "hyp.yaml": "lr0: &a 0.1\nlrf: *a\n", "labels/classes.txt": "cat\ndog\n"},
@@ -105,6 +106,7 @@ DARKNET = {
 def test_files(tmp_path: Path, files: dict[str, str]) -> None:
     root = write(tmp_path / "data", two_classes("labels"))
     for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
     made = forms_of(root).create(train_image_folder=root, pct_val=0, **SIZE)
     assert made.manifest.target.names == ["cat", "dog"]
@@ -175,9 +177,11 @@ def test_files_that_differ_are_a_question(tmp_path: Path) -> None:
     forms = forms_of(root)
     errors = forms.errors(train_image_folder=root, **SIZE)
     assert list(errors) == ["class_names_file"]
-    assert "labels/classes.txt (dog, cat) and data.yaml (cat, dog)" in errors["class_names_file"][0]
+    files = f"{root}/labels/classes.txt (dog, cat) and {root}/data.yaml (cat, dog)"
+    assert files in errors["class_names_file"][0]
     suggestion = forms.summary(train_image_folder=root).suggestion
-    assert suggestion and suggestion.action == "Use labels/classes.txt"
+    assert suggestion and "labels/classes.txt (dog, cat) and data.yaml (cat, dog)" in suggestion.text
+    assert suggestion.action == "Use labels/classes.txt"
     found = forms.plan(**suggestion.fields, pct_val=0, **SIZE)
     assert found.target.names == ["dog", "cat"]
     found = forms.plan(train_image_folder=root, class_names_file=root / "data.yaml", pct_val=0, **SIZE)

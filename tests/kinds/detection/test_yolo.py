@@ -75,6 +75,19 @@ def test_polygons_with_as_many_columns_as_kitti(tmp_path: Path, line: str) -> No
     assert boxes == [[pytest.approx([10, 5, 30, 15, 0])]] * 4
 
 
+def test_polygons_are_remarked_on_and_keypoints_are_not_polygons(tmp_path: Path) -> None:
+    pose = BOX.strip() + " .3 .3 .4 .4\n"
+    root = write(tmp_path / "data", {"labels/1.txt": BOX, "labels/2.txt": OCTAGON, "labels/3.txt": pose})
+    forms = Forms("image-object-detection", root)
+    fields = {"train_image_folder": root, "pct_val": 0, **SIZE}
+    assert "labels: 2 polygons: used as the smallest boxes around them." in forms.plan(**fields).warnings
+    (root / "labels" / "2.txt").write_text(pose)
+    (root / "pose.yaml").write_text("kpt_shape: [2, 2]\nnames: [person]\n")
+    found = forms.plan(**fields)
+    boxes = [boxes.tolist() for boxes in found.splits["train"].targets]
+    assert boxes == [[pytest.approx([10, 5, 30, 15, 0])]] * 3 and not found.warnings
+
+
 KITTI = "Car 0.00 0 -1.5 10 5 30 15 1 1 1 0 0 0 0"
 
 
