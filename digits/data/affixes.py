@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -27,7 +28,7 @@ _OTHERS = re.compile(
 )
 _SAMPLE = 64
 _NEIGHBORS = 6
-_MOST_TRIED = 24
+_MOST_TRIED = 8
 
 
 @dataclass(frozen=True, order=True)
@@ -38,21 +39,6 @@ class Affixes:
     image_after: str = ""
     target_before: str = ""
     target_after: str = ""
-
-    def of_images(self, stems: Iterable[str]) -> dict[str, str]:
-        """Return the ``stems`` of images with these affixes, by their common parts."""
-        return _cores(stems, self.image_before, self.image_after)
-
-    def of_targets(self, stems: Iterable[str]) -> dict[str, str]:
-        """Return the ``stems`` of targets with these affixes, by their common parts."""
-        return _cores(stems, self.target_before, self.target_after)
-
-    def pairs(self, images: Sequence[str], targets: Sequence[str]) -> dict[str, str]:
-        """Return the targets of images."""
-        of_targets = self.of_targets(targets)
-        return {
-            image: of_targets[core] for core, image in self.of_images(images).items() if core in of_targets
-        }
 
     @property
     def _is_of_others(self) -> bool:
@@ -65,12 +51,16 @@ def find_pairs(images: Sequence[str], targets: Sequence[str]) -> tuple[dict[str,
     Names are paths without endings. If several affixes make as many pairs of different targets, the result is empty,
     and the second item are the targets of one image.
     """
-    found: dict[Affixes, dict[str, str]] = {}
-    for affixes in _candidates(images, targets):
-        found[affixes] = affixes.pairs(images, targets)
+    cores = functools.cache(_cores)
+    stems_of_images, stems_of_targets = tuple(images), tuple(targets)
     fewest = (min(len(images), len(targets)) + 1) // 2
-    usable = {affixes: pairs for affixes, pairs in found.items() if pairs and len(pairs) >= fewest}
-    # Several targets of each image are more names than images.
+    usable: dict[Affixes, dict[str, str]] = {}
+    for affixes in _candidates(images, targets):
+        of_targets = cores(stems_of_targets, affixes.target_before, affixes.target_after)
+        of_images = cores(stems_of_images, affixes.image_before, affixes.image_after)
+        pairs = {image: of_targets[core] for core, image in of_images.items() if core in of_targets}
+        if pairs and len(pairs) >= fewest:
+            usable[affixes] = pairs
     if not usable:
         return {}, []
     rank = {affixes: (len(pairs), not affixes._is_of_others) for affixes, pairs in usable.items()}
@@ -94,9 +84,8 @@ def _candidates(images: Sequence[str], targets: Sequence[str]) -> list[Affixes]:
         for one, other in _rests(name[::-1], mirrored):
             found.add(Affixes(one[::-1], "", other[::-1], ""))
         votes.update(found)
-    for before in _common(sample, bases):
-        votes[before] += 1
-    return [affixes for affixes, _ in votes.most_common(_MOST_TRIED)]
+    most = [affixes for affixes, _ in votes.most_common(_MOST_TRIED)]
+    return list(dict.fromkeys([*most, *_common(sample, bases)]))
 
 
 def _rests(name: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -61,7 +61,9 @@ def recognize(surveys: Sequence[MaskSurvey], names: Sequence[str] = ()) -> Meani
     Raises UnusableSource.
     """
     colored = [survey for survey in surveys if survey.colors]
-    if colored and 2 * sum(survey.is_rgb for survey in surveys) > len(surveys):
+    # JPEG can tint some images in black and white.
+    of_color = colored if any(survey.is_jpeg for survey in colored) else [s for s in surveys if s.is_rgb]
+    if colored and 2 * len(of_color) > len(surveys):
         return _recognize_colors(surveys, names)
     return _recognize_gray([survey for survey in surveys if not survey.colors], list(names))
 
@@ -93,6 +95,17 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
         return Meaning(code, names or [BACKGROUND, "foreground"])
     if highest < len(names):
         return plain
+    if (
+        not names
+        and values == [0, 1, WHITE]
+        and not any({1, WHITE} <= set(survey.values) for survey in surveys)
+    ):
+        note = "Some label images use 1 for the foreground, others 255: both are taken as foreground."
+        return Meaning(IndexCode(2, threshold=1), [BACKGROUND, "foreground"], note)
+    if not names and values == [0]:
+        return Meaning(
+            indexes, plain.names, "All pixels of the label images have the value 0: there is one class."
+        )
     is_jpeg = any(survey.is_jpeg for survey in surveys)
     if names:
         found = _shades(counts, solid, names, is_jpeg)

@@ -20,7 +20,7 @@ IMAGE_FOLDERS = ("images", "image", "imgs", "img", "inputs", "input", "jpegimage
 _SUFFIX = re.compile(r"[_-](mask|label|seg|segmentation|gt|target)s?\Z", re.IGNORECASE)
 # What such tools append or prepend in a folder that contains images and targets.
 _WORD = r"(mask|label|seg|segmentation|gt|target|annotation|ground[_-]?truth|labelids)s?"
-_TARGET = re.compile(rf"[_.-]{_WORD}\Z|\A{_WORD}[_.-]|_L\Z", re.IGNORECASE)
+_TARGET = re.compile(rf"[_.-]{_WORD}([_-]?[0-9]+)?\Z|\A{_WORD}[_.-]|_L\Z", re.IGNORECASE)
 _PHOTOS = (".jpg", ".jpeg")
 
 

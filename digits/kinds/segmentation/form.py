@@ -40,6 +40,7 @@ MASK_FOLDERS = (
     "segmentationclass",
     "gtfine",
 )
+_MAX_SEARCHED = 10
 ENTER_TARGETS = "Enter the folder of label images or a COCO file"
 
 
@@ -106,12 +107,16 @@ def _find_annotations(form: ImageDatasetForm[Any], folder: Path) -> Path | None:
 
 
 def _holds_pairs(folder: Path) -> bool:
-    """Return whether ``folder`` contains images and their label images."""
+    """Return whether ``folder``, or the first folder in it with images, contains images and their label images."""
     try:
-        names = [entry.name for entry in visible_entries(str(folder)) if is_image(entry.name)]
+        entries = visible_entries(str(folder))
+        folders = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        for found in [entries, *map(visible_entries, folders[:_MAX_SEARCHED])]:
+            if names := [entry.name for entry in found if is_image(entry.name)]:
+                return divide(names) is not None
     except OSError:
-        return False
-    return divide(names) is not None
+        pass
+    return False
 
 
 def _beside(form: ImageDatasetForm[Any], root: Path, name: str) -> Path | None:

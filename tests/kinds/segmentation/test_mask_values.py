@@ -154,6 +154,33 @@ def test_two_shades_are_background_and_foreground(forms: Forms) -> None:
     assert made.remarks == ["2 gray levels: taken as 2 classes (0, 100)."]
 
 
+def test_one_and_255_can_both_be_the_foreground(forms: Forms) -> None:
+    write(forms, lambda number: Image.fromarray(square(number, 1, 1, 255)))
+    made = create(forms)
+    assert made.manifest.target.names == ["background", "foreground"] and count_pixels(made) == PIXELS
+    assert made.remarks[0].startswith("Some label images use 1 for the foreground, others 255")
+
+
+def test_255_has_no_class_beside_one(forms: Forms) -> None:
+    def draw(number: int) -> Image.Image:
+        pixels = square(number, 1, 1)
+        pixels[0] = 255
+        return Image.fromarray(pixels)
+
+    write(forms, draw)
+    made = forms.create(feature_folder=forms.data, folder_pct_val=0, **SIZE)
+    target = made.manifest.target
+    assert target.names == ["background", "class 1"] and not made.remarks
+    for record in made.records():
+        assert (record.target(target)[0] == 255).all() and (record.target(target)[1:] < 2).all()
+
+
+def test_black_label_images_have_one_class(forms: Forms) -> None:
+    write(forms, lambda number: Image.fromarray(square(number, 1, 0)))
+    made = forms.create(feature_folder=forms.data, folder_pct_val=0, **SIZE)
+    assert made.remarks == ["All pixels of the label images have the value 0: there is one class."]
+
+
 def test_shades_can_have_names(forms: Forms) -> None:
     write(forms, lambda number: Image.fromarray(square(number, 1, 127, 254)))
     (forms.data / "names.txt").write_text("floor\ntable\ncup\n")
