@@ -89,7 +89,7 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
     indexes = IndexCode(len(names) or highest + 1, palette=palette)
     plain = Meaning(indexes, names or default_names(indexes.classes))
     if palette:
-        return plain
+        return plain if names else _black_and_white_palettes(surveys) or plain
     if set(values) <= {0, WHITE} and (WHITE in values or bits.any()):
         code = IndexCode(max(2, len(names)), values=(0, WHITE))
         return Meaning(code, names or [BACKGROUND, "foreground"])
@@ -119,6 +119,18 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
     if is_jpeg or 2 * in_areas < len(values) or solid.sum() < _MIN_SHARE_IN_AREAS * counts.sum():
         raise _unknown_values(counts, is_jpeg)
     return Meaning(indexes, plain.names, f"{len(values)} values: taken as class indexes, 0 to {highest}.")
+
+
+def _black_and_white_palettes(surveys: Sequence[MaskSurvey]) -> Meaning | None:
+    """Return the meaning of palettes of black and white, in any order, if images have no other colors.
+
+    If white always has the index 0, indexes keep their meaning.
+    """
+    if {color for survey in surveys for color in colors_of(survey)} != {0, pack((WHITE,) * 3)}:
+        return None
+    if all(survey.palette[:3] == bytes([WHITE] * 3) for survey in surveys):
+        return None
+    return Meaning(FoundColors([(0, 0, 0), (WHITE, WHITE, WHITE)]), [BACKGROUND, "foreground"])
 
 
 def _shades(counts: Counts, solid: Counts, names: list[str], is_jpeg: bool) -> Meaning | None:

@@ -155,6 +155,27 @@ def find_folders(root: Path, targets: Collection[str]) -> tuple[Path, Path] | No
     return (images, found) if images and found else None
 
 
+def find_siblings(root: Path, targets: Collection[str]) -> dict[Path, Path]:
+    """Return the folders in ``root`` with a sibling for their targets, such as ``train`` with ``train_masks``.
+
+    ``targets`` are the words for the latter, in lowercase.
+    """
+    try:
+        names = {
+            entry.name.lower(): Path(entry.path) for entry in visible_entries(str(root)) if entry.is_dir()
+        }
+    except OSError:
+        return {}
+    found: dict[Path, Path] = {}
+    for name, path in names.items():
+        base = re.sub(r"[_-]?(image|img)s?\Z", "", name)
+        forms = [f"{base}{sign}{word}" for word in targets for sign in ("_", "", "-")]
+        siblings = [names[form] for form in forms if base and form != name and form in names]
+        if siblings:
+            found[path] = siblings[0]
+    return found
+
+
 def _by_stem(names: Collection[str], repeated: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in sorted(names, key=os.fsencode):

@@ -18,7 +18,7 @@ from digits.data.declared_splits import describe_splits, split_folders
 from digits.data.image_lists import walk_images
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
-from digits.data.target_images import find_folders
+from digits.data.target_images import find_folders, find_siblings
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm, required_integer
 from digits.kinds.form_fields import (
     AllowedFiles,
@@ -133,13 +133,16 @@ class Folders(FormSource):
         job = find_job(root)
         databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
         found = databases or find_folders(root, self._target_folders)
+        siblings = [] if found else [*find_siblings(root, self._target_folders).items()]
+        if len(siblings) == 1:
+            found = siblings[0]
         return found if found and all(map(form.meta.data_roots.contain, found)) else None
 
     def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
         """Return the allowed paths of the images and the targets of the splits in the folder of images.
 
-        The folders of splits contain those of images and targets, or the other way around. The result is empty if
-        another split has folders of its own. Targets are None if the kind needs none.
+        The folders of splits contain those of images and targets, or the other way around, or are beside those of
+        targets. The result is empty if another split has folders of its own. Targets are None if the kind needs none.
         """
         root = Path(form.text_of("feature_folder"))
         if self.own_splits(form):
@@ -148,6 +151,11 @@ class Folders(FormSource):
         found: dict[str, tuple[Path, Path | None] | None] = {
             split: self.find_sources(form, folder) for split, folder in folders.items()
         }
+        if not any(found.values()) and folders:
+            siblings = find_siblings(folders["train"].parent, self._target_folders)
+            found = {
+                split: (folder, siblings[folder]) for split, folder in folders.items() if folder in siblings
+            }
         if not any(found.values()) and (both := self.find_sources(form, root)):
             images, targets = map(split_folders, both)
             found = {split: (images[split], targets[split]) for split in images if split in targets}

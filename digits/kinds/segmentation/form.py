@@ -28,7 +28,8 @@ from digits.kinds.source_summary import SourceSummary
 from digits.kinds.target_image_form import Folders, Table, TargetImageForm
 from digits.kinds.target_image_recipe import TargetImageRecords
 
-LABEL_MAP = "labelmap.txt"
+# The color maps of CVAT, and of two forms of CamVid.
+LABEL_MAPS = ("labelmap.txt", "class_dict.csv", "label_colors.txt")
 CLASS_VALUES = "_classes.csv"
 MASK_FOLDERS = (
     "masks",
@@ -39,6 +40,10 @@ MASK_FOLDERS = (
     "annotation",
     "segmentationclass",
     "gtfine",
+    "annot",
+    "gt",
+    "groundtruth",
+    "ground_truth",
 )
 _MAX_SEARCHED = 10
 ENTER_TARGETS = "Enter the folder of label images or a COCO file"
@@ -127,8 +132,9 @@ def _beside(form: ImageDatasetForm[Any], root: Path, name: str) -> Path | None:
 
 
 def _label_map(form: ImageDatasetForm[Any], root: Path) -> str:
-    """Return the color map that CVAT writes for label images, or an empty string."""
-    return str(_beside(form, root, LABEL_MAP) or "")
+    """Return the color map that a tool wrote for label images, or an empty string."""
+    found = (_beside(form, root, name) for name in LABEL_MAPS)
+    return str(next(filter(None, found), ""))
 
 
 def _class_values(form: ImageDatasetForm[Any], root: Path) -> str:

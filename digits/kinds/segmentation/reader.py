@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +43,11 @@ TARGET = CreateSegmentation.target_word
 NO_CLASS = "no class"
 MAX_TEXT_BYTES = 1_000_000
 MASKS_PER_PIECE = 32
+_COLOR_HEAD = re.compile(r"\br(ed)?\b.*\bg(reen)?\b.*\bb(lue)?\b", re.IGNORECASE)
+_COLOR_LINE = re.compile(
+    r"((?P<before>.*[^\d\s,;-].*?)[\s,;]+)?(?P<red>\d+)[\s,;]+(?P<green>\d+)[\s,;]+(?P<blue>\d+)"
+    r"([\s,;]+(?P<after>.*[^\d\s,;-].*))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +280,8 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
     """Read the colors of the classes: red, green and blue per line, 0 to 255. Raises UnusableSource.
 
     As in DIGITS, a map of 256 colors is padded with black, and its last color is that of pixels without a class. The
-    lines of CVAT's ``labelmap.txt`` begin with the name of the class: ``car:128,0,0::``. Without names, the first list
-    is empty.
+    lines of CVAT's ``labelmap.txt`` begin with the name of the class: ``car:128,0,0::``; in other files, it is before
+    or after the color. Without names, the first list is empty.
     """
     name = show(Path(path).name)
     colors: list[Color] = []
@@ -284,22 +290,20 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
     if not is_whole:
         raise UnusableSource(f"{name} is larger than {MAX_TEXT_BYTES // 1_000_000} MB.")
     for number, line in enumerate("".join(lines).rstrip().splitlines(), 1):
-        label, has_name, color_text = line.partition(":")
-        if line.startswith("#"):
+        if line.startswith("#") or (number == 1 and _COLOR_HEAD.search(line)):
             continue
-        if has_name:
-            names.append(show(label.strip()))
-        numbers = color_text.partition(":")[0] if has_name else line
-        try:
-            red, green, blue = (int(part) for part in numbers.replace(",", " ").split())
-        except ValueError:
-            red = -1
-        if not (red >= 0 and all(0 <= value <= 255 for value in (red, green, blue))):
+        label, has_name, color_text = line.partition(":")
+        text = color_text.partition(":")[0] if has_name else line
+        found = _COLOR_LINE.fullmatch(text.strip())
+        color = tuple(map(int, found.group("red", "green", "blue"))) if found else ()
+        if not found or max(color) > 255:
             raise UnusableSource(
                 f"{name}: line {number} is not a color: “{show(line[:40])}”.",
                 "Each line contains red, green and blue, from 0 to 255, separated by spaces.",
             )
-        colors.append((red, green, blue))
+        if has_name or found["before"] or found["after"]:
+            names.append(show((label if has_name else found["before"] or found["after"]).strip()))
+        colors.append((color[0], color[1], color[2]))
     if len(colors) == MAX_PIXEL_CLASSES + 1:
         colors.pop()
     while len(colors) > 1 and not any(colors[-1]) and colors[-1] in colors[:-1]:

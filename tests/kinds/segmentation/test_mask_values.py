@@ -254,6 +254,26 @@ def test_unclear_values_are_listed(
     assert failure.value.sentences == problem
 
 
+def with_palette(number: int, *colors: tuple[int, int, int]) -> Image.Image:
+    places = [colors.index((value,) * 3) for value in (0, 255)]
+    image = Image.fromarray(np.array(places, np.uint8)[square(number) // 255], "P")
+    image.putpalette([channel for color in colors for channel in color])
+    return image
+
+
+def test_palettes_of_black_and_white_can_have_any_order(forms: Forms) -> None:
+    black, white = (0, 0, 0), (255, 255, 255)
+    write(forms, lambda number: with_palette(number, *[(black, white), (white, black)][number % 2]))
+    made = create(forms)
+    assert made.manifest.target.names == ["background", "foreground"] and count_pixels(made) == PIXELS
+
+
+def test_indexes_count_if_white_is_the_first_color(forms: Forms) -> None:
+    write(forms, lambda number: with_palette(number, (255, 255, 255), (0, 0, 0)))
+    made = create(forms)
+    assert made.manifest.target.names == ["background", "class 1"] and count_pixels(made) == PIXELS[::-1]
+
+
 def test_a_few_colors_are_classes(forms: Forms) -> None:
     colors = ((0, 255, 0), (255, 0, 0), (128, 128, 128))
     write(forms, lambda number: Image.fromarray(square(number, 1, *colors)))

@@ -147,6 +147,29 @@ def test_a_list_of_values_names_its_mistakes(forms: Forms) -> None:
     assert "_classes.csv: line 3 is not the value of a pixel" in error
 
 
+@pytest.mark.parametrize("suffix", ["_labels", "annot", "_masks"])
+def test_label_images_can_be_beside_the_folders_of_splits(forms: Forms, suffix: str) -> None:
+    for split, numbers in (("train", range(COUNT)), ("val", range(2))):
+        save(forms.data, f"{split}/{{}}.png", f"{split}{suffix}/{{}}_L.png", 1, numbers=numbers)
+    for number in range(COUNT):
+        for path in forms.data.glob(f"*{suffix}/{number}_L.png"):
+            Image.merge(
+                "RGB", [Image.fromarray(square(number)), *[Image.new("L", (WIDTH, HEIGHT))] * 2]
+            ).save(path)
+    (forms.data / "class_dict.csv").write_text("name, r, g, b\nRoad, 0, 0, 0\nCar, 255, 0, 0\n")
+    made = forms.create(feature_folder=forms.data, **SIZE)
+    assert made.counts == {"train": COUNT, "val": 2}
+    assert made.manifest.target.names == ["Road", "Car"] and count_pixels(made) == PIXELS
+
+
+def test_one_folder_can_have_masks_beside_it(forms: Forms) -> None:
+    save(forms.data, "train/{}.jpg", "train_masks/{}_mask.gif")
+    (forms.data / "test").mkdir()
+    made = create(forms)
+    assert made.recipe.train.targets == str(forms.data / "train_masks")
+    assert made.manifest.target.names == ["background", "foreground"] and count_pixels(made) == PIXELS
+
+
 def test_a_folder_of_masks_for_each_class_is_combined(forms: Forms) -> None:
     save(forms.data, "images/{}.jpg", "masks/tile/{}.png")
     save(forms.data, "images/{}.jpg", "masks/grout/{}_mask.png", numbers=range(3, 5))

@@ -234,6 +234,21 @@ def test_a_padded_color_map_of_digits_is_accepted(tmp_path: Path) -> None:
     assert reader.read_color_map(str(path)) == ([], [(0, 0, 0), (128, 0, 0)])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,r,g,b\nthe sky,0,0,0\nCar 2,128,0,0\n",
+        "0 0 0\tthe sky\n128 0 0\tCar 2\n",
+        "# label:color_rgb:parts:actions\nthe sky:0,0,0::\nCar 2:128,0,0::\n",
+        "the sky; 0; 0; 0\nCar 2; 128; 0; 0\n",
+    ],
+)
+def test_a_color_map_can_have_names(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "class_dict.csv"
+    path.write_text(text)
+    assert reader.read_color_map(str(path)) == (["the sky", "Car 2"], [(0, 0, 0), (128, 0, 0)])
+
+
 def test_several_processes_find_the_same_and_separate_folders_are_a_split(tmp_path: Path) -> None:
     for number in range(40):
         picture(tmp_path / "images", f"{number}.png")
