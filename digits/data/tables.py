@@ -30,7 +30,15 @@ from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.declared_splits import split_named
 from digits.data.image_endings import KNOWN_ENDINGS
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import Unusable, UnusableSource, count_of, listed, show
+from digits.data.sources import (
+    Unusable,
+    UnusableSource,
+    count_of,
+    first_line_of,
+    listed,
+    read_bounded,
+    show,
+)
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
@@ -204,6 +212,16 @@ class TableFile:
                 "Choose a column of paths.",
             )
 
+    def parse_stored(
+        self, name: Callable[[int], str], parse: Callable[[Cells], Value]
+    ) -> Iterator[Row[Value]]:
+        """Yield the rows that contain images themselves, with the ``name`` of the image in each line."""
+        for line, cells in self.rows:
+            try:
+                yield Row(line, name(line), parse(cells), split=self._split_of(cells))
+            except ValueError as error:
+                yield Row(line, "", None, str(error))
+
     def _split_of(self, cells: Cells) -> str:
         if self.split is None:
             return ""
@@ -304,6 +322,8 @@ def open_table(
             return _open_parquet(path, root or path.parent, max_bytes)
         case ".jsonl":
             return _open_json_lines(path, max_bytes)
+        case ".json":
+            return _open_json(path)
     dialect.check()
     remarks: list[str] = []
     lines, is_whole = open_lines(path, max_bytes, remarks)
@@ -347,7 +367,55 @@ def _open_parquet(path: Path, root: Path, max_bytes: int) -> TableFile:
 
 def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
     lines, is_whole = open_lines(path, max_bytes)
-    objects = _json_objects(path, lines)
+    return _open_objects(path, _json_objects(path, lines), is_whole)
+
+
+def _open_json(path: Path) -> TableFile:
+    """Open a list of objects, such as the tasks of Label Studio."""
+    name = show(path.name)
+    try:
+        items = json.loads(read_bounded(path, MAX_TABLE_BYTES))
+    except OSError as error:
+        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UnusableSource(f"{name} is not valid JSON: {first_line_of(error)}.") from error
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UnusableSource(f"{name} is not a list of JSON objects.", "Export the annotations as CSV.")
+    return _open_objects(path, iter(enumerate(map(_task, items), 1)), True)
+
+
+def _task(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the data and the choices of a task of Label Studio as its items, or any other ``item``.
+
+    A choice on which annotations disagree is missing.
+    """
+    data, annotations = item.get("data"), item.get("annotations")
+    answers: dict[str, list[Any]] = {}
+    if isinstance(data, dict) and isinstance(annotations, list):
+        for annotation in annotations:
+            if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+                continue
+            for result in annotation.get("result") or []:
+                if isinstance(result, dict) and result.get("type") == "choices":
+                    answers.setdefault(str(result.get("from_name")), []).append(result.get("value"))
+        item = {**data, **{name: _all_equal(values) for name, values in answers.items()}}
+    return {name: _choices(value) for name, value in item.items()}
+
+
+def _all_equal(values: list[Any]) -> Any:
+    """Return the first of ``values`` if they are equal, else None."""
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _choices(value: Any) -> Any:
+    """Return the choices in a value of Label Studio: one of them, or a list; any other value as it is."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    if not isinstance(choices, list):
+        return value
+    return choices[0] if len(choices) == 1 else choices
+
+
+def _open_objects(path: Path, objects: Iterator[tuple[int, dict[str, Any]]], is_whole: bool) -> TableFile:
     start = list(itertools.islice(objects, _SAMPLE_LINES))
     columns = list(dict.fromkeys(name for _, item in start for name in item))
     if not columns:

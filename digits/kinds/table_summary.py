@@ -12,9 +12,8 @@ from digits.core.splits import SPLITS
 from digits.data.causes import CHECK_NAMES, Causes
 from digits.data.dataset_folder import describe_files
 from digits.data.declared_splits import split_named, split_of
-from digits.data.parquet import ParquetImages
 from digits.data.shards import files_in, is_shard
-from digits.data.sources import count_of, first_lines, show
+from digits.data.sources import ImageSource, count_of, first_lines, show
 from digits.data.tables import Cells, Row, TableFile, Value
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
 from digits.kinds.table_source import SplitTable
@@ -37,7 +36,7 @@ class RowSource(Generic[Value]):
     contents: str
     rows: Iterator[Row[Value]]
     is_whole: bool
-    images: ParquetImages | None = None
+    images: ImageSource | None = None
     preview: Preview | None = None
     remarks: list[str] = field(default_factory=list)
 

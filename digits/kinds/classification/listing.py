@@ -14,6 +14,7 @@ from sys import intern
 from digits.core.splits import SPLITS
 from digits.data.class_names import read_names, sort_labels
 from digits.data.image_finder import ImageFinder
+from digits.data.pixel_tables import PixelImages, find_pixels
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     MAX_LINES_SHOWN,
@@ -97,6 +98,7 @@ class OpenTable:
     table: TableFile
     image: int
     label: int
+    pixels: PixelImages | None = None
 
     @classmethod
     def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
@@ -108,18 +110,25 @@ class OpenTable:
             raise UnusableSource(
                 f"{show(path.name)} has only one column.", "Each line needs an image and a label."
             )
-        image = table.place(settings.image_column)
+        pixels = None if settings.image_column else find_pixels(table)
+        image = pixels.places[0] if pixels else table.place(settings.image_column)
         table.need_paths(image)
-        others = table.places([], image)
+        others = [place for place in table.places([], image) if not pixels or place not in set(pixels.places)]
+        if not others:
+            raise UnusableSource(
+                f"{show(path.name)} has no column of labels.", "Each line needs an image and a label."
+            )
         usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
         label = table.place(settings.label_column) if settings.label_column else (usual or others)[0]
         if label == image:
             raise UnusableSource(
                 f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."
             )
-        return cls(table, image, label)
+        return cls(table, image, label, pixels)
 
     def rows(self, root: Path) -> Iterator[Row[str]]:
+        if self.pixels:
+            return self.table.parse_stored(self.pixels.name, self._label)
         return self.table.parse(root, self.image, self._label)
 
     def _label(self, cells: list[str]) -> str:
@@ -184,6 +193,8 @@ def read_tables(source: Tables, max_unusable_percent: float) -> dict[str, Listin
             faults = Faults(Path(split.file), max_unusable_percent, part)
             faults.notes = opened.table.remarks if part == name else []
             found[part] = collect(rows, split, faults, known)
+            if opened.pixels:
+                found[part].images = opened.pixels
             known = known or set(found["train"].labels)
     return found
 

@@ -86,9 +86,11 @@ def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[Sourc
 
     def open_rows() -> RowSource[str]:
         opened = OpenTable.open(path, settings, MAX_BYTES)
-        return RowSource.of(
+        source = RowSource.of(
             "a label each", opened.table, opened.rows(root), opened.image, {opened.label: "label"}
         )
+        source.images = source.images or opened.pixels
+        return source
 
     return summarize_table(root, open_rows, _describe_labels)
 

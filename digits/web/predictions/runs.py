@@ -28,6 +28,7 @@ from digits.core.recipe import Predict
 from digits.core.snapshot_list import Snapshot
 from digits.data import predictions
 from digits.data.data_roots import Roots
+from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import ImageList, walk_images
 from digits.data.prediction_results import TOP, PredictionResults
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
@@ -233,9 +234,19 @@ def _listed(
     lines = io.TextIOWrapper(file, "utf-8", "replace")
     named, problems = predictions.parse_list(lines, len(labels), limit)
     images = []
+    finder = ImageFinder(folder) if folder and roots.contain(Path(folder)) else None
     for name, truth in named:
         path = Path(name if os.path.isabs(name) or not folder else os.path.join(folder, name))
-        if "://" in name:
+        found = None
+        if finder and not (os.path.exists(path) and roots.contain(path)):
+            try:
+                found = finder.find(name, by_name=False)
+            except ValueError as error:
+                problems.append(Problem(0, f"{error}."))
+                continue
+        if found:
+            path = Path(os.path.realpath(folder), found)
+        if "://" in name and not found:
             problems.append(Problem(0, f"{name[:200]}: URLs are not supported. Use a path on this server."))
         elif not path.is_absolute():
             problems.append(

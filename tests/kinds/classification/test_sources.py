@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -362,3 +363,110 @@ def test_a_column_of_a_table_declares_the_splits(tmp_path: Path) -> None:
         "test": ["5.png", "7.png"],
     }
     assert made.target.names == ["a", "b"] and "The column “Usage” declares the splits." in made.warnings
+
+
+def _picture(number: int, channels: int = 1) -> np.ndarray[Any, Any]:
+    """A smooth picture, uint8 [6, 6, channels]."""
+    rows, columns, colors = np.mgrid[:6, :6, :channels]
+    return (rows * 3 + columns * 5 + colors * 90 + number).astype(np.uint8)
+
+
+def _decoded(made: Plan, split: str = "train") -> dict[str, Any]:
+    """Return the pixels of the images of a split by name."""
+    images = made.splits[split].images
+    return {name: np.asarray(Image.open(io.BytesIO(images.read(name)))) for name in made.splits[split].files}
+
+
+@pytest.mark.parametrize(
+    ("channels", "is_planar", "has_header"),
+    [(1, False, True), (1, False, False), (3, False, True), (3, True, True)],
+)
+def test_columns_of_pixels_are_images(
+    tmp_path: Path, channels: int, is_planar: bool, has_header: bool
+) -> None:
+    pictures = [_picture(number, channels) for number in range(4)]
+    flat = [(picture.transpose(2, 0, 1) if is_planar else picture).ravel().tolist() for picture in pictures]
+    header = ["label", *(f"pixel{n}" for n in range(36 * channels))]
+    rows = [header] * has_header + [[number % 2, *pixels] for number, pixels in enumerate(flat)]
+    made = plan(table(tmp_path, "\n".join(",".join(map(str, row)) for row in rows)))
+    found, first = _decoded(made), 1 + has_header
+    assert made.target.names == ["0", "1"] and sorted(found) == [f"table.csv:{first + n}" for n in range(4)]
+    for number, picture in enumerate(pictures):
+        assert (found[f"table.csv:{first + number}"] == picture.squeeze()).all()
+    color = "gray" if channels == 1 else "in color"
+    assert f"The rows of table.csv are the pixels of images: 6 × 6, {color}." in made.warnings
+
+
+def test_one_column_of_pixels_with_declared_splits(tmp_path: Path) -> None:
+    lines = [
+        f"{n % 2},{' '.join(map(str, _picture(n).ravel()))},{'Training' if n < 4 else 'PublicTest'}"
+        for n in range(6)
+    ]
+    lines.append("1,1 2 3,Training")
+    made = plan(table(tmp_path, "\r\n".join(["emotion,pixels,Usage", *lines])))
+    assert len(made.splits["train"]) == 5 and sorted(made.splits["val"].files) == [
+        "table.csv:6",
+        "table.csv:7",
+    ]
+    assert (_decoded(made, "val")["table.csv:7"] == _picture(5)[..., 0]).all()
+    with pytest.raises(UnusableImage, match="the row has 3 instead of 36 pixels"):
+        made.splits["train"].images.read("table.csv:8")
+
+
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        (range(40), "have 40 pixels, which are no square image"),
+        ([number * 37 % 251 for number in range(48)], "The order of the colors"),
+        ([300] * 48, "is not an integer from 0 to 255"),
+    ],
+)
+def test_pixels_without_a_clear_shape_are_refused(tmp_path: Path, pixels: Any, message: str) -> None:
+    names = ",".join(f"pixel{n}" for n in range(len(pixels)))
+    rows = "".join(f"{n},{','.join(map(str, pixels))}\n" for n in range(2))
+    with pytest.raises(UnusableSource, match=message):
+        plan(table(tmp_path, f"label,{names}\n{rows}"))
+
+
+def _label_studio(choices: list[list[str]]) -> dict[str, list[dict[str, Any]]]:
+    files = [f"/data/upload/1/0a1b2c3d-{number}.png" for number in range(len(choices))]
+    return {
+        "JSON": [
+            {
+                "id": number,
+                "data": {"image": file},
+                "annotations": [
+                    {"result": [{"from_name": "choice", "type": "choices", "value": {"choices": [each]}}]}
+                    for each in answers
+                ],
+            }
+            for number, (file, answers) in enumerate(zip(files, choices, strict=True))
+        ],
+        "JSON-MIN": [
+            {"id": number, "image": file, "choice": answers[0] if len(answers) == 1 else None, "annotator": 1}
+            for number, (file, answers) in enumerate(zip(files, choices, strict=True))
+        ],
+    }
+
+
+@pytest.mark.parametrize("export", ["JSON", "JSON-MIN"])
+def test_choices_of_label_studio_are_labels(tmp_path: Path, export: str) -> None:
+    for number in range(4):
+        (tmp_path / f"0a1b2c3d-{number}.png").touch()
+    tasks = _label_studio([["a"], ["b"], ["a"], ["a", "b"]])[export]
+    path = write(tmp_path, json.dumps(tasks), "result.json")
+    source = Tables(train=ListedSplit(file=str(path), folder=str(tmp_path)))
+    made = plan(source, max_unusable_percent=30)
+    train = made.splits["train"]
+    labels = {file: made.target.names[number] for file, number in zip(train.files, train.groups, strict=True)}
+    assert labels == {"0a1b2c3d-0.png": "a", "0a1b2c3d-1.png": "b", "0a1b2c3d-2.png": "a"}
+    assert [item.reason for item in made.unusable] == ["the label is missing"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [('{"images": []}', "not a list of JSON objects"), ("[1", "not valid JSON")]
+)
+def test_other_json_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text, "coco.json")
+    with pytest.raises(UnusableSource, match=message):
+        plan(Tables(train=ListedSplit(file=str(path), folder=str(tmp_path))))

@@ -67,6 +67,18 @@ def test_classify_many_returns_the_digits_6_keys(site: Site, model: str):
     assert body["accuracy"] == 1.0
 
 
+def test_a_list_can_name_images_by_paths_of_another_computer(site: Site, model: str):
+    lines = "left\\00.png 0\nC:\\new\\middle\\01.PNG 1\nhttps://example.com/new/right/02.png 2\n00.png\n"
+    answer = site.post(
+        f"{CLASSIFY_MANY}.json", job_id=model, image_list=upload(lines), image_folder=str(site.data / "new")
+    )
+    body = answer.get_json()
+    assert [found[0][0] for found in body["classifications"].values()] == ["left", "middle", "right"]
+    assert [problem["message"] for problem in body["problems"]] == [
+        "“00.png” can be several images: left/00.png, middle/00.png, right/00.png."
+    ]
+
+
 def test_subfolder_names_are_the_true_classes(site: Site, model: str):
     answer = site.post(f"/models/{model}/predictions", image_folder=str(site.data / "new"))
     assert answer.status_code == 302
