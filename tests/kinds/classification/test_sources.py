@@ -78,7 +78,7 @@ def test_a_text_file_lists_paths_with_spaces_and_class_indexes(tmp_path: Path) -
         (
             "../a.png 0\n/etc/b.png 1\n",
             LABELS,
-            r"2 lines of train.txt .*line 1: .*outside.*; line 2: .*outside",
+            r"2 lines of train.txt .*outside.*: line 1 .*a.png.*, line 2 .*b.png",
         ),
         ("a.png 0\nb\0.png 1\n", LABELS, r"train.txt, line 2, contains a null character"),
         (b"a.png 0\n\xff.png 1\n", LABELS, r"train.txt, line 2, is not UTF-8"),
