@@ -10,7 +10,7 @@ from PIL import Image
 
 from digits.data.frames import TOLERANCE, Frame, Frames, common_factor, examples
 from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
-from digits.data.sources import ImageFolder, ImageSource, count_of
+from digits.data.sources import ImageFolder, ImageSource, count_of, listed
 
 # From the pixels of a file to the upright image, by EXIF orientation.
 _TURNS = {
@@ -81,6 +81,11 @@ class MaskFits:
             fits.notes.append(
                 f"The masks of {count_of(len(frames.turned), 'image')} fit the file, without its EXIF orientation "
                 f"({examples(frames.turned)}): turned with the image{what}."
+            )
+        elif frames.unclear and not frames.upright:
+            fits.notes.append(
+                f"{count_of(len(frames.unclear), 'image')} with an EXIF orientation: masks are used as those of the "
+                f"upright image ({listed(item.file for item in frames.unclear)})."
             )
         # Few masks of another size are those of other images.
         if 2 * len(frames.scaled) > len(found):

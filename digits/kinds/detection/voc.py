@@ -32,8 +32,10 @@ def _box(item: Element, where: str) -> Box:
     name = _text(item, "name")
     if not name:
         raise InvalidAnnotation(f"{where}: no <name>")
+    # Paths with a slash are slow.
+    edges = item.find("bndbox")
     left, top, right, bottom = (
-        number_in(_text(item, f"bndbox/{edge}"), f"{where}, {edge}") for edge in _EDGES
+        number_in("" if edges is None else _text(edges, edge), f"{where}, {edge}") for edge in _EDGES
     )
     is_difficult = _text(item, "difficult") not in ("", "0")
     return Box(left, top, right, bottom, name, where, is_ignored=is_difficult)

@@ -27,6 +27,9 @@ from digits.kinds.target_image_source import FoundTargetImages
 from digits.kinds.target_image_summary import sampled_files, spread
 from digits.kinds.target_image_tables import TargetImageRows
 
+# Masks of another size fit if most of the last records have such masks.
+_COMPARED = 30
+
 
 class _Silent:
     def reading(self, what: str) -> None:
@@ -132,6 +135,7 @@ class RecordOverview(TargetImageMapping):
         super().__init__(recipe, files, first)
         self._names, self._code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
         self._surveys: list[MaskSurvey] = []
+        self._frames: list[Frame] = []
 
     def check(self, features: ExampleFeatures) -> None:
         """Survey the mask of a record; raises ValueError with a message."""
@@ -139,11 +143,13 @@ class RecordOverview(TargetImageMapping):
         assert self.target is not None
         mask = open_mask(self.target.encoded(features))
         survey = self._code.survey(mask)
-        _, size = images.header(self.image.encoded(features))
-        # An image may have to be rotated.
-        if sorted(size) != sorted(mask.size):
-            sizes = " instead of ".join(f"{width}×{height}" for width, height in (mask.size, size))
-            raise UnusableImage(f"“{show(self.target.name)}” has {sizes} pixels")
+        size, turn = images.upright_size_and_turn_of(self.image.encoded(features))
+        frame = Frame("", mask.size, size, turn)
+        self._frames = [*self._frames[-_COMPARED:], frame]
+        if not MaskFits.of(self._frames).fits(frame):
+            raise UnusableImage(
+                f"“{show(self.target.name)}” has {words(mask.size)} instead of {words(size)} pixels"
+            )
         self._surveys.append(survey)
 
     def describe(self, summary: SourceSummary) -> None:

@@ -161,11 +161,14 @@ def test_masks_of_the_file_are_turned_with_the_image(tmp_path: Path, turn: int) 
     assert any("turned with the image" in text and "a.png: 6×8" in text for text in found.warnings)
 
 
-def test_masks_of_upright_images_are_not_turned(tmp_path: Path) -> None:
-    mask = np.arange(48, dtype=np.uint8).reshape(8, 6) % 5
-    photo(tmp_path, "a.png", 6)
+@pytest.mark.parametrize(("turn", "size"), [(6, (6, 8)), (3, (8, 6))])
+def test_masks_of_upright_images_are_not_turned(tmp_path: Path, turn: int, size: tuple[int, int]) -> None:
+    mask = np.arange(48, dtype=np.uint8).reshape(size[::-1]) % 5
+    photo(tmp_path, "a.png", turn)
     picture(tmp_path / "masks", "a.png", mask)
-    assert masks(plan(tmp_path), (6, 8)) == {"a.png": mask.tolist()}
+    found = plan(tmp_path)
+    assert masks(found, size) == {"a.png": mask.tolist()}
+    assert any("used as those of the upright image (a.png)" in text for text in found.warnings) == (turn == 3)
 
 
 @pytest.mark.parametrize("turn", [1, 8])
