@@ -23,7 +23,8 @@ class Box:
 
     With ``is_relative``, the edges are fractions of the width and height. One that ``is_ignored`` is marked as
     difficult, as a crowd, or as a region without annotations: `DONT_CARE`. ``points`` are the x and y of each corner of
-    a polygon, in the units of the edges; a box without a polygon has none.
+    a polygon, in the units of the edges; a box without a polygon has none. One that ``is_coarse`` surrounds an object
+    of another shape, which is not known.
     """
 
     left: float
@@ -35,6 +36,7 @@ class Box:
     is_relative: bool = False
     is_ignored: bool = False
     points: tuple[float, ...] = ()
+    is_coarse: bool = False
 
     @classmethod
     def around(cls, points: tuple[float, ...], name: str, where: str, is_relative: bool = False) -> Box:
@@ -100,13 +102,14 @@ class Annotations:
 
     ``stored`` are the images that the source itself contains; by default, they are
     files below the image folder. ``classes`` are those that the source declares, in their order, and
-    ``remarks`` sentences about files that are not used; both may grow during iteration, and so may the ``faults``:
-    images and objects that are skipped.
+    ``remarks`` sentences about files that are not used; both may grow during iteration, and so may ``box_remarks``,
+    which are about boxes instead of polygons, and the ``faults``: images and objects that are skipped.
     """
 
     images: Iterator[AnnotatedImage]
     classes: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    box_remarks: list[str] = field(default_factory=list, kw_only=True)
     stored: ImageSource | None = None
     faults: list[Faults] = field(default_factory=list)
 

@@ -13,6 +13,7 @@ from digits.data.sources import UnusableSource, count_of, listed, read_bounded, 
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
+from digits.kinds.detection.json_shapes import Points, ellipse, flat
 from digits.kinds.detection.label_files import InvalidAnnotation, number_in
 from digits.kinds.detection.voc import parse_xml
 
@@ -25,16 +26,19 @@ _UNUSED = ("points", "cuboid", "skeleton")
 
 def _open(source: Source) -> Annotations:
     remarks: list[str] = []
+    box_remarks: list[str] = []
     classes: list[str] = []
     faults = Faults(source.labels, row="image")
-    found = _read(source.labels, source.images, classes, remarks, faults)
-    return Annotations(found, classes, remarks, faults=[faults])
+    found = _read(source.labels, source.images, classes, (remarks, box_remarks), faults)
+    return Annotations(found, classes, remarks, box_remarks=box_remarks, faults=[faults])
 
 
 def _read(
-    path: Path, root: Path, classes: list[str], remarks: list[str], faults: Faults
+    path: Path, root: Path, classes: list[str], remarks: tuple[list[str], list[str]], faults: Faults
 ) -> Iterator[AnnotatedImage]:
     """Yield the images of a file, which are below ``root``, and add its labels to ``classes``.
+
+    ``remarks`` are those of `Annotations`, and those about boxes.
 
     Images that cannot be used are added to ``faults``. Raises UnusableSource for a file in a different format.
     """
@@ -55,14 +59,14 @@ def _read(
         shapes.update(item.tag for item in image)
         yield AnnotatedImage(file, boxes, declared_size(image.get("width"), image.get("height")))
     if rotated:
-        remarks.append(
+        remarks[1].append(
             f"{count_of(len(rotated), 'rotated box')}: the smallest upright box around each is used "
             f"({listed(rotated)})."
         )
     if drawn := _counts(shapes, _DRAWN):
-        remarks.append(f"Boxes around other shapes are used: {drawn}.")
+        remarks[1].append(f"Boxes around other shapes are used: {drawn}.")
     if unused := _counts(shapes, _UNUSED):
-        remarks.append(f"Shapes that are not used: {unused}.")
+        remarks[0].append(f"Shapes that are not used: {unused}.")
 
 
 def _parse(path: Path) -> Element:
@@ -98,8 +102,11 @@ def _boxes(image: Element, name: str, rotated: list[str]) -> list[Box]:
             rotated.append(where)
         if item.tag == "polygon":
             boxes.append(Box.around(_points(item, where), label, where))
-        else:
-            boxes.append(Box(*_edges(item, where), label, where))
+            continue
+        is_coarse = item.tag in ("mask", "polyline")
+        boxes.append(
+            Box(*_edges(item, where), label, where, points=_corners(item, where), is_coarse=is_coarse)
+        )
     return boxes
 
 
@@ -133,6 +140,24 @@ def _points(item: Element, where: str) -> tuple[float, ...]:
     if any(len(pair) != 2 for pair in pairs):
         raise InvalidAnnotation(f"{where}: its points are not pairs of numbers")
     return tuple(number_in(number, f"{where}, points") for pair in pairs for number in pair)
+
+
+def _corners(item: Element, where: str) -> Points:
+    """Return the corners of an ellipse or a rotated box."""
+    angle = math.radians(_number(item, "rotation", where, "0"))
+    if item.tag == "ellipse":
+        x, y, width, height = (_number(item, key, where) for key in ("cx", "cy", "rx", "ry"))
+        return flat(ellipse(x, y, width, height, angle))
+    if item.tag != "box" or not angle:
+        return ()
+    left, top, right, bottom = (_number(item, edge, where) for edge in _EDGES)
+    x, y, width, height = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
+    cosine, sine = math.cos(angle), math.sin(angle)
+    signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
+    return flat(
+        (x + a * width * cosine - b * height * sine, y + a * width * sine + b * height * cosine)
+        for a, b in signs
+    )
 
 
 def _number(item: Element, key: str, where: str, default: str = "") -> float:

@@ -65,7 +65,9 @@ def flat(points: Iterable[tuple[float, float]]) -> Points:
 
 
 def rectangle(points: list[tuple[float, float]], name: str, where: str) -> Box:
-    """Return the box around points."""
+    """Return the box around points; raises InvalidAnnotation if there are none."""
+    if not points:
+        raise InvalidAnnotation(f"{where}: no points")
     xs, ys = zip(*points, strict=True)
     return Box(min(xs), min(ys), max(xs), max(ys), name, where)
 

@@ -50,7 +50,7 @@ def _box(item: dict[str, Any], where: str, unused: Counter[str]) -> Box | None:
     if not name:
         raise InvalidAnnotation(f"{where}: no label")
     shape = item.get("shape_type") or "polygon"
-    if shape not in (*_POLYGONS, "rectangle", "circle"):
+    if shape not in (*_POLYGONS, "rectangle", "circle", "mask"):
         unused[str(shape)] += 1
         return None
     points = pairs(item.get("points"), where)
@@ -59,8 +59,8 @@ def _box(item: dict[str, Any], where: str, unused: Counter[str]) -> Box | None:
             raise InvalidAnnotation(f"{where}: a circle has {len(points)} points instead of two")
         radius = math.dist(*points)
         box = polygon(ellipse(*points[0], radius, radius), name, where)
-    elif shape == "rectangle" and len(points) in (2, 4):
-        box = rectangle(points, name, where)
+    elif shape == "mask" or (shape == "rectangle" and len(points) in (2, 4)):
+        box = replace(rectangle(points, name, where), is_coarse=shape == "mask")
     else:
         box = polygon(points, name, where)
     return replace(box, is_ignored=bool(item.get("difficult")) or name == _IGNORED)

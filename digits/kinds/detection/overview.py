@@ -170,7 +170,11 @@ class AnnotationOverview(Overview):
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
             )
         faults = [item.describe() for item in self._annotations.faults if item.count]
-        self._objects.describe(summary, self._annotations.classes, [*faults, *self._annotations.remarks])
+        self._objects.describe(
+            summary,
+            self._annotations.classes,
+            [*faults, *self._annotations.remarks, *self._annotations.box_remarks],
+        )
 
 
 class RecordOverview(BoxMapping):

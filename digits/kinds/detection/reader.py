@@ -188,7 +188,7 @@ def _read_source(
             f"{show(found.files[0])}.",
             "Check the image folder.",
         )
-    remarks = [*annotations.remarks, *gathering.remarks()]
+    remarks = [*annotations.remarks, *annotations.box_remarks, *gathering.remarks()]
     found_here = [f"{show(labels.name)}: {remark}" for remark in remarks]
     warnings += [remark for remark in found_here if remark not in warnings]
     return found

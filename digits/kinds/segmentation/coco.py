@@ -1,4 +1,4 @@
-"""Label images drawn from the polygons and run lengths (RLE) of COCO files.
+"""Label images drawn from the polygons and run lengths (RLE) of COCO files, and from polygons in other formats.
 
 The background has the index 0; the categories that have objects follow in the order of their ids. A smaller object
 covers a larger one, and of equally large ones the later covers the earlier. Pixels of crowd regions have no class,
@@ -7,6 +7,7 @@ unless an object covers them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,11 +22,15 @@ from digits.data import images
 from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
 from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, first_lines, listed, show
+from digits.data.tables import Faults
 from digits.data.target_images import Matches
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import BACKGROUND
 from digits.kinds import coco
 from digits.kinds.coco import CocoFile
+from digits.kinds.detection.coco import FORMAT
+from digits.kinds.detection.formats import find_format
+from digits.kinds.segmentation.annotated import AnnotatedShapes, read_shapes
 from digits.kinds.shapes import decompress, polygons_in, read_run_lengths
 from digits.kinds.target_image_recipe import TargetImageFolders
 from digits.kinds.target_image_source import FoundTargetImages
@@ -58,9 +63,13 @@ class Region:
 
 @dataclass
 class DrawnMasks:
-    """The label images of a COCO file ``path``, by the paths of the images: their sizes, and their regions."""
+    """The label images of the annotations ``path`` in the format ``title``.
+
+    Their sizes and their regions are by the paths of the images.
+    """
 
     path: Path
+    title: str = "COCO"
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     regions: dict[str, list[Region]] = field(default_factory=dict)
 
@@ -81,12 +90,12 @@ class DrawnMasks:
         return show(str(self.path))
 
     def is_available(self) -> bool:
-        return self.path.is_file()
+        return self.path.exists()
 
 
 @dataclass(frozen=True)
 class AnnotatedImages(FoundTargetImages):
-    """The images of a COCO file with their label images."""
+    """The images of annotations with their label images."""
 
     masks: DrawnMasks
     notes: list[str]
@@ -109,14 +118,17 @@ class AnnotatedImages(FoundTargetImages):
 
 @dataclass
 class CocoClasses:
-    """Reads the COCO files of all splits, whose classes are the same. ``indexes`` are those of the classes by name."""
+    """Reads the annotations of all splits, whose classes are the same. ``indexes`` are those of the classes by name."""
 
     indexes: dict[str, int] = field(default_factory=dict)
 
     def find(self, folders: TargetImageFolders, path: Path, progress: Progress) -> AnnotatedImages:
-        """Read the file ``path`` about the images in ``folders``; raises UnusableSource."""
+        """Read the annotations ``path`` about the images in ``folders``; raises UnusableSource."""
         progress.reading(f"Reading {show(str(path))}")
-        root = Path(folders.images)
+        root = Path(os.path.realpath(folders.images))
+        chosen = find_format(path)
+        if chosen is not FORMAT:
+            return self._draw(folders, read_shapes(path, root), DrawnMasks(path, chosen.title))
         found = coco.read(path, root, Annotation)
         present = {item.category_id for item in found.annotations if not item.iscrowd}
         if found.annotations and not present:
@@ -125,13 +137,7 @@ class CocoClasses:
                 "CVAT exports brush masks this way: draw polygons instead, or export as “Segmentation mask”.",
             )
         used = {found.categories[number] for number in present}
-        for name in (BACKGROUND, *(name for name in found.classes if name in used)):
-            self._index(name)
-        if len(self.indexes) > MAX_PIXEL_CLASSES:
-            raise UnusableSource(
-                f"{show(path.name)} has {len(self.indexes) - 1:,} categories.",
-                f"The limit is {MAX_PIXEL_CLASSES - 1}.",
-            )
+        self._add_classes(path, [name for name in found.classes if name in used])
         masks = DrawnMasks(path)
         missing = self._add_sizes(masks, root, found)
         empty: list[str] = []
@@ -149,10 +155,44 @@ class CocoClasses:
                 empty.append(f"annotation {item.id}")
             else:
                 masks.regions.setdefault(file, []).append(region)
-        matches = Matches([(file, file) for file in masks.sizes], [], [], [])
-        notes = _notes(found, masks, missing, empty)
-        lists = [ImageList(root, list(masks.sizes))]
-        return AnnotatedImages(folders, matches, lists, masks, notes, faults=found.faults)
+        if found.annotations and not masks.regions and empty:
+            raise UnusableSource(
+                f"{show(path.name)} contains {count_of(len(empty), 'object')}, but no polygons or masks.",
+                "Create a dataset for object detection, or annotate the outlines of objects as polygons.",
+            )
+        notes = _notes(missing, empty, sum(bool(item.iscrowd) for item in found.annotations), masks)
+        return _annotated(folders, masks, notes, found.faults)
+
+    def _draw(
+        self, folders: TargetImageFolders, found: AnnotatedShapes, masks: DrawnMasks
+    ) -> AnnotatedImages:
+        """Return the images of annotations in another format than COCO."""
+        self._add_classes(masks.path, found.classes)
+        faults = Faults(masks.path, row="object", are_images=False)
+        masks.sizes.update(found.sizes)
+        for file, shapes in found.shapes.items():
+            for shape in shapes:
+                index = IGNORED if shape.is_ignored else self._index(shape.name)
+                try:
+                    region = _region([shape.polygon], index, *found.sizes[file])
+                except ValueError as error:
+                    faults.add_place(shape.where, str(error))
+                    continue
+                assert region is not None
+                masks.regions.setdefault(file, []).append(region)
+        faults.usable = sum(map(len, masks.regions.values()))
+        ignored = sum(shape.is_ignored for shapes in found.shapes.values() for shape in shapes)
+        notes = [*found.notes, *_notes(found.missing, [], ignored, masks)]
+        return _annotated(folders, masks, notes, [*found.faults, faults])
+
+    def _add_classes(self, path: Path, names: list[str]) -> None:
+        for name in (BACKGROUND, *names):
+            self._index(name)
+        if len(self.indexes) > MAX_PIXEL_CLASSES:
+            raise UnusableSource(
+                f"{show(path.name)} has {len(self.indexes) - 1:,} categories.",
+                f"The limit is {MAX_PIXEL_CLASSES - 1}.",
+            )
 
     def _index(self, name: str) -> int:
         name = BACKGROUND if name.lower() == BACKGROUND else show(name)
@@ -181,7 +221,17 @@ class CocoClasses:
         return missing
 
 
-def _notes(found: CocoFile[Annotation], masks: DrawnMasks, missing: list[str], empty: list[str]) -> list[str]:
+def _annotated(
+    folders: TargetImageFolders, masks: DrawnMasks, notes: list[str], faults: list[Faults]
+) -> AnnotatedImages:
+    files = list(masks.sizes)
+    matches = Matches([(file, file) for file in files], [], [], [])
+    return AnnotatedImages(
+        folders, matches, [ImageList(Path(folders.images), files)], masks, notes, faults=faults
+    )
+
+
+def _notes(missing: list[str], empty: list[str], ignored: int, masks: DrawnMasks) -> list[str]:
     notes = []
     if missing:
         notes.append(f"{count_of(len(missing), 'image')} not found or unreadable: {listed(missing)}.")
@@ -189,8 +239,8 @@ def _notes(found: CocoFile[Annotation], masks: DrawnMasks, missing: list[str], e
         notes.append(
             f"{count_of(len(empty), 'object')} without a polygon or mask, ignored: {first_lines(empty)}."
         )
-    if crowds := sum(bool(item.iscrowd) for item in found.annotations):
-        notes.append(f"{count_of(crowds, 'crowd region')}: ignored.")
+    if ignored:
+        notes.append(f"{count_of(ignored, 'crowd region')}: ignored.")
     bare = [file for file in masks.sizes if file not in masks.regions]
     if bare:
         notes.append(f"{count_of(len(bare), 'image')} without objects (background only): {listed(bare)}.")

@@ -16,17 +16,18 @@ from digits.data.sources import UnusableSource, show
 from digits.data.tables import is_image
 from digits.data.target_images import divide
 from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.detection.formats import find_file
-from digits.kinds.form_fields import AllowedPath, TextField, choices, text_field
+from digits.kinds.detection.formats import find_file, find_sources
+from digits.kinds.form_fields import AllowedPath, TextField, check_images, choices, text_field
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
+from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
 from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
 from digits.kinds.segmentation.pairing import pair_masks
 from digits.kinds.segmentation.reader import lists_values, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.source_summary import SourceSummary
-from digits.kinds.target_image_form import Folders, Table, TargetImageForm
-from digits.kinds.target_image_recipe import TargetImageRecords
+from digits.kinds.target_image_form import FOLDERS, Folders, Table, TargetImageForm
+from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders, TargetImageRecords
 
 # The color maps of CVAT, and of two forms of CamVid.
 LABEL_MAPS = ("labelmap.txt", "class_dict.csv", "label_colors.txt")
@@ -46,12 +47,12 @@ MASK_FOLDERS = (
     "ground_truth",
 )
 _MAX_SEARCHED = 10
-ENTER_TARGETS = "Enter the folder of label images or a COCO file"
+ENTER_TARGETS = "Enter the folder of label images, or annotations with polygons"
 
 
 def _check_targets(form: Any, field: Any) -> None:
-    if field.data and os.path.isfile(field.data) and not field.data.lower().endswith(".json"):
-        raise ValidationError(f"{ENTER_TARGETS} (.json).")
+    if field.data and os.path.isfile(field.data) and not field.data.lower().endswith(ENDINGS):
+        raise ValidationError(f"{ENTER_TARGETS} ({', '.join(ENDINGS)}).")
 
 
 def _targets(label: str) -> StringField:
@@ -68,13 +69,13 @@ class _Folders(Folders):
     pair = staticmethod(pair_masks)
 
     def can_share(self, folder: Path) -> bool:
-        return _holds_pairs(folder)
+        return _holds_pairs(folder) or are_annotated(_both(folder, folder))
 
     def check_without_targets(self, folder: str) -> None:
         raise ValidationError(
             f"{ENTER_TARGETS}: {show(folder)} contains neither a pair of folders named "
             "images and masks (or labels or annotations), nor images with label images such as a.jpg and "
-            "a_mask.png, nor a single JSON file."
+            "a_mask.png, nor annotations with polygons, such as those of LabelMe or a single COCO file."
         )
 
     def resolve_targets(self, form: ImageDatasetForm[Any], path: str) -> str:
@@ -91,13 +92,27 @@ class _Folders(Folders):
         file = _find_annotations(form, root)
         if file:
             return root, file
-        return (root, root) if _holds_pairs(root) else None
+        if _holds_pairs(root):
+            return root, root
+        return _find_annotated(form, root).get("train")
+
+    def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
+        found = super().declared_splits(form)
+        if found or self.own_splits(form):
+            return found
+        splits = _find_annotated(form, Path(form.text_of("feature_folder")))
+        return dict(splits) if len(splits) > 1 else {}
+
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
+        drawn = {split for split, folders in recipe.folders().items() if are_annotated(folders)}
+        names = (FOLDERS[split][: 1 if split in drawn else 2] for split in recipe.folders())
+        check_images(form, (name for pair in names for name in pair))
 
     def summarize(self, form: ImageDatasetForm[Any], recipe: CreateSegmentation) -> Iterator[SourceSummary]:  # type: ignore[override]
         folders, suggestion = self.scanned_folders(form)
         if not folders.targets:
-            return iter([SourceSummary(problems=[f"{ENTER_TARGETS} (.json)."])])
-        if os.path.isfile(folders.targets):
+            return iter([SourceSummary(problems=[f"{ENTER_TARGETS}."])])
+        if are_annotated(folders):
             return CocoOverview(Overview(recipe), folders, suggestion).summaries()
         if not (recipe.class_labels_file or recipe.colormap_file):
             root = Path(form.text_of("feature_folder"))
@@ -109,6 +124,21 @@ class _Folders(Folders):
 def _find_annotations(form: ImageDatasetForm[Any], folder: Path) -> Path | None:
     file = find_file(folder)
     return file if file and form.meta.data_roots.contain(file) else None
+
+
+def _find_annotated(form: ImageDatasetForm[Any], root: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the allowed paths of the images and of the annotations of each split in ``root``."""
+    try:
+        found = find_sources(root)
+    except UnusableSource:
+        return {}
+    used = {split: paths for split, paths in found.items() if are_annotated(_both(*paths))}
+    allowed = all(map(form.meta.data_roots.contain, (path for paths in used.values() for path in paths)))
+    return used if allowed and "train" in used else {}
+
+
+def _both(images: Path, targets: Path) -> TargetImageFolders:
+    return TargetImageFolders(images=str(images), targets=str(targets))
 
 
 def _holds_pairs(folder: Path) -> bool:

@@ -47,7 +47,7 @@ class Overview:
         self._annotations = CocoClasses()
 
     def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
-        """Return the images of a COCO file and their objects; raises UnusableSource."""
+        """Return the images of annotations and their objects; raises UnusableSource."""
         found = self._annotations.find(folders, Path(folders.targets), _Silent())
         found.need(TARGET)
         return found
@@ -101,7 +101,7 @@ class Overview:
 
 
 class CocoOverview(source_summary.Overview):
-    """The images of a COCO file and their objects, which ``overview`` describes."""
+    """The images of annotations and their objects, which ``overview`` describes."""
 
     def __init__(
         self, overview: Overview, folders: TargetImageFolders, suggestion: Suggestion | None
@@ -119,7 +119,7 @@ class CocoOverview(source_summary.Overview):
         self._found = found = self._overview.find_annotations(self._folders)
         objects = count_of(sum(map(len, found.masks.regions.values())), "object")
         images_found = count_of(len(found.matches.names), "image")
-        self.start.facts.append(f"COCO annotations: {images_found} with {objects}.")
+        self.start.facts.append(f"{found.masks.title} annotations: {images_found} with {objects}.")
         self.start.problems += found.notes
         self._overview.describe(found, self.start)
         yield len(found.matches.names)

@@ -33,6 +33,7 @@ from digits.data.target_images import TargetImageSplit
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
 from digits.kinds.groups import group_by_rarest, group_flags
+from digits.kinds.segmentation.annotated import are_annotated
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.pairing import CombinedMasks, describe_overlap, pair_masks
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -166,12 +167,12 @@ def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetIm
     """Raise UnusableSource for settings that do not fit COCO files and folders of classes."""
     if len({type(split.target_images) for split in splits.values()}) > 1:
         raise UnusableSource(
-            "Some splits use COCO files or a folder of masks for each class, others label images.",
+            "Some splits use annotations or a folder of masks for each class, others label images.",
             "Use the same format for all splits.",
         )
     if recipe.class_labels_file or recipe.colormap_file:
         raise UnusableSource(
-            "Class labels and color maps apply to label images only; COCO files and folders of masks name the classes.",
+            "Class labels and color maps apply to label images only; annotations and folders of masks name classes.",
             "Leave both fields empty.",
         )
 
@@ -179,10 +180,9 @@ def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetIm
 def find_masks(
     annotations: CocoClasses, folders: TargetImageFolders, progress: Progress
 ) -> FoundTargetImages:
-    """Return the images with label images, or with those drawn from a COCO file; raises UnusableSource."""
-    path = Path(folders.targets)
-    if path.is_file():
-        return annotations.find(folders, path, progress)
+    """Return the images with label images, or with those drawn from annotations; raises UnusableSource."""
+    if are_annotated(folders):
+        return annotations.find(folders, Path(folders.targets), progress)
     return find_target_images(folders, progress, partial(pair_masks, indexes=annotations.indexes))
 
 

@@ -178,7 +178,7 @@ def test_splits_share_the_classes_of_their_files(tmp_path: Path) -> None:
     (tmp_path / "masks").mkdir()
     Image.new("L", (WIDTH, HEIGHT)).save(tmp_path / "masks" / "a.png")
     mixed = TargetImageFolders(images=str(tmp_path / "images"), targets=str(tmp_path / "masks"))
-    with pytest.raises(UnusableSource, match="Some splits use COCO files"):
+    with pytest.raises(UnusableSource, match="Some splits use annotations"):
         plan(train, val=mixed)
     with pytest.raises(UnusableSource, match="Class labels and color maps"):
         (tmp_path / "names.txt").write_text("a\nb\n")

@@ -173,7 +173,7 @@ def test_errors_of_the_folders_belong_to_their_fields(forms: Forms) -> None:
     assert "is the image folder" in errors["label_folder"][0]
     assert "required" in errors["colormap_text_file"][0]
     errors = forms.errors(feature_folder=images, label_folder=images / "0.png")
-    assert "COCO file (.json)" in errors["label_folder"][0]
+    assert "annotations with polygons (.json, .xml, .csv)" in errors["label_folder"][0]
 
 
 def test_the_source_is_summarized(forms: Forms) -> None:
