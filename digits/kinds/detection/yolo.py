@@ -116,7 +116,9 @@ def _noting_polygons(annotations: Annotations) -> Iterator[AnnotatedImage]:
         count += sum(1 for box in image.boxes if box.points)
         yield image
     if count:
-        annotations.remarks.append(f"{count_of(count, 'polygon')}: used as the smallest boxes around them.")
+        annotations.box_remarks.append(
+            f"{count_of(count, 'polygon')}: used as the smallest boxes around them."
+        )
 
 
 def _names_by_choice(classes: Sequence[str]) -> tuple[Names, str]:
