@@ -31,6 +31,8 @@ from digits.data.targets.palette import BACKGROUND, css_color
 
 MAX_COLORS = 32
 MAX_SHADES = 64
+# So few can be classes even if none of them has an area.
+_MAX_THIN_SHADES = 3
 THRESHOLD = 128
 _MOST_LISTED = 8
 # Besides 255, which are pixels without a class, indexes are usually lower.
@@ -107,13 +109,16 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
             indexes, plain.names, "All pixels of the label images have the value 0: there is one class."
         )
     is_jpeg = any(survey.is_jpeg for survey in surveys)
+    found = _divided(counts, solid, names, is_jpeg)
+    if found is None and not is_jpeg:
+        found = _levels(values, solid, names)
     if names:
-        found = _shades(counts, solid, names, is_jpeg)
-        return found if found and found.code.classes == len(names) else plain  # type: ignore[union-attr]
+        return found or plain
     first_shade = _FIRST_SHADE_BESIDES_WHITE if WHITE in values else FIRST_SHADE
-    if highest < (1 if is_jpeg else first_shade):
+    # Two values are two classes: 255 is not that of pixels without a class.
+    if highest < (1 if is_jpeg else first_shade) and not (len(values) == 2 and WHITE in values):
         return plain
-    if found := _shades(counts, solid, [], is_jpeg):
+    if found:
         return found
     in_areas = sum(value in values for value in np.flatnonzero(solid).tolist())
     if is_jpeg or 2 * in_areas < len(values) or solid.sum() < _MIN_SHARE_IN_AREAS * counts.sum():
@@ -133,35 +138,36 @@ def _black_and_white_palettes(surveys: Sequence[MaskSurvey]) -> Meaning | None:
     return Meaning(FoundColors([(0, 0, 0), (WHITE, WHITE, WHITE)]), [BACKGROUND, "foreground"])
 
 
-def _shades(counts: Counts, solid: Counts, names: list[str], is_jpeg: bool) -> Meaning | None:
-    """Return the meaning of shades of gray, or None if there is none."""
+def _divided(counts: Counts, solid: Counts, names: list[str], is_jpeg: bool) -> Meaning | None:
+    """Return the meaning of black and white with gray edges, or None if the values are others."""
     dark, bright = counts[: _NEAR + 1].sum(), counts[WHITE - _NEAR :].sum()
-    gray = counts.sum() - dark - bright
+    between = counts[_NEAR + 1 : WHITE - _NEAR]
     gray_areas = solid[_NEAR_IN_AREAS + 1 : WHITE - _NEAR_IN_AREAS].sum()
     bright_areas = solid[WHITE - _NEAR_IN_AREAS :].sum()
-    if (
-        dark
-        and bright
-        and gray <= _MAX_GRAY * counts.sum()
-        and gray_areas <= _MAX_GRAY_IN_AREAS * bright_areas
-    ):
-        if len(names) > 2:
-            return None
-        cause = "JPEG changed the values" if is_jpeg else "Smoothing changed the values at the edges"
-        both = names or [BACKGROUND, "foreground"]
-        note = f"{cause} of the label images: divided at {THRESHOLD} into {' and '.join(both)}."
-        return Meaning(IndexCode(2, threshold=THRESHOLD), both, note)
-    values = np.flatnonzero(counts).tolist()
-    flat = np.flatnonzero(solid).tolist()
-    if is_jpeg or len(values) > MAX_SHADES or 2 * len(flat) < len(values):
+    if not (dark and bright) or len(names) not in (0, 2):
         return None
-    if len(values) >= _MIN_DENSITY * (values[-1] + 1):
+    if between.sum() > _MAX_GRAY * counts.sum() or gray_areas > _MAX_GRAY_IN_AREAS * bright_areas:
         return None
-    code = IndexCode(len(values), values=tuple(values))
+    # Smoothing leads to several shades.
+    if np.count_nonzero(counts[1:WHITE]) == 1 and not is_jpeg:
+        return None
+    cause = "JPEG changed the values" if is_jpeg else "Smoothing changed the values at the edges"
+    both = names or [BACKGROUND, "foreground"]
+    note = f"{cause} of the label images: divided at {THRESHOLD} into {' and '.join(both)}."
+    return Meaning(IndexCode(2, threshold=THRESHOLD), both, note)
+
+
+def _levels(values: list[int], solid: Counts, names: list[str]) -> Meaning | None:
+    """Return the meaning of a few shades of gray, or None if the values are others."""
+    count, in_areas = len(values), np.count_nonzero(solid)
+    if count > MAX_SHADES or (count > _MAX_THIN_SHADES and 2 * in_areas < count):
+        return None
+    if count >= _MIN_DENSITY * (values[-1] + 1) or len(names) not in (0, count):
+        return None
     listed = ", ".join(map(str, values))
-    note = f"{count_of(len(values), 'gray level')}: taken as {count_of(len(values), 'class')} ({listed})."
-    default = [BACKGROUND, "foreground"] if len(values) == 2 else default_names(len(values))
-    return Meaning(code, names or default, note)
+    note = f"{count_of(count, 'gray level')}: taken as {count_of(count, 'class')} ({listed})."
+    default = [BACKGROUND, "foreground"] if count == 2 else default_names(count)
+    return Meaning(IndexCode(count, values=tuple(values)), names or default, note)
 
 
 def _recognize_colors(surveys: Sequence[MaskSurvey], names: Sequence[str]) -> Meaning:

@@ -29,8 +29,9 @@ MAX_COUNTED_COLORS = 256
 _GRAYS = bytes(value for value in range(256) for _ in range(3))
 # Of higher images, every fourth row is examined for areas.
 _MAX_HEIGHT_COUNTED = 256
-# JPEG can change a gray pixel by this much.
-_JPEG_TINT = 16
+# These formats can change the channels of a gray pixel by this much.
+_TINTING = ("JPEG", "WEBP")
+_MAX_TINT = 16
 
 Pixels = NDArray[np.uint8]
 
@@ -80,7 +81,7 @@ class ColorMap:
 
     def decode(self, image: Image.Image) -> Pixels:
         """Return the classes, uint8 [height, width]; raises UnusableImage for a color that is not in the map."""
-        pixels = np.asarray(image.convert("RGB"), np.int32)
+        pixels = self._colors_in(image).astype(np.int32)
         packed = pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]
         known = self._known
         codes = np.array(sorted(known))
@@ -91,6 +92,10 @@ class ColorMap:
             raise UnusableImage(f"the color {color} is not in the color map")
         classes = np.array([known[code] for code in codes.tolist()], np.uint8)
         return classes[places]
+
+    def _colors_in(self, image: Image.Image) -> Pixels:
+        """Return the colors of pixels, uint8 [height, width, 3]."""
+        return np.asarray(image.convert("RGB"))
 
     @cached_property
     def _known(self) -> dict[int, int]:
@@ -107,6 +112,9 @@ class FoundColors(ColorMap):
             if color in self._known:
                 counts[self._known[color]] += pixels
         return counts
+
+    def _colors_in(self, image: Image.Image) -> Pixels:
+        return _without_transparent(np.asarray(image.convert("RGBA")))[..., :3]
 
 
 @dataclass(frozen=True)
@@ -257,7 +265,7 @@ def pixels_of(image: Image.Image) -> Pixels:
         red, green, blue = (pixels[..., channel] for channel in range(3))
         if (red == green).all() and (red == blue).all():
             return red
-        if image.format == "JPEG" and int(np.ptp(pixels.astype(np.int16), axis=2).max()) <= _JPEG_TINT:
+        if image.format in _TINTING and int(np.ptp(pixels.astype(np.int16), axis=2).max()) <= _MAX_TINT:
             return green
         return pixels[..., :3]
     raise UnusableImage(f"label images of the color mode {image.mode} are not supported")

@@ -42,6 +42,10 @@ from digits.kinds.target_image_source import FoundTargetImages, find_target_imag
 
 TARGET = CreateSegmentation.target_word
 NO_CLASS = "no class"
+NO_MASK = "No label image can be used."
+USABLE_MASKS = (
+    "Use grayscale images or images with a palette, or choose a color map for the colors of the classes."
+)
 MAX_TEXT_BYTES = 1_000_000
 MASKS_PER_PIECE = 32
 _COLOR_HEAD = re.compile(r"\br(ed)?\b.*\bg(reen)?\b.*\bb(lue)?\b", re.IGNORECASE)
@@ -130,6 +134,8 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     surveys, frames = _survey(splits, code, recipe.processes, progress)
     fits = MaskFits.of([item for found in frames.values() for item in found if item])
     known = [item for found in surveys.values() for item in found if item]
+    if not known:
+        _refuse_all(splits["train"], code)
     if isinstance(splits["train"].target_images, CombinedMasks):
         warnings += filter(None, [describe_overlap(known)])
     classes = find_classes(known, names, code, annotations)
@@ -208,10 +214,7 @@ def find_classes(
     if annotations.indexes:
         return Classes(list(annotations.indexes), [], IndexCode(len(annotations.indexes)))
     if not surveys:
-        raise UnusableSource(
-            "No label image can be used.",
-            "Use grayscale images or images with a palette, or choose a color map for the colors of the classes.",
-        )
+        raise UnusableSource(NO_MASK, USABLE_MASKS)
     if isinstance(code, ColorMap):
         colors = list(code.colors)
         if len(names) > len(colors):
@@ -356,6 +359,18 @@ def survey_mask(split: TargetImageSplit, place: int, code: Code) -> tuple[MaskSu
         return code.survey(mask), frame
     except (UnusableImage, OSError):
         return None, frame
+
+
+def _refuse_all(split: TargetImageSplit, code: Code) -> None:
+    """Raise UnusableSource with the reason for which the first label image cannot be used, if there is one."""
+    for name in split.targets[:1]:
+        try:
+            code.survey(open_mask(split.target_images.read(name)))
+        except (UnusableImage, OSError) as error:
+            reason = error.reason if isinstance(error, UnusableImage) else error.strerror or str(error)
+            raise UnusableSource(
+                f"{NO_MASK} The first one is {show(name)}: {reason}.", USABLE_MASKS
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,30 @@ def test_black_label_images_have_one_class(forms: Forms) -> None:
     assert made.remarks == ["All pixels of the label images have the value 0: there is one class."]
 
 
+def test_thin_lines_of_two_shades_are_two_classes(forms: Forms) -> None:
+    def draw(number: int) -> Image.Image:
+        pixels = np.zeros((HEIGHT, WIDTH), np.uint8)
+        pixels[3 + number], pixels[20] = 128, 255
+        return Image.fromarray(pixels)
+
+    write(forms, draw)
+    made = create(forms)
+    assert count_pixels(made) == [COUNT * (HEIGHT - 2) * WIDTH, COUNT * WIDTH, COUNT * WIDTH]
+
+
+def test_255_is_a_class_beside_a_single_one(forms: Forms) -> None:
+    write(forms, lambda number: Image.fromarray(np.maximum(square(number), 1)))
+    made = create(forms)
+    assert made.manifest.target.names == ["background", "foreground"] and count_pixels(made) == PIXELS
+    assert made.remarks == ["2 gray levels: taken as 2 classes (1, 255)."]
+
+
+def test_the_reason_is_named_if_no_label_image_can_be_used(forms: Forms) -> None:
+    write(forms, lambda number: Image.fromarray(square(number).astype(np.uint16) * 100))
+    with pytest.raises(UnusableSource, match=r"\.png: an index is above 255"):
+        forms.plan(feature_folder=forms.data, **SIZE)
+
+
 def test_shades_can_have_names(forms: Forms) -> None:
     write(forms, lambda number: Image.fromarray(square(number, 1, 127, 254)))
     (forms.data / "names.txt").write_text("floor\ntable\ncup\n")
@@ -295,6 +319,17 @@ def test_the_most_frequent_color_is_the_background_without_black(forms: Forms) -
     made = create(forms)
     assert made.manifest.target.names == ["background", "#00ff00", "#ff0000"]
     assert count_pixels(made) == [PIXELS[0], PIXELS[1] // 2, PIXELS[1] // 2]
+
+
+def test_transparent_pixels_of_any_color_are_background(forms: Forms) -> None:
+    def draw(number: int) -> Image.Image:
+        colors = Image.fromarray(square(number, 1, (255, 0, 0)))
+        pixels = np.where(np.asarray(colors).any(axis=2, keepdims=True), np.asarray(colors), 255)
+        return Image.merge("RGBA", [*Image.fromarray(pixels).split(), Image.fromarray(square(number))])
+
+    write(forms, draw)
+    made = create(forms)
+    assert made.manifest.target.names == ["background", "#ff0000"] and count_pixels(made) == PIXELS
 
 
 def test_colors_with_names_need_a_color_map(forms: Forms) -> None:
