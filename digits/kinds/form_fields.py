@@ -15,6 +15,7 @@ from wtforms.fields.choices import SelectChoice
 from wtforms.fields.core import UnboundField
 from wtforms.form import FormMeta
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
+from wtforms.widgets import TextArea
 
 from digits.core import schema
 from digits.core.errors import DigitsError, NotAllowed
@@ -480,6 +481,12 @@ def number_list(
 def text_field(label: str, kind: type[Struct], name: str, *validators: Any) -> TextField:
     """A text for the field ``name`` of ``kind``."""
     return TextField(label, default="", validators=validators, binding=Binding(kind, name))
+
+
+def paths_field(label: str, kind: type[Struct], name: str) -> TextField:
+    """Files or folders, one per line, for the field ``name`` of ``kind``."""
+    checks = [AllowedPath("any", may_be_empty=True)]
+    return TextField(label, default="", validators=checks, binding=Binding(kind, name), widget=TextArea())
 
 
 def flag(label: str, kind: type[Struct], name: str, words: str = "") -> FlagField:

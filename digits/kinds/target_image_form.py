@@ -12,6 +12,7 @@ from wtforms.validators import ValidationError
 
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
+from digits.core.splits import SPLITS
 from digits.data import images
 from digits.data.databases import find_job
 from digits.data.declared_splits import describe_splits, split_folders
@@ -26,11 +27,13 @@ from digits.kinds.form_fields import (
     FlagField,
     RequiredIf,
     check_images,
+    paths_field,
     text_field,
 )
 from digits.kinds.form_source import FormSource
 from digits.kinds.record_form import RecordFields, feature_field
 from digits.kinds.source_summary import SourceSummary, Suggestion
+from digits.kinds.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 from digits.kinds.table_form import NO_TABLE, DialectFields, optional_name
 from digits.kinds.table_source import check_columns, tables_at
 from digits.kinds.target_image_recipe import (
@@ -70,8 +73,8 @@ class Folders(FormSource):
     settings = TargetImageFolders
     path = "feature_folder"
     names = FOLDERS["train"]
-    extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder")
-    own = ("has_{}_folder",)
+    extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder", *LIST_FIELDS)
+    own = ("has_{}_folder", "{}_list")
     pair: Pair = staticmethod(pair_lists)
 
     def __init__(
@@ -82,7 +85,9 @@ class Folders(FormSource):
         self._target_folders, self._describe = target_folders, describe
 
     def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
-        return {split: self._folders(form, split) for split in ("train", *self.own_splits(form))}
+        separate = [split for split in SPLITS[1:] if form[f"has_{split}_folder"].data]
+        folders: dict[str, Any] = {split: self._folders(form, split) for split in ("train", *separate)}
+        return folders | {"lists": form.struct(SplitLists)}
 
     def _folders(self, form: ImageDatasetForm[Any], split: str) -> TargetImageFolders:
         images, targets = map(form.text_of, FOLDERS[split])
@@ -90,6 +95,7 @@ class Folders(FormSource):
 
     def fill(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         form.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
+        form.fill_struct(recipe.lists)
         for split, folders in recipe.folders().items():
             form.set(**dict(zip(FOLDERS[split], (folders.images, folders.targets), strict=True)))
 
@@ -111,6 +117,9 @@ class Folders(FormSource):
         if found:
             if split == "train":
                 _use_validation(form, Path(image_field.data))
+                if lists := self.find_lists(form, Path(image_field.data)):
+                    form.set(**list_fields(lists))
+                    form.notes.append(describe_splits({name: paths[0] for name, paths in lists.items()}))
             image_field.data, target_field.data = map(str, found)
         elif not target_field.data:
             self.check_without_targets(image_field.data)
@@ -165,6 +174,12 @@ class Folders(FormSource):
         allowed = all(form.meta.data_roots.contain(path) for paths in used.values() for path in paths if path)
         return used if allowed and "train" in used and len(used) > 1 else {}
 
+    def find_lists(self, form: ImageDatasetForm[Any], root: Path) -> Lists:
+        """Return the lists of the splits in ``root``, unless any are entered."""
+        if self.own_splits(form) or form.text_of("train_list") or find_job(root):
+            return {}
+        return find_lists(root, form.meta.data_roots.contain, "Segmentation")
+
     def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         check_images(form, (name for split in recipe.folders() for name in FOLDERS[split]))
 
@@ -191,6 +206,7 @@ class Folders(FormSource):
         if not found:
             return entered, None
         suggestion = suggest_sources(Path(entered.images), *found)
+        suggestion.fields |= list_fields(self.find_lists(form, Path(entered.images)))
         return TargetImageFolders(images=str(found[0]), targets=str(found[1])), suggestion
 
 
@@ -282,6 +298,9 @@ class TargetImageForm(
     validation_label_folder = StringField(
         "Validation targets", default="", validators=[AllowedPath("folder", may_be_empty=True)]
     )
+    train_list = paths_field("Training list", SplitLists, "train")
+    val_list = paths_field("Validation list", SplitLists, "val")
+    test_list = paths_field("Test list", SplitLists, "test")
     has_test_folder = FlagField("Use separate test folders", default=False)
     test_feature_folder = StringField(
         "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]

@@ -11,6 +11,7 @@ from msgspec import Struct
 from digits.core.schema import Percent
 from digits.data.shares import CreateWithShares, need_one_source
 from digits.kinds.record_source import RecordSource
+from digits.kinds.split_lists import SplitLists
 from digits.kinds.table_source import TableSettings
 
 
@@ -63,8 +64,8 @@ class TargetImageTable(TableSettings, kw_only=True, frozen=True):
 class CreateWithTargetImages(CreateWithShares, kw_only=True):
     """Read images and target images from the folders ``train``, from ``records``, or from a ``table``.
 
-    ``val`` and ``test`` are separate folders. Records and rows of a class that ``needs_targets`` must have target
-    images; ``target_word`` is the word for one.
+    ``val`` and ``test`` are separate folders, and ``lists`` divide the images of ``train``. Records and rows of a class
+    that ``needs_targets`` must have target images; ``target_word`` is the word for one.
     """
 
     needs_targets: ClassVar[bool] = True
@@ -73,6 +74,7 @@ class CreateWithTargetImages(CreateWithShares, kw_only=True):
     train: TargetImageFolders | None = None
     val: TargetImageFolders | None = None
     test: TargetImageFolders | None = None
+    lists: SplitLists = SplitLists()
     pct_val: Percent = 10.0
     records: TargetImageRecords | None = None
     table: TargetImageTable | None = None

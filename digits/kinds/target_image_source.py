@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from digits.data.sources import (
 )
 from digits.data.tables import Faults
 from digits.data.target_images import Matches, TargetImageSplit, match
+from digits.kinds.split_lists import divide
 from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders
 from digits.kinds.target_image_records import plan_records
 from digits.kinds.target_image_tables import plan_table
@@ -124,7 +126,8 @@ def plan_splits(
     warnings: list[str] = []
     if recipe.table is not None:
         return plan_table(recipe, progress, warnings, unusable), warnings
-    shares = recipe.shares(recipe.folders())
+    lists = recipe.lists.but(recipe.folders())
+    shares = recipe.shares([*recipe.folders(), *lists])
     splits: dict[str, TargetImageSplit] = {}
     for name, folders in recipe.folders().items():
         found = find(folders, progress)
@@ -136,6 +139,10 @@ def plan_splits(
         files = choose(target_of, recipe.seed, "pairs", name)
         targets = [target_of[file] for file in files]
         splits[name] = TargetImageSplit(found.images, files, targets, target_images=found.target_images)
+    if lists and recipe.train is not None:
+        whole, root = splits["train"], Path(os.path.realpath(recipe.train.images))
+        places = divide(lists, root, whole.files, warnings)
+        splits |= {name: whole.take(chosen) for name, chosen in places.items()}
     splits = shares.divide(splits, [range(len(splits["train"]))])
     for name, split in splits.items():
         shuffle(split, recipe.seed, name)

@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from digits.core.files import walk
 from digits.core.splits import SPLITS
 from digits.data.image_lists import visible_entries
-from digits.data.sources import UnusableSource, listed, read_bounded, show
+from digits.data.sources import UnusableSource, listed, show
+from digits.kinds.yaml_files import (
+    YAML_ENDINGS,
+    is_text,
+    meant_paths,
+    read_settings,
+    read_text,
+    read_yaml,
+    values_of,
+)
 
 MAX_CLASSES = 10_000
 MAX_LEVELS_ABOVE = 3
-YAML_ENDINGS = (".yaml", ".yml")
 _LISTS = (".names", ".labels")
-_MAX_BYTES = 1 << 20
-_MAX_DEPTH = 20
 _MAX_DIGITS = 5
 _MAX_INNER_FOLDERS = 50
 
@@ -117,58 +121,6 @@ def read_names(path: Path) -> Names:
     return names
 
 
-def read_yaml(path: Path) -> Any:
-    """Return the contents of a YAML file, in which all scalars are texts; raises UnusableSource."""
-    text = _text(path)
-    try:
-        _need_plain(text)
-        return next(yaml.load_all(text, yaml.BaseLoader), None)
-    except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}," if mark else ""
-        reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UnusableSource(f"{show(path.name)}{place} cannot be read: {show(reason)}.") from error
-
-
-def read_settings(path: Path) -> dict[str, str]:
-    """Return the values in darknet's ``obj.data`` by name; raises UnusableSource."""
-    pairs = (line.partition("=") for line in _text(path).splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _need_plain(text: str) -> None:
-    """Raise ValueError for YAML whose contents are large or deep though it is short; raises yaml.YAMLError."""
-    depth = 0
-    for event in yaml.parse(text, yaml.BaseLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases are not supported")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_DEPTH} nested values")
-
-
-def values_of(config: dict[str, Any], name: str) -> list[str]:
-    """Return the texts in the setting ``name`` of a YAML file, which may be a list."""
-    values = config.get(name) or []
-    return list(filter(_is_text, values if isinstance(values, list) else [values]))
-
-
-def meant_paths(config: dict[str, Any], folder: Path, value: str) -> list[Path]:
-    """Return what a path in a YAML file in ``folder`` may mean.
-
-    It is relative to the setting ``path``, or to the folder; Roboflow writes ``../train/images`` for a folder beside
-    the file.
-    """
-    inner = value.replace("\\", "/")
-    bases = [*(folder / base for base in values_of(config, "path")), folder]
-    found = [*(base / inner for base in bases), folder / inner.removeprefix("./").removeprefix("../")]
-    return [Path(os.path.normpath(path)) for path in found]
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _refers_to(path: Path, images: Path) -> bool:
     """Return whether a YAML file names a folder that contains ``images``, or one in it, as that of a split."""
     if path.suffix.lower() not in YAML_ENDINGS:
@@ -210,14 +162,14 @@ def _is_list(path: Path) -> bool:
 def _names_in(path: Path, may_read: Callable[[Path], bool] | None = None) -> Names:
     """Return the names in a file; none if it has other contents. Raises UnusableSource."""
     if path.suffix.lower() in YAML_ENDINGS:
-        config = read_yaml(path) if "names" in _text(path) else None  # others need not be valid
+        config = read_yaml(path) if "names" in read_text(path) else None  # others need not be valid
         names = config.get("names") if isinstance(config, dict) else None
         if isinstance(names, str) and Path(names).suffix.lower() in (".txt", *_LISTS):
             return _names_at(path.parent, names, may_read)
         return _names_of(path, names) if names else {}
     if path.suffix.lower() == ".data":
         return _names_at(path.parent, read_settings(path).get("names", ""), may_read)
-    return _numbered(line.strip() for line in _text(path).splitlines())
+    return _numbered(line.strip() for line in read_text(path).splitlines())
 
 
 def _names_at(folder: Path, name: str, may_read: Callable[[Path], bool] | None) -> Names:
@@ -230,9 +182,9 @@ def _names_at(folder: Path, name: str, may_read: Callable[[Path], bool] | None) 
 
 def _names_of(path: Path, value: Any) -> Names:
     """Return the names in the YAML ``value``: a list, or an object with numbers; raises UnusableSource."""
-    if isinstance(value, list) and all(map(_is_text, value)):
+    if isinstance(value, list) and all(map(is_text, value)):
         return _numbered(value)
-    if isinstance(value, dict) and all(map(_is_text, value.values())):
+    if isinstance(value, dict) and all(map(is_text, value.values())):
         for pairs in (value.items(), ((number, name) for name, number in value.items())):
             found = {number: name.strip() for number, name in pairs}
             if all(map(_is_class_number, found)):
@@ -249,16 +201,6 @@ def _is_class_number(text: str) -> bool:
 
 def _numbered(names: Iterable[str]) -> Names:
     return {number: name.strip() for number, name in enumerate(names) if name.strip()}
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnusableSource(f"{show(path.name)} is not UTF-8 text.", "Save it as UTF-8.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
 
 
 def _contradicting(found: Collection[NamesFile]) -> list[NamesFile]:

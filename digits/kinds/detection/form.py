@@ -10,7 +10,6 @@ from typing import Any
 from msgspec.structs import replace
 from wtforms import IntegerField, StringField
 from wtforms.validators import Length, NumberRange, Optional, ValidationError
-from wtforms.widgets import TextArea
 
 from digits.core import schema
 from digits.core.remote import is_address
@@ -34,14 +33,12 @@ from digits.kinds.detection.overview import (
     AnnotationOverview,
     RecordOverview,
     describe_names,
-    list_fields,
     source_fields,
     suggest_annotations,
     suggest_names,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMapping
-from digits.kinds.detection.split_lists import Lists, find_lists
 from digits.kinds.form_fields import (
     AllowedFiles,
     AllowedPath,
@@ -53,6 +50,7 @@ from digits.kinds.form_fields import (
     TextField,
     check_images,
     choices,
+    paths_field,
     select,
     text_field,
 )
@@ -60,6 +58,7 @@ from digits.kinds.form_source import FormSource, method_field
 from digits.kinds.record_form import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.record_source import first_record
 from digits.kinds.source_summary import SourceSummary
+from digits.kinds.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 from digits.kinds.table_form import DIALECT, DialectFields
 from digits.kinds.table_summary import MAX_BYTES
 
@@ -72,12 +71,6 @@ MAX_BOX_SIZE = 10_000
 
 def _folder(label: str, name: str) -> TextField:
     return text_field(label, CreateDetection, name, Optional(), AllowedPath("folder"))
-
-
-def _list(label: str, name: str) -> TextField:
-    checks = [AllowedPath("any", may_be_empty=True)]
-    binding = Binding(CreateDetection, name)
-    return TextField(label, default="", validators=checks, binding=binding, widget=TextArea())
 
 
 def _side(label: str) -> OptionalInteger:
@@ -97,20 +90,21 @@ class Annotations(FormSource):
     names = ("train_image_folder", "train_label_folder", "format", "class_names_file", *COLUMNS, *DIALECT)
     extra = (
         *("val_image_folder", "val_label_folder", "test_image_folder", "test_label_folder"),
-        *("train_list", "val_list", "test_list"),
+        *LIST_FIELDS,
     )
     own = ("{}_label_folder", "{}_list")
 
     def read(self, form: Any) -> dict[str, Any]:
         # Before they are found, the annotations are in the folder of the images.
         labels = form.text_of("train_label_folder") or form.text_of(self.path)
-        return {"labels": labels, "table": form.struct(BoxTable)}
+        return {"labels": labels, "table": form.struct(BoxTable), "lists": form.struct(SplitLists)}
 
     def is_in(self, recipe: CreateDetection) -> bool:
         return bool(recipe.labels)
 
     def fill(self, form: Any, recipe: CreateDetection) -> None:
         form.fill_struct(recipe.table)
+        form.fill_struct(recipe.lists)
 
     def check(self, form: Any, recipe: CreateDetection) -> None:
         labels = {split: form[f"{split}_label_folder"].data for split in SPLITS}
@@ -233,9 +227,9 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     val_label_folder = text_field("Validation annotations", CreateDetection, "val_labels", AllowedFiles())
     test_image_folder = _folder("Test image folder", "test_images")
     test_label_folder = text_field("Test annotations", CreateDetection, "test_labels", AllowedFiles())
-    train_list = _list("Training list", "train_list")
-    val_list = _list("Validation list", "val_list")
-    test_list = _list("Test list", "test_list")
+    train_list = paths_field("Training list", SplitLists, "train")
+    val_list = paths_field("Validation list", SplitLists, "val")
+    test_list = paths_field("Test list", SplitLists, "test")
     box_feature = FeatureField("Box feature")
     xmin_feature = FeatureField("Left edges")
     ymin_feature = FeatureField("Top edges")

@@ -22,8 +22,8 @@ from digits.kinds.detection.placement import Measured, measure_images, place_box
 from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
-from digits.kinds.detection.split_lists import Lists
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, joined
+from digits.kinds.split_lists import Lists, list_fields
 from digits.kinds.table_summary import MAX_BYTES, Preview
 
 
@@ -51,11 +51,6 @@ def suggest_names(found: Sequence[NamesFile], fields: Mapping[str, str | bool]) 
         f"Use {name}",
         {**fields, "class_names_file": str(first.path)},
     )
-
-
-def list_fields(lists: Lists) -> dict[str, str | bool]:
-    """Return the values of the form fields for the lists of splits."""
-    return {f"{split}_list": "\n".join(map(str, paths)) for split, paths in lists.items()}
 
 
 def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists: Lists) -> Suggestion:

@@ -34,9 +34,9 @@ from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.placement import measure_images, place_boxes
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BoxMapping
-from digits.kinds.detection.split_lists import divide
 from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.record_source import read_records
+from digits.kinds.split_lists import divide
 
 MAX_CLASSES = 1000
 MAX_OBJECTS = 2000
@@ -100,9 +100,9 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         progress.reading(f"Reading {show(labels)}")
         source = _Source(name, Path(folder), Path(labels))
         found[name] = _read_source(recipe, source, progress, warnings, unusable)
-    if recipe.lists:
+    if lists := recipe.lists.but(found):
         whole = found["train"]
-        places = divide(recipe.lists, Path(os.path.realpath(recipe.images)), whole.files, warnings)
+        places = divide(lists, Path(os.path.realpath(recipe.images)), whole.files, warnings)
         found |= {split: whole.take(chosen) for split, chosen in places.items()}
     if recipe.padding:
         _need_padding(found, recipe.padding)

@@ -12,6 +12,7 @@ from digits.data.shares import CreateWithShares, need_one_source
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import AUTO, FORMATS
 from digits.kinds.record_source import RecordSource
+from digits.kinds.split_lists import SplitLists
 
 # The numbers of each box in one feature, named as the bounding box formats of Keras.
 BoxOrder = Literal["auto", "yxyx", "xyxy", "xywh"]
@@ -47,8 +48,7 @@ class CreateDetection(CreateWithShares, kw_only=True):
     height) is given, black pixels are added on the right and at the bottom up to this size before images are resized.
     Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files. ``class_names``
     is a file with the names of the classes of YOLO files; by default, one beside or above the labels is used.
-    ``train_list``, ``val_list`` and ``test_list`` divide the images of ``labels``: text files with a path or a name per
-    line, or folders, one per line.
+    ``lists`` divide the images of ``labels``.
     """
 
     kind: str = "image-object-detection"
@@ -58,9 +58,7 @@ class CreateDetection(CreateWithShares, kw_only=True):
     format: str = AUTO
     table: BoxTable = BoxTable()
     class_names: str = ""
-    train_list: str | None = None
-    val_list: str | None = None
-    test_list: str | None = None
+    lists: SplitLists = SplitLists()
     val_images: str | None = None
     val_labels: str | None = None
     test_images: str | None = None
@@ -74,13 +72,6 @@ class CreateDetection(CreateWithShares, kw_only=True):
         if self.format not in (AUTO, *FORMATS):
             raise ValueError(f"the format of annotations “{self.format}” is unknown")
         need_one_source("a dataset for object detection", self, "labels", "records")
-
-    @property
-    def lists(self) -> dict[str, str]:
-        """The lists of the splits that have some, but no annotations of their own."""
-        own = {"val": self.val_labels, "test": self.test_labels}
-        found = {"train": self.train_list, "val": self.val_list, "test": self.test_list}
-        return {split: paths for split, paths in found.items() if paths and not own.get(split)}
 
 
 Recipe = CreateDetection

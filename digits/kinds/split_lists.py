@@ -5,23 +5,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import Struct
 
 from digits.core.splits import SPLITS
 from digits.data.declared_splits import split_named
 from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import visible_entries
-from digits.data.sources import UnusableSource, count_of, listed, read_bounded, show
+from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import is_image
-from digits.kinds.detection.class_names import (
+from digits.kinds.yaml_files import (
     YAML_ENDINGS,
     meant_paths,
     read_settings,
+    read_text,
     read_yaml,
     values_of,
 )
 
+LIST_FIELDS = tuple(f"{split}_list" for split in SPLITS)
 _MAX_BYTES = 64 << 20
 # The names of files and settings; trainval counts without a file for training alone.
 _SETTINGS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}
@@ -31,12 +35,33 @@ _MARK = re.compile(r"\s+-?[01]\Z")
 Lists = dict[str, list[Path]]
 
 
-def find_lists(root: Path, may_read: Callable[[Path], bool]) -> Lists:
+class SplitLists(Struct, kw_only=True, frozen=True):
+    """The lists of the images of each split: text files with a path or a name per line, or folders; one per line."""
+
+    train: str = ""
+    val: str = ""
+    test: str = ""
+
+    def but(self, own: Container[str]) -> dict[str, str]:
+        """Return the lists by split, without those of splits that have their ``own`` source."""
+        found = {"train": self.train, "val": self.val, "test": self.test}
+        return {
+            split: paths for split, paths in found.items() if paths and (split == "train" or split not in own)
+        }
+
+
+def list_fields(lists: Lists) -> dict[str, str | bool]:
+    """Return the values of the form fields for ``lists``."""
+    return {f"{split}_list": "\n".join(map(str, paths)) for split, paths in lists.items()}
+
+
+def find_lists(root: Path, may_read: Callable[[Path], bool], image_set: str = "Main") -> Lists:
     """Return the text files and the folders with the images of each split of the set in ``root``.
 
-    Empty unless it declares different images for training and another split.
+    ``image_set`` is the folder of VOC's lists in ``ImageSets``. Empty unless there are different images for training
+    and another split.
     """
-    places = (root / "ImageSets" / "Main", root / "ImageSets")
+    places = (root / "ImageSets" / image_set, root / "ImageSets")
     for found in (
         *_in_yaml(root),
         *_in_darknet(root),
@@ -120,13 +145,7 @@ def _lists_paths(path: Path) -> bool:
 
 def _entries(path: Path) -> list[str]:
     """Return the paths or names of images in a text file; raises UnusableSource."""
-    try:
-        text = read_bounded(path, _MAX_BYTES).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UnusableSource(f"{show(path.name)} is not UTF-8 text.", "Save it as UTF-8.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
+    text = read_text(path, _MAX_BYTES)
     lines = (line.strip() for line in text.splitlines())
     return [line if is_image(line) else _MARK.sub("", line) for line in lines if line]
 
@@ -138,7 +157,7 @@ def divide(
 
     ``lists`` are the text files and folders of each split, one per line. Without one for training, it gets the images
     in no list. An image in several lists is only used for testing, or else for validation. Raises UnusableSource for a
-    list without annotated images.
+    list without usable images.
     """
     places = {file: place for place, file in enumerate(files)}
     free = set(files)
@@ -155,7 +174,7 @@ def divide(
         if not chosen:
             names = listed(path.name for path in paths)
             raise UnusableSource(
-                f"None of the images in {names} has annotations in {show(str(root))}.",
+                f"No image in {names} is usable in {show(str(root))}.",
                 "Check the lists of the splits.",
             )
         free -= chosen
@@ -170,7 +189,9 @@ def divide(
         warnings.append(f"{what} in the lists of several splits: not used for training ({listed(repeated)}).")
     if unknown:
         what = count_of(len(unknown), "image")
-        warnings.append(f"{what} in the lists of splits without annotations: {listed(unknown)}.")
+        warnings.append(
+            f"{what} in the lists of splits cannot be used, or without annotations: {listed(unknown)}."
+        )
     return found
 
 
