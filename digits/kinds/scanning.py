@@ -11,10 +11,11 @@ import contextlib
 import json
 import signal
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -23,6 +24,9 @@ from digits.core.errors import DigitsError, NotFound, explain
 from digits.core.programs import Program, limit_resources
 from digits.core.remote import AddressType, RemotePolicy
 from digits.kinds.source_summary import MAX_SECONDS, SourceSummary
+
+if TYPE_CHECKING:
+    from digits.kinds.previews import Preview
 
 MEMORY_BYTES = 6 << 30
 # A summary ends earlier, unless one piece of a source takes longer than all others may.
@@ -150,13 +154,33 @@ def main() -> None:
 
 
 def _summaries(request: Request) -> Iterator[bytes]:
+    last = SourceSummary(refused=_FAILED)
     try:
         with _form(request) as form:
-            yield from map(_line, form.scan_source())
+            for last in form.scan_source():
+                yield _line(last)
+        # Until these exist, the page shows the summary, which is finished.
+        with _form(request) as form:
+            if not last.refused and (found := _preview(form)):
+                yield _line(replace(last, previews=found.pictures, remedies=found.suggestions))
     except DigitsError as error:
         yield _line(SourceSummary(refused=error.sentences))
     except MemoryError:
-        yield _line(SourceSummary(refused=_TOO_LARGE))
+        if not last.facts:
+            yield _line(SourceSummary(refused=_TOO_LARGE))
+
+
+def _preview(form: Any) -> Preview | None:
+    """Return the first records of the dataset that the form describes; None if it is not valid yet."""
+    from digits.kinds import previews
+
+    form.dataset_name.data = form.dataset_name.data or "preview"
+    form.seed.data = form.seed.data or 0
+    if not (form.has_images and form.validate()):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        form.save_uploads(Path(folder))
+        return previews.preview(form.recipe())
 
 
 def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from digits.data import images
 from digits.data.causes import Causes
@@ -56,6 +57,7 @@ class SourceSummary:
     ``facts`` and ``problems`` are sentences. ``bars`` are the first of ``bars_total`` labels with counts.
     ``table`` holds rows under ``table_title`` with the columns ``table_head``; ``pictures`` are URIs of images, one for
     each row, or empty. ``options`` are the values and the words of fields that offer what the source contains.
+    ``previews`` are the first records, see `digits.kinds.previews`, and ``remedies`` further suggestions.
     ``example`` is the path of a decodable image. ``refused`` is the reason if there is no summary.
     """
 
@@ -70,6 +72,8 @@ class SourceSummary:
     pictures: list[str] = field(default_factory=list)
     options: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     suggestion: Suggestion | None = None
+    remedies: list[Suggestion] = field(default_factory=list)
+    previews: list[dict[str, Any]] = field(default_factory=list)
     example: str = ""
     refused: str = ""
     finished: bool = True

@@ -1,4 +1,5 @@
-// Summarizes the source of a new dataset while its path is entered: counts, sizes, problems, and fields to fill in.
+// Summarizes the source of a new dataset while its path is entered: counts, sizes, the first images, problems, and fields
+// to fill in.
 
 import { button, element, notice, scrolling, table } from './element.js';
 import { settled } from './form_parts.js';
@@ -7,12 +8,15 @@ import { clipped, isolateQuoted } from './names.js';
 
 const WAIT_MILLISECONDS = 500;
 const SHORT_CELL = 12;
+// Fields of all kinds that determine the first records and the limit, but not the contents of the source.
+const STORAGE = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding', 'max_unusable_percent'];
 
 /** Calls `changed(example)` with the path of an image of the source, or with an empty string. */
 export function startSourceSummary(form, changed) {
   const region = document.getElementById('source-summary');
   if (!region) return;
-  const fields = region.dataset.fields.split(' ');
+  const findings = document.getElementById('source-findings'); // beside the button that creates the dataset
+  const fields = [...region.dataset.fields.split(' '), ...STORAGE];
   const files = [...form.querySelectorAll('input[type="file"]')].filter(({ name }) => fields.includes(name));
   const paths = region.dataset.paths.split(' ').map((name) => form.elements[name]);
   const isShown = (control) => !control.closest('[hidden]');
@@ -52,6 +56,9 @@ export function startSourceSummary(form, changed) {
     const isTyping = summary?.refused && isPath(document.activeElement);
     const nodes = summary && !isTyping ? nodesOf(summary) : [];
     region.replaceChildren(...nodes);
+    const found = nodes.length && !summary.refused ? findingsOf(summary) : [];
+    findings.replaceChildren(...found);
+    findings.hidden = found.length === 0;
     for (const [name, choices] of Object.entries(summary?.options ?? {})) offer(form.elements[name], choices);
     region.hidden = nodes.length === 0;
     changed(summary?.example ?? '');
@@ -62,15 +69,20 @@ export function startSourceSummary(form, changed) {
     const facts = element('p', 'source-facts', summary.facts.join(' '));
     const nodes = [facts];
     if (!summary.finished) facts.append(' ', element('span', 'muted', 'Reading…'));
-    if (summary.suggestion && !isUsed(summary.suggestion.fields)) nodes.push(suggestion(summary.suggestion));
-    if (summary.problems.length) nodes.push(problems(summary.problems));
+    if (summary.previews.length) nodes.push(previews(summary.previews));
     if (summary.table?.length) nodes.push(rows(summary));
     if (summary.bars.length) nodes.push(bars(summary));
     return nodes;
   }
 
+  function findingsOf({ suggestion: offered, remedies, problems: sentences }) {
+    const nodes = [offered, ...remedies].filter((item) => item && !isUsed(item.fields)).map(suggestion);
+    return sentences.length ? [...nodes, problems(sentences)] : nodes;
+  }
+
   function suggestion({ text, action, fields: values }) {
-    return notice('source-suggestion', element('p', '', text), button('button button-small', action, () => use(values)));
+    const box = notice('source-suggestion', element('p', '', text), button('button button-small', action, () => use(values, box)));
+    return box;
   }
 
   const isUsed = (values) =>
@@ -79,7 +91,7 @@ export function startSourceSummary(form, changed) {
       return (control.type === 'checkbox' ? control.checked : control.value) === value;
     });
 
-  function use(values) {
+  function use(values, box) {
     for (const [name, value] of Object.entries(values)) {
       const control = form.elements[name];
       if (control.type === 'checkbox') control.checked = value;
@@ -87,7 +99,8 @@ export function startSourceSummary(form, changed) {
       const target = control instanceof RadioNodeList ? [...control].find((choice) => choice.checked) : control;
       for (const type of ['input', 'change']) target.dispatchEvent(new Event(type, { bubbles: true }));
     }
-    region.querySelector('.source-suggestion')?.remove();
+    box.remove();
+    findings.hidden = findings.childElementCount === 0;
     region.focus(); // because the button disappears
   }
 
@@ -123,6 +136,37 @@ const stateOf = (value) => (value instanceof File ? [value.name, value.size, val
 function offer(control, choices) {
   const { value } = control;
   control.replaceChildren(...choices.map(([name, words]) => new Option(words, name, name === '', name === value)));
+}
+
+/** Draws the first records like the macro `drawn`, each with its target in words. */
+function previews(records) {
+  const items = records.map((record, place) =>
+    element('li', '', element('figure', '', drawn(record, `Image ${place + 1}`), element('figcaption', 'muted small', clipped(record.label)))),
+  );
+  const list = element('ul', 'plain source-previews', ...items);
+  return element('div', '', element('p', 'small muted', 'The first images, as they will be stored'), list);
+}
+
+function drawn({ url, width, height, mask, target, boxes }, alt) {
+  const frame = () => element('span', { class: `drawn${Math.max(width, height) <= 64 ? ' pixelated' : ''}`, '--width': width, '--height': height });
+  const image = frame();
+  image.append(element('img', { src: url, alt }));
+  if (mask) image.append(element('img', { class: 'mask', src: mask, 'aria-hidden': true }));
+  for (const box of boxes) image.append(outline(box));
+  const parts = [image];
+  if (target) {
+    const beside = frame();
+    beside.classList.add('beside');
+    beside.append(element('img', { src: target, alt: 'Target' }));
+    parts.push(beside);
+  }
+  return element('span', 'drawings', ...parts);
+}
+
+function outline({ left, top, width, height, name, color, ignored }) {
+  const box = element('span', { class: `box${ignored ? ' ignored' : ''}`, '--color': color }, element('span', { class: 'box-name', 'aria-hidden': true }, name));
+  Object.assign(box.style, { left: `${left}%`, top: `${top}%`, width: `${width}%`, height: `${height}%` });
+  return box;
 }
 
 /** Builds a table whose last column may contain pictures. */

@@ -22,15 +22,15 @@ def test_the_folder_of_an_old_dataset_is_recognized(
     expect(contents).to_contain_text("A DIGITS dataset with 18 images in 3 classes.")
     expect(contents.get_by_role("row", name="Validation LMDB 6 8×6×3 Preview PNG")).to_be_visible()
     expect(contents.get_by_role("img", name="Preview")).to_have_count(2)
-    contents.get_by_role("button", name="Use it").click()
+    page.get_by_role("button", name="Use it").click()
     for name, value in (("resize_width", "8"), ("resize_height", "6"), ("encoding", "png")):
         expect(page.locator(f'[name="{name}"]')).to_have_value(value)
-    expect(contents.get_by_role("button", name="Use it")).to_have_count(0)
+    expect(page.get_by_role("button", name="Use it")).to_have_count(0)
     expect(page.locator("#resize-preview figcaption")).to_contain_text("8 × 6 pixels")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     check_accessibility(page)
     (job / "labels.txt").write_text("cold\nwarm\n")
     page.locator('[name="database_train"]').fill(f"{job}/")
-    expect(contents).to_contain_text(
+    expect(page.get_by_role("region", name="Findings in the source")).to_contain_text(
         "6 records cannot be used: the label 2 is not between 0 and 1: 00000002_2, "
     )

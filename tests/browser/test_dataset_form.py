@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ServerProcess
@@ -84,9 +85,43 @@ def test_a_table_is_summarized(
     page.locator('[name="table_train"]').fill(str(folder / "train.csv"))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("9 rows with a number each: angle. Ranges: angle 0 to 3.5.")
-    expect(contents).to_contain_text("1 image not found: line 10: left/99.png.")
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("1 image not found: line 10: left/99.png.")
+    expect(findings).to_be_in_viewport()
     page.get_by_role("button", name="Use it").click()
     expect(page.locator('[name="table_val"]')).to_have_value(str(folder / "val.csv"))
     expect(page.get_by_role("button", name="Use it")).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     check_accessibility(page)
+
+
+def test_the_first_objects_and_the_way_on_are_shown_before_anything_is_created(
+    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
+) -> None:
+    folder = server.data / "few"
+    for number in range(12):
+        for name in ("images", "labels"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 20), (number, 90, 90)).save(folder / "images" / f"{number}.png")
+        line = "0 0.5 0.5\n" if number == 3 else "0 0.25 0.5 0.5 0.5\n"
+        (folder / "labels" / f"{number}.txt").write_text(line)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/datasets/images/detection/new")
+    page.locator('[name="train_image_folder"]').fill(str(folder / "images"))
+    page.locator('[name="train_label_folder"]').fill(str(folder / "labels"))
+    contents = page.get_by_role("region", name="Contents of the source")
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(contents.locator(".source-previews li")).to_have_count(8)
+    expect(contents.locator(".source-previews .box")).to_have_count(8)
+    expect(findings).to_contain_text(
+        "1 file of labels cannot be used: 3.txt, line 1: 3 columns instead of 5."
+    )
+    expect(findings).to_be_in_viewport()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    check_accessibility(page)
+    findings.get_by_role("button", name="Skip up to 9%").click()
+    expect(page.locator('[name="max_unusable_percent"]')).to_have_value("9")
+    expect(findings.get_by_role("button", name="Skip up to 9%")).to_have_count(0)
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.locator("#skipped-panel")).to_contain_text("3.txt")

@@ -45,7 +45,9 @@ def test_from_annotations_to_detected_objects(
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("YOLO annotations: 32 images with 32 objects of 1 class.")
     page.get_by_label("Format", exact=True).select_option("KITTI")
-    expect(contents).to_contain_text("5 columns instead of 15")
+    expect(page.get_by_role("region", name="Findings in the source")).to_contain_text(
+        "5 columns instead of 15"
+    )
     page.get_by_label("Format", exact=True).select_option("Detect automatically")
     expect(contents).to_contain_text("Objects per class")
     page.get_by_label("Grayscale").check()

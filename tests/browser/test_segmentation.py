@@ -52,7 +52,7 @@ def test_from_folders_to_a_predicted_mask(
     page.locator('[name="feature_folder"]').fill(str(root))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("16 images with label images. 2 classes: background, foreground.")
-    contents.get_by_role("button", name="Use them").click()
+    page.get_by_role("button", name="Use them").click()
     expect(page.locator('[name="label_folder"]')).to_have_value(str(root / "masks"))
     page.get_by_label("Grayscale").check()
     fill_size(page, 16)

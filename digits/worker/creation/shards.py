@@ -5,10 +5,7 @@ The recipe and the source alone determine which image goes into which shard, and
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +17,8 @@ from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
 from digits.data import images, parallel, records
 from digits.data.feature_spec import FeatureShapes
-from digits.data.sources import ImageSource, Plan, SplitPlan, Unusable, WiderValues, show
+from digits.data.record_maker import RecordMaker, UnusablePart
+from digits.data.sources import ImageSource, Plan, Unusable, WiderValues, show
 from digits.worker.creation.mean_image import MeanSum
 from digits.worker.failure import UserFault
 
@@ -32,9 +30,6 @@ MAX_SHARD_BYTES = 256 << 20
 SAMPLED_FOR_BITS = 50
 
 NEWS_SECONDS = 0.2
-DIGEST_BYTES = 8
-
-_FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 
 
 @dataclass(frozen=True)
@@ -113,24 +108,14 @@ class Summed:
     total: NDArray[np.float64]
 
 
-class UnusablePart(Exception):
-    """The image ``name``, one of several in a record, cannot be used because of ``error``."""
-
-    def __init__(self, name: str, error: Exception) -> None:
-        super().__init__(name)
-        self.name, self.error = name, error
-
-
 class ShardMaker:
     """The work of one process: convert the files of a piece to the records of a shard."""
 
     def __init__(self, recipe: CreateDataset, plan: Plan, pieces: list[Piece], job_folder: Path) -> None:
-        self._recipe = recipe
         self._plan = plan
         self._pieces = pieces
         self._job_folder = job_folder
-        # Image files have one or three channels.
-        self._format = "raw" if plan.stacked > 1 else _FORMATS[recipe.encoding]
+        self._records = RecordMaker(recipe, plan)
         self._sum = MeanSum()
 
     def make(self, number: int, send: parallel.Send) -> None:
@@ -147,8 +132,7 @@ class ShardMaker:
             for place in range(piece.start, piece.stop):
                 group = split.groups[place] if split.groups else -1
                 try:
-                    make = self._record if self._plan.dtype == "uint8" else self._array_record
-                    record, pixels, digest = make(split, place)
+                    record, pixels, digest = self._records.make(split, place)
                 except (images.UnusableImage, OSError, UnusablePart) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
                     news.advance(_unusable(self._plan, piece.split, place, name, error))
@@ -176,68 +160,6 @@ class ShardMaker:
         """Send the sum of the training images that this process wrote."""
         if (total := self._sum.total()) is not None:
             send(Summed(total))
-
-    def _pictures(self, split: SplitPlan, place: int) -> list[images.Picture]:
-        """Read the images of a record; raises UnusableImage, OSError, UnusablePart and WiderValues."""
-        plan, recipe = self._plan, self._recipe
-        # Images to pad are decoded at their full size.
-        enough = None if plan.padding else (recipe.width, recipe.height)
-        names = plan.names(split, place)
-        if len(names) == 1:
-            return [plan.open(data, recipe.channels, enough) for data in plan.read(split, place)]
-        pictures = []
-        for name in names:
-            try:
-                pictures.append(plan.open(split.images.read(name), recipe.channels, enough))
-            except (images.UnusableImage, OSError) as error:
-                raise UnusablePart(name, error) from error
-        return pictures
-
-    def _record(self, split: SplitPlan, place: int) -> tuple[records.Record, images.Pixels, bytes]:
-        recipe, size = self._recipe, (self._recipe.width, self._recipe.height)
-        read = self._pictures(split, place)
-        pictures = [self._plan.pad(item) for item in read]
-        first = pictures[0]
-        features = self._plan.features(split, place, _geometry(first.size, *size, recipe.resize_mode))
-        digest = _digest(b"".join([item.data for item in pictures]))
-        # The padding noise depends on the images only, so that it is reproducible.
-        seed = recipe.seed % (1 << 64) ^ int.from_bytes(digest, "big")
-        resized = [item.resize(*size, recipe.resize_mode, seed=seed) for item in pictures]
-        pixels = resized[0] if len(resized) == 1 else np.concatenate(resized, axis=2)
-        if first.plain and first.size == size and first.format.lower() == self._format:
-            data = first.data
-        elif self._format == "raw":
-            data = pixels.tobytes()
-        else:
-            data = images.encode(pixels, recipe.encoding)
-        name = os.fsencode(split.files[place])
-        source_size, source_mode = self._plan.source(split, place, read[0])
-        record = records.Record(
-            data,
-            self._format,
-            recipe.height,
-            recipe.width,
-            pixels.shape[2],
-            features,
-            source=name,
-            source_size=source_size,
-            source_mode=source_mode,
-        )
-        return record, pixels, digest
-
-    def _array_record(
-        self, split: SplitPlan, place: int
-    ) -> tuple[records.Record, NDArray[np.float32], bytes]:
-        recipe = self._recipe
-        array = self._plan.array(split, place)
-        features = self._plan.features(split, place, _geometry(*_unchanged(recipe)))
-        data = array.astype("<f4").tobytes()
-        digest = _digest(data)
-        name = os.fsencode(split.files[place])
-        record = records.Record(
-            data, "float32", recipe.height, recipe.width, array.shape[2], features, source=name
-        )
-        return record, array, digest
 
 
 class _News:
@@ -321,19 +243,6 @@ def _reason(error: Exception, source: ImageSource) -> str:
     if isinstance(error, FileNotFoundError):
         return "the file does not exist"
     return f"cannot be read: {getattr(error, 'strerror', None) or error}"
-
-
-# Many images have the same size.
-_geometry = functools.lru_cache(maxsize=4096)(images.Geometry)
-
-
-def _digest(data: bytes) -> bytes:
-    # Processors have instructions for this hash.
-    return hashlib.sha256(data).digest()[:DIGEST_BYTES]
-
-
-def _unchanged(recipe: CreateDataset) -> tuple[tuple[int, int], int, int, str]:
-    return (recipe.width, recipe.height), recipe.width, recipe.height, "squash"
 
 
 def raw_bytes(recipe: CreateDataset) -> int:

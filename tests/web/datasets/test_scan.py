@@ -101,6 +101,15 @@ def test_a_source_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
     assert "too large to be summarized here" in json.loads(line)["refused"]
 
 
+def test_the_first_images_follow_the_summary(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    *_, contents, last = lines(site, folder_train=str(folder), resize_width=10, resize_height=8)
+    assert contents["finished"] and contents["previews"] == []
+    assert last == {**contents, "previews": last["previews"]}
+    assert {item["label"] for item in last["previews"]} == {"left", "middle", "right"}
+    assert {(item["width"], item["height"]) for item in last["previews"]} == {(10, 8)}
+
+
 def test_the_preview_shows_an_image_of_the_source(site: Site, tmp_path: Path) -> None:
     preview = "/datasets/images/resize-example"
     size = {"resize_width": 20, "resize_height": 10, "encoding": "png"}

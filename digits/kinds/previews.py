@@ -1,0 +1,140 @@
+"""The first records of a dataset, as creation would store them, while its form is filled in.
+
+`digits.kinds.scanning` calls this in its own process: images are decoded here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from digits.core.recipe import CreateDataset
+from digits.data import images
+from digits.data.causes import LIMIT_FIELD, enough_percent
+from digits.data.record_index import DamagedRecords
+from digits.data.record_maker import RecordMaker, UnusablePart
+from digits.data.record_pictures import picture_of
+from digits.data.sources import Plan, SplitPlan, UnusableSource, WiderValues
+from digits.kinds.recipes import read_source
+from digits.kinds.source_summary import Suggestion
+
+MAX_PREVIEWS = 8
+# All images of smaller sources are decoded, to compare those that cannot be used with the limit.
+MAX_IMAGES_TRIED = 64
+SECONDS = 8
+
+
+@dataclass
+class Preview:
+    """The ``pictures`` of the first records, see `digits.core.augmentation_preview.Picture`, and ``suggestions``."""
+
+    pictures: list[dict[str, Any]] = field(default_factory=list)
+    suggestions: list[Suggestion] = field(default_factory=list)
+
+
+class _TimeIsUp(BaseException):
+    """Not an Exception, so that no reader handles it."""
+
+
+class _Silent:
+    def reading(self, what: str) -> None:
+        pass
+
+    def downloaded(self, fraction: float, what: str) -> None:
+        pass
+
+
+def preview(recipe: CreateDataset) -> Preview:
+    """Plan the dataset that ``recipe`` describes, and make its first records; stop after a few seconds."""
+    found = Preview()
+    with contextlib.suppress(_TimeIsUp, OSError), _time_limit():
+        limit = recipe.max_unusable_percent
+        try:
+            _add(found, recipe)
+        except UnusableSource as error:
+            if LIMIT_FIELD in error.remedy:
+                percent = recipe.max_unusable_percent = float(error.remedy[LIMIT_FIELD])
+                found.suggestions.append(_raise_limit(limit, percent))
+                with contextlib.suppress(UnusableSource):
+                    _add(found, recipe)
+    return found
+
+
+def _add(found: Preview, recipe: CreateDataset) -> None:
+    plan = read_source(recipe, _Silent())
+    maker = RecordMaker(recipe, plan)
+    total = plan.count_images() + sum(item.is_image for item in plan.unusable)
+    places = _places(plan)
+    if total > MAX_IMAGES_TRIED:
+        places = itertools.islice(places, 2 * MAX_PREVIEWS)
+    broken = set[str]()
+    for name, place in places:
+        split = plan.splits[name]
+        try:
+            record = _make(maker, plan, split, place)
+        except UnusablePart as error:
+            broken.add(error.name)
+            continue
+        except (images.UnusableImage, OSError):
+            broken.add(split.path_of(split.files[place]))
+            continue
+        if name == "train" and len(found.pictures) < MAX_PREVIEWS:
+            with contextlib.suppress(DamagedRecords):  # a kind that decodes its targets itself
+                value = record.target(plan.target)
+                picture = picture_of(record.as_pixels(), value, plan.target, plan.target.describe(value))
+                found.pictures.append(msgspec.to_builtins(picture))
+        if len(found.pictures) == MAX_PREVIEWS and total > MAX_IMAGES_TRIED:
+            break
+    count = len(broken) + sum(item.is_image for item in plan.unusable)
+    if total <= MAX_IMAGES_TRIED and total > count and count * 100 > total * recipe.max_unusable_percent:
+        found.suggestions[:] = [_raise_limit(recipe.max_unusable_percent, enough_percent(count, total))]
+
+
+def _make(maker: RecordMaker, plan: Plan, split: SplitPlan, place: int) -> Any:
+    try:
+        return maker.make(split, place)[0]
+    except WiderValues as wider:
+        plan.bits = wider.bits
+        return maker.make(split, place)[0]
+
+
+def _places(plan: Plan) -> Iterator[tuple[str, int]]:
+    """Yield all records, first a few training records of different groups."""
+    train = plan.splits["train"]
+    seen: dict[int, int] = {}
+    for place, group in enumerate(train.groups):
+        seen.setdefault(group, place)
+        if len(seen) == MAX_PREVIEWS:
+            break
+    first = [seen[group] for group in sorted(seen)]
+    yield from (("train", place) for place in first)
+    yield from (("train", place) for place in range(len(train)) if place not in first)
+    for name, split in plan.splits.items():
+        if name != "train":
+            yield from ((name, place) for place in range(len(split)))
+
+
+def _raise_limit(limit: float, percent: float) -> Suggestion:
+    text = f"Unusable images exceed the limit of {limit:g}%: the dataset cannot be created."
+    return Suggestion(text, f"Skip up to {percent:g}%", {LIMIT_FIELD: f"{percent:g}"})
+
+
+@contextlib.contextmanager
+def _time_limit() -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
