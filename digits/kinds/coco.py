@@ -28,6 +28,8 @@ from digits.data.tables import Faults
 from digits.kinds.export import Export, File, append, image_file
 
 MAX_BYTES = 2 << 30
+# The first bytes by which other formats are recognized.
+SNIFFED_BYTES = 1 << 16
 
 Id = int | str
 _MAX_DIGITS = 20
@@ -164,6 +166,31 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
 _KEYS = re.compile(rb'"(images|annotations|categories|licenses)"\s*:')
 
 
+# Words in the files of other tools, their names, and what to do with them.
+_OTHERS = (
+    (rb'"(shapes|imageData)"\s*:', "LabelMe", "Enter the folder of these files instead of one of them."),
+    (rb'"classTitle"', "Supervisely", "Enter the folder of the project instead of one of its files."),
+    (
+        rb'"(dm_format_version|label_cat)"',
+        "Datumaro",
+        "Export the annotations as COCO from CVAT or Datumaro.",
+    ),
+    (rb'"(box2d|poly2d)"', "BDD100K", "Convert it to COCO with the package bdd100k (bdd100k.label.to_coco)."),
+    (rb'"imgHeight"', "Cityscapes", "For segmentation, use the label images that end in _labelIds.png."),
+    (rb'"(data_row|DataRow ID|Labeled Data)"', "Labelbox", "Convert the export to COCO."),
+    (rb'"coordinates"\s*:', "CreateML", "Export the annotations as COCO."),
+    (rb'"_?vid"\s*:|"xy"\s*:', "VIA 3", "Export the project from VIA 3 as COCO."),
+)
+
+
+def suggest_export(head: bytes, otherwise: str = "Export the annotations as COCO.") -> str:
+    """Return which tool wrote JSON that begins with ``head``, and what to do, for an error; or else ``otherwise``."""
+    for words, tool, advice in _OTHERS:
+        if re.search(words, head):
+            return f"It looks like a file of {tool}. {advice}"
+    return otherwise
+
+
 def looks_like(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` may have this format."""
     return bool(_KEYS.search(head))
@@ -179,7 +206,8 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnot
         except msgspec.DecodeError:
             return _decode_loosely(standard_json(data), annotation)
     except msgspec.ValidationError as error:
-        raise UnusableSource(f"{show(path.name)} is not a COCO file: {error}.") from error
+        hint = suggest_export(data[:SNIFFED_BYTES])
+        raise UnusableSource(f"{show(path.name)} is not a COCO file: {error}.", hint) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnusableSource(f"{show(path.name)} is not valid JSON: {error}.") from error
     except (OSError, ValueError) as error:

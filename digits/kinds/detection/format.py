@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from digits.core.files import walk
+from digits.kinds.coco import SNIFFED_BYTES
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.label_files import is_about_labels
 from digits.kinds.table_source import TableSettings
@@ -16,7 +17,6 @@ from digits.kinds.table_source import TableSettings
 MAX_SNIFFED_FILES = 50
 _SNIFFED_BYTES = 4096
 _MAX_HEADS = 10
-_HEAD_BYTES = 1 << 16
 
 
 class BoxTable(TableSettings, kw_only=True, frozen=True):
@@ -128,7 +128,7 @@ def _head(path: str) -> bytes:
         if not os.path.isfile(path):
             return b""
         with open(path, "rb") as file:
-            return file.read(_HEAD_BYTES)
+            return file.read(SNIFFED_BYTES)
     except OSError:
         return b""
 

@@ -12,7 +12,7 @@ from digits.data import dataset_folder
 from digits.data.declared_splits import declares_splits, split_folders, split_named
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.target_images import find_folders
-from digits.kinds.coco import looks_like
+from digits.kinds.coco import looks_like, suggest_export
 from digits.kinds.detection import (
     box_table,
     coco,
@@ -125,9 +125,10 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
     if is_detected(root):
         return {"train": (root, root)}
     if len(files := _json_files(root)) > 1:
+        head = next(FirstFiles(files[0], ()).heads())
         raise UnusableSource(
-            f"{show(str(root))} contains several files of annotations: {listed(path.name for path in files)}.",
-            "Enter one of them as “Annotations”.",
+            f"{show(str(root))} contains several JSON files: {listed(path.name for path in files)}.",
+            suggest_export(head, "Enter one of them as the annotations."),
         )
     return {"train": (root, files[0])} if files else {}
 

@@ -12,6 +12,7 @@ from digits.data.databases import is_database
 from digits.data.images import Size
 from digits.data.sources import UnusableSource, count_of, first_lines, show
 from digits.data.tables import Faults, is_image
+from digits.kinds.detection import yolo
 from digits.kinds.detection.annotations import Box
 from digits.kinds.detection.formats import find_format, is_detected, open_annotations
 from digits.kinds.detection.placement import measure_images, place_boxes
@@ -64,6 +65,11 @@ def are_annotated(folders: TargetImageFolders) -> bool:
     return chosen.looks_like is not None or _has_polygons(targets, images)
 
 
+def numbers_classes(folders: TargetImageFolders) -> bool:
+    """Return whether the targets in ``folders`` are annotations with numbers instead of names of classes."""
+    return are_annotated(folders) and find_format(Path(folders.targets)) is yolo.FORMAT
+
+
 def _has_polygons(labels: Path, images: Path) -> bool:
     try:
         found = islice(open_annotations(labels, images).images, _SNIFFED_IMAGES)
@@ -72,12 +78,13 @@ def _has_polygons(labels: Path, images: Path) -> bool:
         return False
 
 
-def read_shapes(labels: Path, root: Path) -> AnnotatedShapes:
+def read_shapes(labels: Path, root: Path, names: str = "") -> AnnotatedShapes:
     """Read the polygons of annotations about the images below ``root``; raises UnusableSource.
 
-    Rectangles are polygons as well, but annotations that contain nothing else are refused.
+    ``names`` is the path of a file with the names of YOLO's class numbers, which may be empty. Rectangles are polygons
+    as well, but annotations that contain nothing else are refused.
     """
-    annotations = open_annotations(labels, root)
+    annotations = open_annotations(labels, root, names=names)
     if annotations.stored is not None:
         raise UnusableSource(f"{show(labels.name)} contains boxes, but no polygons.", _remedy())
     placed = place_boxes(annotations, list(measure_images(annotations, root)))

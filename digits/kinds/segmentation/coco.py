@@ -118,8 +118,12 @@ class AnnotatedImages(FoundTargetImages):
 
 @dataclass
 class CocoClasses:
-    """Reads the annotations of all splits, whose classes are the same. ``indexes`` are those of the classes by name."""
+    """Reads the annotations of all splits, whose classes are the same. ``indexes`` are those of the classes by name.
 
+    ``names`` is the path of a file with the names of YOLO's class numbers, which may be empty.
+    """
+
+    names: str = ""
     indexes: dict[str, int] = field(default_factory=dict)
 
     def find(self, folders: TargetImageFolders, path: Path, progress: Progress) -> AnnotatedImages:
@@ -128,7 +132,7 @@ class CocoClasses:
         root = Path(os.path.realpath(folders.images))
         chosen = find_format(path)
         if chosen is not FORMAT:
-            return self._draw(folders, read_shapes(path, root), DrawnMasks(path, chosen.title))
+            return self._draw(folders, read_shapes(path, root, self.names), DrawnMasks(path, chosen.title))
         found = coco.read(path, root, Annotation)
         present = {item.category_id for item in found.annotations if not item.iscrowd}
         if found.annotations and not present:

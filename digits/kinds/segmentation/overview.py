@@ -44,7 +44,7 @@ class Overview:
 
     def __init__(self, recipe: CreateSegmentation) -> None:
         self._recipe = recipe
-        self._annotations = CocoClasses()
+        self._annotations = CocoClasses(recipe.class_labels_file)
 
     def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
         """Return the images of annotations and their objects; raises UnusableSource."""

@@ -33,7 +33,7 @@ from digits.data.target_images import TargetImageSplit
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
 from digits.kinds.groups import group_by_rarest, group_flags
-from digits.kinds.segmentation.annotated import are_annotated
+from digits.kinds.segmentation.annotated import are_annotated, numbers_classes
 from digits.kinds.segmentation.coco import CocoClasses
 from digits.kinds.segmentation.pairing import CombinedMasks, describe_overlap, pair_masks
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -126,7 +126,7 @@ class SegmentationPlan(Plan):
 def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     names, code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
-    annotations = CocoClasses()
+    annotations = CocoClasses(recipe.class_labels_file)
     unusable: list[Unusable] = []
     splits, warnings = plan_splits(recipe, progress, unusable, partial(find_masks, annotations))
     if annotations.indexes:
@@ -176,7 +176,8 @@ def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetIm
             "Some splits use annotations or a folder of masks for each class, others label images.",
             "Use the same format for all splits.",
         )
-    if recipe.class_labels_file or recipe.colormap_file:
+    takes_names = all(map(numbers_classes, recipe.folders().values()))
+    if recipe.colormap_file or (recipe.class_labels_file and not takes_names):
         raise UnusableSource(
             "Class labels and color maps apply to label images only; annotations and folders of masks name classes.",
             "Leave both fields empty.",

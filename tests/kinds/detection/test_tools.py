@@ -340,3 +340,45 @@ def test_bitmaps_of_supervisely_are_counted(tmp_path: Path) -> None:
     assert boxes_of(found)["ds1/img/two.png"] == [("dog", *DOG)]
     (text,) = found.warnings
     assert "1 × bitmap" in text and "polygons" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "tool", "advice"),
+    [
+        (
+            [{"image": "a.png", "annotations": [{"label": "cat", "coordinates": {"x": 1}}]}],
+            "CreateML",
+            "as COCO",
+        ),
+        (
+            {"imgHeight": 20, "imgWidth": 40, "objects": [{"label": "car", "polygon": []}]},
+            "Cityscapes",
+            "_labelIds",
+        ),
+        ([{"name": "a.png", "labels": [{"category": "car", "box2d": {"x1": 1}}]}], "BDD100K", "to_coco"),
+        ({"dm_format_version": "1.0", "infos": {}, "categories": {}, "items": []}, "Datumaro", "as COCO"),
+        (
+            {"project": {}, "file": {}, "metadata": {"1": {"vid": "1", "xy": [2, 1, 1, 5, 5]}}},
+            "VIA 3",
+            "as COCO",
+        ),
+        ({"version": 1}, "", ""),
+    ],
+)
+def test_files_of_other_tools_are_named(tmp_path: Path, content: Any, tool: str, advice: str) -> None:
+    save(tmp_path / "a.png")
+    save(tmp_path / "b.png")
+    save(tmp_path / "a.json", content)
+    forms = Forms("image-object-detection", tmp_path)
+    (problem,) = forms.summary(train_image_folder=tmp_path).problems
+    assert "is not a COCO file" in problem and tool in problem and advice in problem
+    save(tmp_path / "b.json", content)
+    (problem,) = forms.summary(train_image_folder=tmp_path).problems
+    assert "several JSON files: a.json, b.json" in problem and tool in problem and advice in problem
+
+
+def test_several_exports_in_a_folder_are_named(tmp_path: Path) -> None:
+    write_label_studio(tmp_path)
+    write_vgg(tmp_path)
+    errors = Forms("image-object-detection", tmp_path).errors(train_image_folder=tmp_path)
+    assert "Enter one of them as the annotations" in errors["train_label_folder"][0]

@@ -260,3 +260,14 @@ def test_label_images_beside_files_of_labelme_are_used(tmp_path: Path) -> None:
         feature_folder=tmp_path / "images", folder_pct_val=0, **SIZE
     )
     assert sorted(found.splits["train"].files) == ["one.png", "two.png"]
+
+
+def test_class_labels_name_the_numbers_of_yolo(tmp_path: Path) -> None:
+    write_yolo(tmp_path)
+    (tmp_path / "data.yaml").unlink()
+    labels = tmp_path / "flowers"
+    labels.write_text("rose\ntulip\n")
+    fields = {"feature_folder": tmp_path, "folder_pct_val": 0, **SIZE}
+    forms = Forms("image-segmentation", tmp_path)
+    assert forms.plan(**fields).target.names == ["background", "class 0", "class 1"]
+    assert forms.plan(**fields, class_labels_file=labels).target.names == ["background", "rose", "tulip"]
