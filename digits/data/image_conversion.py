@@ -29,6 +29,8 @@ _HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
 WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 # Cameras, scanners and microscopes use fewer bits of 16-bit values.
 FULL_BITS = 16
+# Interpolation leaves values slightly beyond the ends of a range.
+_TOLERANCE = 0.01
 _BITS_IN_USE = (8, 10, 12, 14, FULL_BITS)
 
 
@@ -280,11 +282,11 @@ def high_bits(values: NDArray[np.integer], bits: int) -> Pixels:
 
 def _from_fractions(values: NDArray[np.float32]) -> Image.Image:
     low, high = values.min(), values.max()
-    if not (low >= 0 and high <= 1):  # also NaN
+    if not (low >= -_TOLERANCE and high <= 1 + _TOLERANCE):  # also NaN
         raise UnusableImage(
             f"floating-point pixels are supported from 0 to 1 only, but range from {low:g} to {high:g}"
         )
-    return Image.fromarray((values * 255).round().astype(np.uint8))
+    return Image.fromarray((values.clip(0, 1) * 255).round().astype(np.uint8))
 
 
 def scaled_size(size: tuple[int, int], width: int, height: int, mode: str) -> tuple[int, int]:

@@ -129,7 +129,7 @@ def test_pixels_without_a_brightness_are_refused(mode: str, value: float, reason
 
 
 def test_floating_point_pixels_from_0_to_1_are_scaled() -> None:
-    values = np.array([[0, 0.25, 0.5, 1]], np.float32)
+    values = np.array([[-1e-3, 0.25, 0.5, 1.001]], np.float32)
     picture = images.open_picture(saved(Image.fromarray(values), "TIFF"), 1)
     assert picture.pixels[..., 0].tolist() == [[0, 64, 128, 255]] and picture.mode == "F"
 

@@ -244,6 +244,18 @@ class UserModel(Tower):
 """
 
 
+def test_probabilities_as_outputs_cause_a_warning(in_shared_child: Any, tmp_path: Path) -> None:
+    path = tmp_path / "network.py"
+    by_keras = "tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(self.y, self.inference))"
+    network = ONE_SIGMOID.replace('Dense(1, activation="sigmoid")', 'Dense(4, activation="softmax")')
+    path.write_text(re.sub("return tf.reduce_mean.*", f"return {by_keras}", network))
+    count, warnings = in_shared_child(_label_flow, path)
+    assert count == 1 and len(warnings) == 1
+    assert warnings[0].startswith(
+        "Line 6: the network returns the result of softmax, and predictions apply softmax"
+    )
+
+
 def test_a_single_output_for_several_classes_causes_a_warning(preflight: Any) -> None:
     messages = [event.message for event in preflight(ONE_SIGMOID).of(events.Warned)]
     (message,) = [text for text in messages if "make predictions" in text]

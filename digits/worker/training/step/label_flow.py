@@ -85,12 +85,13 @@ def follow(
     for operation in operations:
         flow.add(operation, is_of_loss=True)
     done = {operation.name for operation in operations}
-    for operation in operations_behind(metrics):
+    outputs = [output for output in outputs if output.shape.rank is not None]
+    for operation in operations_behind([*metrics, *outputs]):
         if operation.name not in done:
             flow.add(operation, is_of_loss=False)
     is_used = any(flow.origin(loss).labels for loss in losses)
     if is_used:
-        flow.check_outputs([output for output in outputs if output.shape.rank is not None])
+        flow.check_outputs(outputs)
     is_single = len(losses) == 1
     losses_of_classes = [
         operation for operation in operations if is_single and flow.is_classification(operation)
@@ -132,20 +133,28 @@ class _Flow:
             self._warn_of_numbers(operation)
 
     def check_outputs(self, outputs: list[Any]) -> None:
-        """Warn if the network returns fewer scores per image than there are classes."""
-        sizes = [output.shape[-1] for output in outputs]
-        if not outputs or any(size is None or size >= self._classes for size in sizes):
-            return
-        output = outputs[0]
-        if output.shape.rank != 2:
-            return
-        self._warn(
-            "outputs",
-            output.op,
-            f"the network returns {count_of(sizes[0], 'value')} for each image, but there are {self._classes} "
-            f"classes: it can be trained, but not make predictions. Return a value for each class, for example with "
-            f"Dense({self._classes}) without an activation, and use digits.classification_loss.",
-        )
+        """Warn if the network returns fewer scores per image than there are classes, or probabilities."""
+        sizes = [output.shape[-1] if output.shape.rank == 2 else None for output in outputs]
+        exact = [output for output, size in zip(outputs, sizes, strict=True) if size == self._classes]
+        if exact:
+            activation = self._activation_behind(exact[0])
+            if activation and "logits" not in self.warnings:
+                self._warn(
+                    "outputs",
+                    exact[0].op,
+                    f"the network returns the result of {activation}, and predictions apply softmax to what it "
+                    "returns: the best class is right, but the probabilities are too similar. Return the logits, and "
+                    "use digits.classification_loss.",
+                )
+        elif sizes and all(size is not None and size < self._classes for size in sizes):
+            self._warn(
+                "outputs",
+                outputs[0].op,
+                f"the network returns {count_of(outputs[0].shape[-1], 'value')} for each image, but there are "
+                f"{self._classes} classes: it can be trained, but not make predictions. "
+                "Return a value for each class, for example "
+                f"with Dense({self._classes}) without an activation, and use digits.classification_loss.",
+            )
 
     def is_classification(self, operation: Any) -> bool:
         """Whether ``operation`` is the cross-entropy of one score per class and the labels."""
@@ -170,17 +179,20 @@ class _Flow:
         return _Origin(batch, labels, numbers=is_arithmetic)
 
     def _check_logits(self, operation: Any) -> None:
-        scores = operation.inputs[0]
-        while scores.op.type in _REARRANGED:
-            scores = scores.op.inputs[0]
-        activation = _PROBABILITIES.get(scores.op.type)
-        if activation and self.origin(scores).is_prediction:
+        activation = self._activation_behind(operation.inputs[0])
+        if activation:
             self._warn(
                 "logits",
                 operation,
                 f"the loss applies softmax to values that are the result of {activation} already, so the network "
                 f"learns slowly and its probabilities are too similar. Remove the {activation} from the last layer.",
             )
+
+    def _activation_behind(self, scores: Any) -> str | None:
+        """Return the name of the activation that turned predictions into ``scores``, softmax or sigmoid, or None."""
+        while scores.op.type in _REARRANGED:
+            scores = scores.op.inputs[0]
+        return _PROBABILITIES.get(scores.op.type) if self.origin(scores).is_prediction else None
 
     def _check_shapes(self, operation: Any, origins: list[_Origin]) -> None:
         """Warn if labels and predictions of different rank are combined by broadcasting."""
