@@ -192,6 +192,7 @@ class DatasetForm(
         "More folders", default="", validators=[AllowedPath("folder", may_be_empty=True)]
     )
     one_class = flag("Create with one class", CreateClassification, "one_class")
+    classes_from_names = flag("Classes from file names", CreateClassification, "classes_from_names")
     pct_val = pct_test = None
     folder_pct_val = required_integer("Validation split (%)", CreateClassification, "pct_val")
     folder_pct_test = required_integer("Test split (%)", CreateClassification, "pct_test")

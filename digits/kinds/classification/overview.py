@@ -12,7 +12,8 @@ from digits.data.causes import Causes
 from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
 from digits.data.declared_splits import split_folders, split_named
-from digits.data.sources import UnusableSource, count_of, show
+from digits.data.named_classes import named_classes
+from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds.classification.dataset_folder import metadata_rows
 from digits.kinds.classification.listing import OpenTable, text_rows
@@ -38,17 +39,25 @@ MAX_PARQUET_FILES = 20
 
 
 class FolderOverview(Overview):
-    """The folders ``roots``, real paths, with a folder for each class."""
+    """The folders ``roots``, real paths, with a folder for each class, or ``by_name`` the classes in file names."""
 
-    def __init__(self, roots: list[Path], min_per_class: int, suggestion: Suggestion | None = None) -> None:
+    def __init__(
+        self,
+        roots: list[Path],
+        min_per_class: int,
+        suggestion: Suggestion | None = None,
+        *,
+        by_name: bool = False,
+    ) -> None:
         super().__init__(suggestion)
+        self._by_name = by_name
         self._roots, self._min_per_class = roots, min_per_class
         self._scans: list[Scan] = []
 
     def read(self) -> Iterator[int]:
         for root in self._roots:
             self._scans.append(Scan(root))
-            for found in scan_steps(root, MAX_FILES):
+            for found in scan_steps(root, MAX_FILES, self._by_name):
                 self._scans[-1] = found
                 yield sum(scan.seen for scan in self._scans)
 
@@ -65,6 +74,15 @@ class FolderOverview(Overview):
         summary.set_bars("Images per class", counts)
         if found.complete:
             self._describe_classes(found, counts, summary)
+        named = (
+            [] if found.count else named_classes([name for scan in self._scans for name in scan.loose_names])
+        )
+        if named:
+            summary.suggestion = Suggestion(
+                f"The names of the images contain {len(named):,} classes: {listed(named)}. Use these?",
+                "Use them",
+                {"classes_from_names": True},
+            )
 
     def _describe_classes(self, found: Scan, counts: list[tuple[str, int]], summary: SourceSummary) -> None:
         summary.problems += remarks(found)

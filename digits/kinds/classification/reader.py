@@ -22,6 +22,7 @@ from digits.data.dataset_folder import find
 from digits.data.declared_splits import declares_splits, split_named
 from digits.data.image_endings import LeftOut, is_image_file
 from digits.data.image_lists import is_visible, without_images
+from digits.data.named_classes import class_in_name, named_classes
 from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import (
     ImageFolder,
@@ -71,7 +72,9 @@ class Scan:
     ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
     devices and sockets; ``loose`` images are outside of any class; ``others`` are files that are no images, or
     images that cannot be read, which are ``left_out`` as well.
-    ``seen`` is the number of files examined; ``complete`` is False while there are more.
+    ``seen`` is the number of files examined; ``complete`` is False while there are more. ``by_name``:
+    the classes are those in the names of the images, and images without one are ``loose``; ``loose_names`` are the
+    names of images directly in the root.
     """
 
     root: Path
@@ -84,6 +87,8 @@ class Scan:
     unreadable: list[str] = field(default_factory=list)
     seen: int = 0
     complete: bool = False
+    by_name: bool = False
+    loose_names: list[str] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -115,13 +120,14 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
         )
         train = structs.replace(train, folder=str(folder / "train"))
         val = structs.replace(val or train, folder=str(folder / "test"))
-    found, bounds = _scan(train, progress)
+    by_name = recipe.classes_from_names
+    found, bounds = _scan(train, progress, by_name)
     separate = {"val": val, "test": recipe.test}
     return plan(
         found,
         bounds,
         recipe,
-        separate={name: _scan(split, progress) for name, split in separate.items() if split},
+        separate={name: _scan(split, progress, by_name) for name, split in separate.items() if split},
         one_class=recipe.one_class,
     )
 
@@ -160,14 +166,14 @@ def _read_files(
     return listing.plan_listings(found, names, recipe, is_shuffled=is_shuffled)
 
 
-def _scan(split: FolderSplit, progress: Progress) -> tuple[Scan, Bounds]:
+def _scan(split: FolderSplit, progress: Progress, by_name: bool = False) -> tuple[Scan, Bounds]:
     found = []
     for folder in split.folders:
         root = Path(folder)
         name = show(str(root))
         progress.reading(f"Reading {name}")
         found.append(
-            scan(root, lambda files, name=name: progress.reading(f"Reading {name}: {files:,} files"))  # type: ignore[misc]
+            scan(root, lambda files, name=name: progress.reading(f"Reading {name}: {files:,} files"), by_name)  # type: ignore[misc]
         )
     return merge(found), Bounds(split.min_per_class, split.max_per_class)
 
@@ -181,7 +187,7 @@ def merge(scans: list[Scan]) -> Scan:
         return scans[0]
     roots = [os.path.realpath(item.root) for item in scans]
     root = os.path.commonpath(roots)
-    merged = Scan(Path(root), complete=all(item.complete for item in scans))
+    merged = Scan(Path(root), complete=all(item.complete for item in scans), by_name=scans[0].by_name)
     classes: dict[str, ClassFolder] = {}
     taken: set[str] = set()
     for place, item in zip(roots, scans, strict=True):
@@ -205,26 +211,27 @@ def merge(scans: list[Scan]) -> Scan:
     return merged
 
 
-def scan(root: Path, progress: Callable[[int], None] = lambda files: None) -> Scan:
+def scan(root: Path, progress: Callable[[int], None] = lambda files: None, by_name: bool = False) -> Scan:
     """List the images below ``root`` by class; ``progress`` receives the number of files at intervals.
 
-    Raises UnusableSource when ``root`` is missing, no folder, or cannot be read.
+    See `scan_steps` for ``by_name``. Raises UnusableSource when ``root`` is missing, no folder, or cannot be read.
     """
     found = Scan(Path(root))
     reported = 0
-    for found in scan_steps(root):
+    for found in scan_steps(root, by_name=by_name):
         if found.seen >= reported + PROGRESS_EVERY_FILES:
             reported = found.seen
             progress(found.seen)
     return found
 
 
-def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
+def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False) -> Iterator[Scan]:
     """List the images below ``root`` like `scan`, yielding the same `Scan` after each entry.
 
-    The scan remains incomplete if a folder has more than ``max_entries`` entries.
+    The scan remains incomplete if a folder has more than ``max_entries`` entries. The classes are the names of folders,
+    or with ``by_name`` those in the names of the images; see `class_in_name`.
     """
-    found = Scan(Path(root))
+    found = Scan(Path(root), by_name=by_name)
     classes: dict[str, ClassFolder] = {}
     resolved = os.path.realpath(root)
     walk = _Walk(found, resolved, max_entries)
@@ -233,7 +240,21 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
     except OSError as error:
         raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
     for entry in entries:
-        if walk.is_folder(entry):
+        if by_name:
+            images = ClassFolder(entry.name, entry.name)
+            if walk.is_folder(entry):
+                for _ in walk.collect(entry, images):
+                    yield found
+            elif walk.is_image(entry):
+                images.files.append(entry.name)
+            for file in images.files:
+                label = label_of(class_in_name(os.path.basename(file)))
+                if label:
+                    classes.setdefault(label, ClassFolder(label, label)).files.append(file)
+                else:
+                    found.loose += 1
+            found.classes = list(classes.values())
+        elif walk.is_folder(entry):
             label = label_of(entry.name)
             item = classes.setdefault(label, ClassFolder(entry.name, label))
             found.classes = list(classes.values())
@@ -241,7 +262,10 @@ def scan_steps(root: Path, max_entries: int | None = None) -> Iterator[Scan]:
                 yield found
         elif walk.is_image(entry):
             found.loose += 1
+            found.loose_names.append(entry.name)
         yield found
+    if by_name and not walk.is_truncated:
+        found.classes.sort(key=lambda item: os.fsencode(item.name))
     found.complete = not walk.is_truncated
     yield found
 
@@ -429,9 +453,22 @@ def _without_images(found: Scan) -> UnusableSource:
     if found.loose:
         return UnusableSource(
             f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
-            "Put the images of each class into a separate folder.",
+            _advice_on_names(found) or "Put the images of each class into a separate folder.",
         )
     return without_images(found.root, found.unreadable, found.left_out)
+
+
+def advise_names(classes: list[str]) -> str:
+    """Return the advice to use the ``classes`` in the names of files."""
+    return (
+        f"The names of the images contain classes: {listed(classes)}. Check “Classes from file names” "
+        "(classes_from_names) to use these, or put the images of each class into a separate folder."
+    )
+
+
+def _advice_on_names(found: Scan) -> str:
+    classes = named_classes(found.loose_names)
+    return advise_names(classes) if classes else ""
 
 
 def remarks(found: Scan) -> list[str]:
@@ -446,7 +483,9 @@ def remarks(found: Scan) -> list[str]:
         remarks.append(
             f"{count_of(found.specials, 'special file')} (pipe, device or socket) ignored in {root}."
         )
-    if found.loose and found.count:
+    if found.loose and found.by_name:
+        remarks.append(f"{count_of(found.loose, 'image')} ignored in {root}: no class in the name.")
+    elif found.loose and found.count:
         remarks.append(
             f"{count_of(found.loose, 'image')} ignored directly in {root}, outside any class's folder."
         )

@@ -101,7 +101,8 @@ class CreateClassification(CreateWithShares, kw_only=True):
     The source is ``files``, or folders with a sub-folder for each class: ``train``, and ``val`` and ``test`` if these
     are separate. With ``sample``, a sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of
     the train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes,
-    unless ``one_class``.
+    unless ``one_class``. With ``classes_from_names``, the class of an image is the beginning of its file name, up to
+    the last numbers, as in ``cat.0.jpg``; folders do not matter.
     """
 
     kind: str = "image-classification"
@@ -110,6 +111,7 @@ class CreateClassification(CreateWithShares, kw_only=True):
     test: FolderSplit | None = None
     files: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases | None = None
     one_class: bool = False
+    classes_from_names: bool = False
     sample: str | None = None
     sample_mirrors: list[str] = field(default_factory=list)
 

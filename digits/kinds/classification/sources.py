@@ -15,6 +15,7 @@ from digits.core.splits import SPLITS
 from digits.data.dataset_folder import find
 from digits.data.declared_splits import describe_splits, split_folders
 from digits.data.image_lists import is_visible, need_an_image
+from digits.data.named_classes import named_classes_in
 from digits.data.sources import UnusableSource
 from digits.kinds.classification import databases
 from digits.kinds.classification.database_overview import DatabaseOverview
@@ -28,6 +29,7 @@ from digits.kinds.classification.overview import (
     summarize_tables,
     summarize_text_files,
 )
+from digits.kinds.classification.reader import advise_names
 from digits.kinds.classification.recipe import (
     CreateClassification,
     Databases,
@@ -59,7 +61,7 @@ class Folders(FormSource):
     path = "folder_train"
     names: tuple[str, ...] = ("folder_train", "folder_train_more", "folder_train_min_per_class")
     extra: tuple[str, ...] = (
-        *("one_class", "folder_train_max_per_class"),
+        *("one_class", "classes_from_names", "folder_train_max_per_class"),
         *(
             name
             for split in SPLITS[1:]
@@ -78,7 +80,7 @@ class Folders(FormSource):
         return ("folder_train", "folder_train_more")
 
     def scanned(self, form: Any) -> tuple[str, ...]:
-        return (*self.names, *self.own_fields("val"), *self.own_fields("test"))
+        return (*self.names, "classes_from_names", *self.own_fields("val"), *self.own_fields("test"))
 
     def read(self, form: Any) -> dict[str, Any]:
         return {split: _folder_split(form, split) for split in ("train", *self.own_splits(form))}
@@ -99,6 +101,9 @@ class Folders(FormSource):
 
     def check(self, form: Any, recipe: CreateClassification) -> None:
         assert recipe.train is not None
+        if recipe.classes_from_names:
+            need_an_image(*map(Path, recipe.train.folders))
+            return
         classes: list[str] = []
         for folder in recipe.train.folders:
             classes += [name for name in _subfolders(folder, enough=2) if name not in classes]
@@ -110,9 +115,11 @@ class Folders(FormSource):
                     "Only one class was found, so accuracy will always be 100%. "
                     "Select this to create the dataset anyway.",
                 )
+            named = named_classes_in(recipe.train.folder) if not classes else []
             raise UnusableSource(
                 "Each class requires a separate sub-folder, and at least two are required: "
-                f"{', '.join(form.folder_train.lines())} has {found}."
+                f"{', '.join(form.folder_train.lines())} has {found}.",
+                advise_names(named) if named else "",
             )
         need_an_image(*map(Path, recipe.train.folders))
 
@@ -128,8 +135,12 @@ class Folders(FormSource):
         return {
             split: path
             for split, path in found.items()
-            if form.meta.data_roots.contain(path) and (split == "train" or _subfolders(str(path), enough=1))
+            if form.meta.data_roots.contain(path) and (split == "train" or self._has_classes(form, str(path)))
         }
+
+    def _has_classes(self, form: Any, folder: str) -> bool:
+        by_name = form.classes_from_names.data
+        return bool(named_classes_in(folder) if by_name else _subfolders(folder, enough=1))
 
     def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
         assert recipe.train is not None
@@ -139,7 +150,9 @@ class Folders(FormSource):
             roots, suggestion = [folders["train"]], suggest_mixing(folders) if len(folders) > 1 else None
         elif len(roots) == 1:
             suggestion = suggest_beside(roots[0], self.own_splits(form), form.meta.data_roots.contain)
-        overview = FolderOverview(roots, recipe.train.min_per_class, suggestion)
+        overview = FolderOverview(
+            roots, recipe.train.min_per_class, suggestion, by_name=recipe.classes_from_names
+        )
         if folders:
             overview.start.facts.append(describe_splits(folders))
         return overview.summaries()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from tests.kinds.forms import APP, Forms, submitted
 from tests.site import bars
@@ -126,3 +128,36 @@ def test_tables_of_absolute_paths_need_no_folder(tmp_path: Path, kind: str, fiel
         shown.fill_recipe(made.recipe)
         cloned = submitted(shown).values()
     assert str(path) in cloned and str(forms.data) not in cloned
+
+
+def save(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8)).save(path)
+
+
+def test_classes_in_file_names_are_suggested_and_used(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
+        for label in ("cat", "great_dane"):
+            for number in numbers:
+                save(data / split / f"{label}.{number}.jpg")
+    save(data / "train" / "misc" / "cat_9.jpg")
+    forms, fields = Forms("image-classification", data), {"folder_train": data / "train"}
+    (error,) = forms.errors(**fields)["folder_train"]
+    assert "has only “misc”" in error
+    shutil.rmtree(data / "train" / "misc")
+    (error,) = forms.errors(**fields)["folder_train"]
+    assert "cat, great_dane" in error and "classes_from_names" in error
+    suggestion = forms.summary(**fields).suggestion
+    assert suggestion and suggestion.fields == {"classes_from_names": True}
+    found = forms.summary(**fields, classes_from_names="y")
+    assert found.bars == [("cat", 4), ("great_dane", 4)]
+    assert found.suggestion and found.suggestion.fields["folder_val"] == str(data / "val")
+    save(data / "train" / "12.jpg")
+    made = forms.plan(folder_train=data, classes_from_names="y")
+    assert made.target.names == ["cat", "great_dane"]
+    assert {name: sorted(split.files) for name, split in made.splits.items()} == {
+        "train": [f"{label}.{number}.jpg" for label in ("cat", "great_dane") for number in range(4)],
+        "val": [f"{label}.{number}.jpg" for label in ("cat", "great_dane") for number in range(4, 6)],
+    }
+    assert any("1 image ignored in" in warning for warning in made.warnings)
