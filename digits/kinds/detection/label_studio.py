@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +30,9 @@ from digits.kinds.detection.label_files import InvalidAnnotation
 
 MAX_BYTES = 512 << 20
 _LABELS = ("rectanglelabels", "polygonlabels", "ellipselabels", "labels")
+_WORDS = re.compile(
+    rb'"(original_width|(rectangle|polygon|ellipse|brush|keypoint)labels|from_name|lead_time)"'
+)
 _UNUSED = ("brushlabels", "keypointlabels", "bitmasklabels", "vectorlabels", "hypertextlabels")
 
 
@@ -184,10 +188,8 @@ def _relative(box: Box, width: int, height: int) -> Box:
 
 
 def _looks_like(head: bytes) -> bool:
-    return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith((b"[", b'{"id"')) and any(
-        word in head
-        for word in (b'"original_width"', b'labels"', b'"completions"', b'"from_name"', b'"lead_time"')
-    )
+    text = head.lstrip(b"\xef\xbb\xbf \r\n\t")
+    return text.startswith((b"[", b'{"id"')) and bool(_WORDS.search(text))
 
 
 def _open(source: Source) -> Annotations:
