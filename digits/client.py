@@ -179,9 +179,16 @@ class Client:
 
     # Models
 
-    def resume(self, model_id: str) -> BriefJob:
-        """Resume an aborted or failed training."""
-        return self._post(f"/models/{model_id}/resume", BriefJob)
+    def resume(
+        self, model_id: str, *, train_epochs: int | None = None, more_epochs: int | None = None
+    ) -> BriefJob:
+        """Resume an aborted or failed training, or continue a finished one.
+
+        It then trains until ``train_epochs`` in all, or for ``more_epochs``.
+        """
+        fields = {"train_epochs": train_epochs, "more_epochs": more_epochs}
+        changed = {name: value for name, value in fields.items() if value is not None}
+        return self._post(f"/models/{model_id}/resume", BriefJob, **changed)
 
     def metrics(self, model_id: str) -> Curves:
         """Return the curves of a model as columns."""

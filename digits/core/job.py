@@ -127,7 +127,9 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     def resume(self) -> None:
         """Prepare the job to run again; the scheduler starts it."""
-        ended = [task for task in self.tasks if task.status in (Status.ABORT, Status.ERROR)]
+        self._restart([task for task in self.tasks if task.status in (Status.ABORT, Status.ERROR)])
+
+    def _restart(self, ended: Sequence[Task]) -> None:
         # All logs are read before the first task changes, because reading may fail.
         log_ends = [events.end(self.task_folder(task) / EVENTS_FILE) for task in ended]
         for task, log_end in zip(ended, log_ends, strict=True):

@@ -12,6 +12,7 @@ from digits.core import snapshot_list
 from digits.core.files import read_bytes
 from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
+from digits.core.resume_point import resume_point
 from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
 from digits.core.task import Task
@@ -66,6 +67,22 @@ class ModelJob(Job, kw_only=True, eq=False):
     def resume(self) -> None:
         super().resume()
         self.recipe.resume = True
+
+    @property
+    def epochs_done(self) -> float:
+        """The number of epochs after which the training can continue, 0 if there is no resume point."""
+        point = None if self.is_imported else resume_point(self.folder)
+        return point.epoch if point else 0.0
+
+    def train_until(self, epochs: float) -> None:
+        """Prepare the training, which has ended, to continue until ``epochs`` epochs in all.
+
+        One that early stopping ended continues without it.
+        """
+        if self.status is Status.DONE and self.epochs_done < self.recipe.epochs:
+            self.recipe.early_stopping = None
+        self._restart(self.tasks)
+        self.recipe.epochs, self.recipe.resume = epochs, True
 
     @property
     def network_path(self) -> Path:

@@ -64,8 +64,8 @@ LEGAL_STEPS: dict[Status, frozenset[Status]] = {
     Status.WAIT: frozenset({Status.RUN, Status.ABORT, Status.ERROR}),
     # The executor may interrupt a task and queue it again.
     Status.RUN: frozenset({Status.WAIT, Status.DONE, Status.ABORT, Status.ERROR}),
-    Status.DONE: frozenset(),
-    # Stopped and failed jobs may be resumed.
+    # Stopped and failed jobs may be resumed, and finished trainings continued.
+    Status.DONE: frozenset({Status.INIT}),
     Status.ABORT: frozenset({Status.INIT}),
     Status.ERROR: frozenset({Status.INIT}),
 }

@@ -163,10 +163,13 @@ class Scheduler:
             raise NotReady(f"A process of “{job.name}” is still starting.", "Try again in a moment.")
         return True
 
-    def resume(self, job: Job) -> None:
-        """Resume a job that was stopped or failed; raises OSError, leaving it unchanged."""
+    def resume(self, job: Job, prepare: Callable[[], None] | None = None) -> None:
+        """Resume a job that has ended; raises OSError, leaving it unchanged.
+
+        ``prepare`` prepares it to run again, by default its method ``resume``.
+        """
         self._store.edit(job)  # first, because nothing after this can fail
-        job.resume()
+        (prepare or job.resume)()
         self._catch_up(job)  # its pages show its previous progress until it runs
         self._status_changed(job)
         self._reconsider()

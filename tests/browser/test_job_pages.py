@@ -284,3 +284,29 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     expect(page.locator("#chart-learning_rate")).to_have_attribute("data-points", re.compile("[1-9]"))
     expect(page.get_by_role("region", name="Settings of the models")).to_contain_text("epochs")
     check_accessibility(page)
+
+
+@pytest.mark.tensorflow
+def test_a_finished_training_is_continued(
+    page: Page, create, dataset, check_accessibility: Callable[[Page], None]
+):
+    job = create(
+        "models",
+        model_name="Short",
+        dataset=dataset["id"],
+        standard_networks="lenet",
+        train_epochs=1,
+        batch_size=8,
+    )
+    page.goto(f"/models/{job['id']}")
+    button = page.get_by_role("button", name="Continue training…")
+    button.click(timeout=DONE_MILLISECONDS)
+    dialog = page.get_by_role("dialog", name="Continue training")
+    expect(dialog).to_contain_text("learning rate")
+    check_accessibility(page)
+    dialog.get_by_label("More epochs").fill("2")
+    dialog.get_by_role("button", name="Continue").click()
+    expect(page.locator("#snapshots [data-epoch]")).to_have_count(3, timeout=DONE_MILLISECONDS)
+    expect(page.locator("[data-tile='epoch']")).to_have_text("3 / 3")
+    button.click(timeout=DONE_MILLISECONDS)
+    expect(dialog.get_by_label("More epochs")).to_have_value("3")

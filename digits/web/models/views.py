@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ from digits.data.model_archive import INFO_FILE
 from digits.kinds.request_fields import whole
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
+from digits.web.models import continuing
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.snapshots import snapshot_of
@@ -49,15 +51,21 @@ def show_json(job_id: str) -> Response:
 
 @blueprint.post("/models/<job_id>/resume")
 def resume(job_id: str) -> AnyResponse:
-    """Resume an aborted or failed training, or restart it if it has not saved anything."""
+    """Resume an aborted or failed training, or restart it if it has not saved anything.
+
+    With ``train_epochs``, the new number of epochs in all, or ``more_epochs``, a finished one continues, too.
+    """
     job = _model(job_id)
     check_owner(job)
-    if not job.can_resume:
+    epochs = continuing.epochs_of_request(job)
+    if epochs is None and not job.can_resume:
         raise NotAllowed(
             f"“{job.name}” cannot be resumed: it is {job.status.title.lower()}.",
-            "Only aborted and failed training jobs can be resumed.",
+            "Set train_epochs or more_epochs to continue a finished training."
+            if continuing.can_continue(job)
+            else "Only aborted and failed training jobs can be resumed.",
         )
-    services().scheduler.resume(job)
+    services().scheduler.resume(job, None if epochs is None else partial(job.train_until, epochs))
     return respond(serializers.brief(job), created=url_for("model_page.show", job_id=job.id))
 
 

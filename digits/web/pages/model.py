@@ -11,6 +11,7 @@ from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.views import training_charts, views_of
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
+from digits.web.models import continuing
 from digits.web.models import export_panel as model_export_panel
 from digits.web.models import serializers as model_serializers
 from digits.web.predictions import runs as prediction_runs
@@ -36,6 +37,8 @@ def show(job_id: str) -> str:
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
         model=model_serializers.model_page(job),
+        can_continue=continuing.can_continue(job),
+        schedule_note=continuing.schedule_note(job.recipe),
         cursor=state.cursor,
         evaluation=evaluation_panel.panel(job),
         batches=prediction_runs.recent(job),

@@ -15,8 +15,11 @@ from PIL import Image
 from digits.core import events
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import EarlyStopping
-from digits.core.schedules import OneCycle
+from digits.core.recipe import EarlyStopping, Solver, Train
+from digits.core.resume_point import ResumePoint, discard
+from digits.core.schedules import OneCycle, from_settings
+from digits.core.status import Status
+from digits.web.models.continuing import schedule_note
 from digits.web.models.standard_networks import every_network
 from tests.site import Site
 from tests.web.trained import shared_site
@@ -585,6 +588,87 @@ def test_a_finished_training_cannot_be_resumed(site: Site, trained: str) -> None
     answer = site.client.post(f"/models/{trained}/resume", headers={"Accept": "application/json"})
     assert answer.status_code == 403
     assert "cannot be resumed" in answer.get_json()["error"]["message"]
+
+
+def test_a_finished_training_continues_for_more_epochs(site: Site) -> None:
+    dataset = site.dataset()
+    assert site.wait_for_end(dataset) == "Done"
+    for fields, total in (({"train_epochs": 4}, 4), ({"more_epochs": 3}, 4)):
+        model = finished_after_one_epoch(site, dataset)
+        assert "Continue training" in site.get(f"/models/{model}").text
+        answer = continued(site, model, **fields)
+        assert (answer.status_code, answer.get_json()["status"] != "Done") == (200, True)
+        job = site.services.store.get(model, ModelJob)
+        assert (job.recipe.epochs, job.recipe.resume) == (total, True)
+        assert continued(site, model, more_epochs=1).status_code == 403  # it runs
+        site.post(f"/models/{model}/abort")
+        site.wait_for_end(model)
+
+
+def continued(site: Site, model: str, **fields: object) -> Any:
+    return site.client.post(f"/models/{model}/resume", data=fields, headers={"Accept": "application/json"})
+
+
+def finished_after_one_epoch(site: Site, dataset: str, epochs: float = 1) -> str:
+    model: str = site.finished_model(dataset)
+    job = site.services.store.get(model, ModelJob)
+    ResumePoint(snapshot="snapshot_1.ckpt", step=20, epoch=1, seed=1, records=24, step_records=8).save(
+        job.folder
+    )
+    job.recipe.epochs = epochs
+    return model
+
+
+def test_a_training_that_ended_early_continues_without_early_stopping(site: Site) -> None:
+    dataset = site.dataset()
+    assert site.wait_for_end(dataset) == "Done"
+    model = finished_after_one_epoch(site, dataset, epochs=9)
+    job = site.services.store.get(model, ModelJob)
+    job.recipe.early_stopping = EarlyStopping(metric="loss", patience=1)
+    assert continued(site, model, more_epochs=2).status_code == 200
+    assert (job.recipe.epochs, job.recipe.early_stopping) == (3, None)
+    site.post(f"/models/{model}/abort")
+    site.wait_for_end(model)
+
+
+def test_trainings_that_cannot_continue_are_refused(site: Site) -> None:
+    dataset = site.dataset()
+    assert site.wait_for_end(dataset) == "Done"
+    without = site.finished_model(dataset)
+    assert "Continue training" not in site.get(f"/models/{without}").text
+    answer = continued(site, without, more_epochs=1)
+    assert (answer.status_code, "no resume point" in answer.get_json()["error"]["message"]) == (403, True)
+    model = finished_after_one_epoch(site, dataset)
+    refused: list[tuple[dict[str, object], int, str]] = [
+        ({}, 403, "Set train_epochs or more_epochs"),
+        ({"train_epochs": 1}, 400, "than the 1 that it has done"),
+        ({"train_epochs": 0}, 400, "train_epochs"),
+        ({"more_epochs": "x"}, 400, "more_epochs"),
+        ({"more_epochs": 1_000_000}, 400, "more_epochs"),
+        ({"more_epochs": 1, "train_epochs": 2}, 400, "either"),
+    ]
+    for fields, status, words in refused:
+        answer = continued(site, model, **fields)
+        assert (answer.status_code, words in str(answer.get_json()["error"])) == (status, True), fields
+    assert site.status(model) == "Done"
+    failed = site.services.store.get(model, ModelJob)
+    failed.tasks[0].history[-1] = (Status.ERROR, failed.tasks[0].history[-1][1])
+    failed.history[-1] = (Status.ERROR, failed.history[-1][1])
+    answer = continued(site, model, more_epochs=1)
+    assert (answer.status_code, "train_epochs" in str(answer.get_json()["error"])) == (400, True)
+    discard(failed.folder, ["snapshot_1.ckpt"])
+    assert continued(site, model, train_epochs=5).status_code == 403
+
+
+def test_the_dialog_states_which_learning_rates_apply() -> None:
+    fixed, cosine = (from_settings(policy) for policy in ("fixed", "cosine"))
+    assert "remains 0.5" in schedule_note(
+        Train(dataset="", lr_policy=fixed, solver=Solver(learning_rate=0.5))
+    )
+    assert "(cosine decay) depends" in schedule_note(Train(dataset="", lr_policy=cosine))
+    assert "(warm-up) depends" in schedule_note(
+        Train(dataset="", lr_policy=from_settings("fixed", warmup=5.0))
+    )
 
 
 def test_lenet_can_be_customized(site: Site) -> None:

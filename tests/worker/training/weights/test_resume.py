@@ -541,3 +541,19 @@ def test_two_processes_never_train_in_the_same_folder(
         standalone.prepare(task_folder.parent)
     assert (task_folder / "recipe.json").read_bytes() == recipe_before
     assert first.poll() is None
+
+
+def test_a_finished_training_continues_as_if_it_had_been_longer(
+    trained: Any, resume: Any, in_child: Any
+) -> None:
+    """The order of records, the random numbers and the optimizer's state are those of one training of all epochs."""
+    settings = {**SETTINGS, "lr_policy": {"policy": "fixed"}, "val_interval": 1.0, "snapshot_interval": 1.0}
+    whole = trained(RANDOM, name="whole", **{**settings, "epochs": 4})
+    task = trained(RANDOM, name="parts", **{**settings, "epochs": 2}).job_folder / "train"
+    training = recipe.load(task, recipe.Train)
+    training.epochs = 4
+    training.save(task)
+    outcome = resume(task).wait()
+    assert outcome.code == 0, outcome.output
+    assert [resumed.epoch for resumed in outcome.of(Resumed)] == [2]
+    same(in_child, whole, outcome, "snapshot_4.ckpt")

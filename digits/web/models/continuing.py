@@ -1,0 +1,80 @@
+"""Continue a training for more epochs after it has ended."""
+
+from __future__ import annotations
+
+from flask import request
+
+from digits.core.errors import BadRequest, NotAllowed
+from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import MAX_EPOCHS, Train
+from digits.core.schedules import TITLES, Fixed
+from digits.core.status import Status
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import whole
+from digits.web.jobs.serializers import data_of
+
+
+def can_continue(job: ModelJob) -> bool:
+    """Return whether a training that has finished can continue."""
+    return job.status is Status.DONE and _has_data(job) and job.epochs_done > 0
+
+
+def epochs_of_request(job: ModelJob) -> float | None:
+    """Return the number of epochs that ``job`` is to be trained in all; None if the request does not change it.
+
+    Raises BadRequest, or NotAllowed if the training cannot continue.
+    """
+    total = whole(request.values, "train_epochs", None, 1, MAX_EPOCHS)
+    more = whole(request.values, "more_epochs", None, 1, MAX_EPOCHS)
+    if total is None and more is None:
+        return None
+    if job.status.is_running or job.is_imported:
+        state = "it was trained elsewhere" if job.is_imported else f"it is {job.status.title.lower()}"
+        raise NotAllowed(
+            f"“{job.name}” cannot be continued: {state}.",
+            "Train a new model from its weights."
+            if job.is_imported
+            else "Wait until it has ended, or abort it.",
+        )
+    done = job.epochs_done
+    if not done:
+        raise NotAllowed(
+            f"“{job.name}” cannot be continued: it has no resume point.",
+            "Train a new model from one of its snapshots."
+            if job.status is Status.DONE
+            else "Resume it without train_epochs: it starts over.",
+        )
+    if not _has_data(job):
+        raise NotAllowed(f"“{job.name}” cannot be continued: its dataset is missing or not finished.")
+    if total is not None and more is not None:
+        raise BadRequest("Set either “train_epochs” or “more_epochs”.")
+    if more is not None and job.status is not Status.DONE:
+        raise BadRequest(
+            f"“more_epochs” is for finished trainings; “{job.name}” is {job.status.title.lower()}.",
+            "Set train_epochs to the number of epochs in all.",
+        )
+    epochs = done + more if more is not None else float(total or 0)
+    if not done < epochs <= MAX_EPOCHS:
+        name = "train_epochs" if more is None else "more_epochs"
+        raise BadRequest(
+            f"“{name}”: the training must have more epochs in all than the {epoch_label(done)} that it has done, "
+            f"and at most {MAX_EPOCHS:,}."
+        )
+    return epochs
+
+
+def schedule_note(recipe: Train) -> str:
+    """Return which learning rates apply to a continued training."""
+    policy = recipe.lr_policy
+    if isinstance(policy, Fixed) and not policy.warmup:
+        return f"The learning rate remains {recipe.solver.learning_rate:g}."
+    name = "warm-up" if isinstance(policy, Fixed) else TITLES[type(policy)].lower()
+    return (
+        f"The learning rate ({name}) depends on the number of epochs: from here on, it is that of a training with all "
+        "epochs, old and new."
+    )
+
+
+def _has_data(job: ModelJob) -> bool:
+    data = data_of(job)
+    return isinstance(data, DatasetJob) and data.status is Status.DONE
