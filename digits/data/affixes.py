@@ -40,10 +40,6 @@ class Affixes:
     target_before: str = ""
     target_after: str = ""
 
-    @property
-    def _is_of_others(self) -> bool:
-        return bool(_OTHERS.search(self.target_before + self.target_after))
-
 
 def find_pairs(images: Sequence[str], targets: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the targets of the images by the affixes that make the most pairs, at least of half of the names.
@@ -63,13 +59,21 @@ def find_pairs(images: Sequence[str], targets: Sequence[str]) -> tuple[dict[str,
             usable[affixes] = pairs
     if not usable:
         return {}, []
-    rank = {affixes: (len(pairs), not affixes._is_of_others) for affixes, pairs in usable.items()}
+    rank = {
+        affixes: (len(pairs), not is_of_another_task(affixes.target_before + affixes.target_after))
+        for affixes, pairs in usable.items()
+    }
     best = max(rank.values())
     equal = [usable[affixes] for affixes in sorted(usable) if rank[affixes] == best]
     if any(pairs != equal[0] for pairs in equal):
         image = next(iter(equal[0]))
         return {}, sorted({pairs[image] for pairs in equal if image in pairs})
     return equal[0], []
+
+
+def is_of_another_task(name: str) -> bool:
+    """Return whether the name of a target says that it is not one of classes, as in ``1_instanceIds``."""
+    return bool(_OTHERS.search(name))
 
 
 def _candidates(images: Sequence[str], targets: Sequence[str]) -> list[Affixes]:

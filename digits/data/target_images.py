@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from digits.data.affixes import find_pairs
+from digits.data.affixes import find_pairs, is_of_another_task
 from digits.data.image_lists import visible_entries
 from digits.data.sources import ImageSource, SplitPlan, count_of, listed, show
 
@@ -89,6 +89,8 @@ def match(images: Collection[str], targets: Collection[str]) -> Matches:
             others = "" if len(found) == len(target_of) else " Other names are not used."
             note = f"Names are paired as {show(image_of[image])} and {show(target_of[target])}.{others}"
     used = set(paired.values())
+    if note:
+        used.update(stem for stem in target_of if is_of_another_task(os.path.basename(stem)))
     return Matches(
         [(name, target_of[paired[stem]]) for stem, name in image_of.items() if stem in paired],
         [name for stem, name in image_of.items() if stem not in paired],
@@ -155,10 +157,10 @@ def find_folders(root: Path, targets: Collection[str]) -> tuple[Path, Path] | No
     return (images, found) if images and found else None
 
 
-def find_siblings(root: Path, targets: Collection[str]) -> dict[Path, Path]:
-    """Return the folders in ``root`` with a sibling for their targets, such as ``train`` with ``train_masks``.
+def find_similar_folders(root: Path, targets: Collection[str]) -> dict[Path, Path]:
+    """Return the folders in ``root`` with those of their targets, such as ``train`` with ``train_masks``.
 
-    ``targets`` are the words for the latter, in lowercase.
+    ``targets`` are the words for the latter, in lowercase. Of two folders, one of these words is enough.
     """
     try:
         names = {
@@ -173,6 +175,11 @@ def find_siblings(root: Path, targets: Collection[str]) -> dict[Path, Path]:
         siblings = [names[form] for form in forms if base and form != name and form in names]
         if siblings:
             found[path] = siblings[0]
+    if not found and len(names) == 2:
+        words = {name: any(word in re.split(r"[^a-z]+", name) for word in targets) for name in names}
+        one, other = sorted(names, key=words.__getitem__)
+        if words[other] and not words[one]:
+            found[names[one]] = names[other]
     return found
 
 

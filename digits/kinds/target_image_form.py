@@ -19,7 +19,7 @@ from digits.data.declared_splits import describe_splits, split_folders
 from digits.data.image_lists import walk_images
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
-from digits.data.target_images import find_folders, find_siblings
+from digits.data.target_images import find_folders, find_similar_folders
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm, required_integer
 from digits.kinds.form_fields import (
     AllowedFiles,
@@ -142,7 +142,7 @@ class Folders(FormSource):
         job = find_job(root)
         databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
         found = databases or find_folders(root, self._target_folders)
-        siblings = [] if found else [*find_siblings(root, self._target_folders).items()]
+        siblings = [] if found else [*find_similar_folders(root, self._target_folders).items()]
         if len(siblings) == 1:
             found = siblings[0]
         return found if found and all(map(form.meta.data_roots.contain, found)) else None
@@ -161,7 +161,7 @@ class Folders(FormSource):
             split: self.find_sources(form, folder) for split, folder in folders.items()
         }
         if not any(found.values()) and folders:
-            siblings = find_siblings(folders["train"].parent, self._target_folders)
+            siblings = find_similar_folders(folders["train"].parent, self._target_folders)
             found = {
                 split: (folder, siblings[folder]) for split, folder in folders.items() if folder in siblings
             }

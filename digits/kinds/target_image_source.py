@@ -60,7 +60,7 @@ class FoundTargetImages:
         if self.matches.unclear:
             raise UnusableSource(
                 f"Each image has several {target}s: {listed(self.matches.unclear)}.",
-                "Move those that are not needed to another folder.",
+                "Keep one of them. Masks of classes can be in a folder for each class.",
             )
         if not self.matches.names:
             raise UnusableSource(

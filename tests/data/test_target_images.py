@@ -47,6 +47,7 @@ def test_the_label_indexes_of_cityscapes_are_used() -> None:
         "Names are paired as town/a_0000_leftImg8bit.png and town/a_0000_gtFine_labelIds.png. "
         "Other names are not used."
     )
+    assert not found.remarks("label image")
 
 
 def test_exact_names_are_preferred() -> None:

@@ -76,7 +76,7 @@ def test_label_images_of_several_people_are_unclear(forms: Forms) -> None:
     for name in ("anna", "bert"):
         save(forms.data, "images/{}.png", f"masks/{{}}_{name}.png")
     (problem,) = forms.summary(feature_folder=forms.data).problems
-    assert "Each image has several label images: 0_anna.png, 0_bert.png." in problem
+    assert "Each image has several label images: 0_anna.png, 0_bert.png. Keep one of them." in problem
 
 
 @pytest.mark.parametrize("mask", ["{}_mask.png", "{}_segmentation.png", "mask_{}.png", "{}.png"])
@@ -160,6 +160,17 @@ def test_label_images_can_be_beside_the_folders_of_splits(forms: Forms, suffix: 
     made = forms.create(feature_folder=forms.data, **SIZE)
     assert made.counts == {"train": COUNT, "val": 2}
     assert made.manifest.target.names == ["Road", "Car"] and count_pixels(made) == PIXELS
+
+
+@pytest.mark.parametrize(
+    ("image", "mask"),
+    [("Part1_Input", "Part1_GroundTruth"), ("images", "masks_png"), ("photos", "binary-mask")],
+)
+def test_one_of_two_folders_has_a_word_for_label_images(forms: Forms, image: str, mask: str) -> None:
+    save(forms.data, f"{image}/ISIC_{{}}.jpg", f"{mask}/ISIC_{{}}_segmentation.png")
+    made = create(forms)
+    assert made.recipe.train.images == str(forms.data / image)
+    assert made.recipe.train.targets == str(forms.data / mask) and count_pixels(made) == PIXELS
 
 
 def test_one_folder_can_have_masks_beside_it(forms: Forms) -> None:
