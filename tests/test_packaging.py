@@ -34,6 +34,7 @@ PACKAGES = {
     "pynvml": "nvidia-ml-py",
     "prometheus_client": "prometheus-client",
     "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
     "socketio": "python-socketio",
     "tf_slim": "tf-slim",
 }
@@ -164,7 +165,7 @@ def test_the_command_and_the_extras_are_declared(wheel):
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     assert "digits = digits.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     about = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
-    assert set(about.get_all("Provides-Extra")) == {"gpu", "parquet", "s3", "test", "vit"}
+    assert set(about.get_all("Provides-Extra")) == {"gpu", "heif", "parquet", "s3", "test", "vit"}
     assert about["License-Expression"] == "BSD-3-Clause"
     needs = [need for need in about.get_all("Requires-Dist") if "extra" not in need]
     assert any(need.startswith("tensorflow") for need in needs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import importlib
 import io
 import os
 import stat
@@ -445,9 +446,7 @@ def _heif(data: bytes) -> list[str]:
     """Return the further format for a file that looks like HEIF, if the package that decodes it is installed."""
     if not READS_HEIF or data[4:8] != b"ftyp":
         return []
-    import pillow_heif
-
-    pillow_heif.register_heif_opener()
+    importlib.import_module("pillow_heif").register_heif_opener()
     return ["HEIF"]
 
 
