@@ -19,6 +19,8 @@ SPLIT_NAMES = {
     "test": ("test", "testing", "test_images", "test1", "privatetest"),
 }
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
+# The endings of texts about a set, in lower case.
+TEXTS = (".txt", ".md", ".rst", ".pdf", ".html", ".yaml", ".yml", ".rtf")
 # Some sets append their year, as in COCO's train2017.
 _YEAR = re.compile(r"[-_]?(?:19|20)\d\d\Z")
 
@@ -44,9 +46,10 @@ def split_folders(root: Path | str) -> dict[str, Path]:
     """Return the folders in ``root`` that are named after a split, if one is for training and another is not.
 
     If several have the same meaning, the first one in the order of `SPLIT_NAMES` counts. A folder that contains nothing
-    but one other folder, as many unpacked archives do, is searched in its place. Empty if ``root`` cannot be read.
+    but one other folder and texts, as many unpacked archives do, is searched in its place. Empty if ``root`` cannot be
+    read.
     """
-    for folder in (Path(root), _only_folder(root)):
+    for folder in (Path(root), only_folder(root)):
         found = _named(folder) if folder else {}
         if declares_splits(found):
             return {split: found[split] for split in SPLITS if split in found}
@@ -79,9 +82,12 @@ def _rank(path: Path) -> tuple[int, str]:
     return (words.index(name) if name in SPLIT_OF else len(words), path.name)
 
 
-def _only_folder(root: Path | str) -> Path | None:
+def only_folder(root: Path | str) -> Path | None:
+    """Return the folder in ``root`` if there is one and nothing else but texts, as in many archives."""
     entries = _entries(root)
-    return Path(entries[0].path) if len(entries) == 1 and entries[0].is_dir() else None
+    folders = [Path(entry.path) for entry in entries if entry.is_dir()]
+    others = (entry.name.lower() for entry in entries if not entry.is_dir())
+    return folders[0] if len(folders) == 1 and all(name.endswith(TEXTS) for name in others) else None
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:

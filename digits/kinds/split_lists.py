@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from digits.core.splits import SPLITS
-from digits.data.declared_splits import split_named
+from digits.data.declared_splits import only_folder, split_folders, split_named
 from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, count_of, listed, show
@@ -55,27 +55,34 @@ def list_fields(lists: Lists) -> dict[str, str | bool]:
     return {f"{split}_list": "\n".join(map(str, paths)) for split, paths in lists.items()}
 
 
-def find_lists(root: Path, may_read: Callable[[Path], bool], image_set: str = "Main") -> Lists:
+def find_lists(root: Path, images: Path, may_read: Callable[[Path], bool], image_set: str = "Main") -> Lists:
     """Return the text files and the folders with the images of each split of the set in ``root``.
 
-    ``image_set`` is the folder of VOC's lists in ``ImageSets``. Empty unless there are different images for training
-    and another split.
+    Folders in that of ``images`` count without a declaration. ``image_set`` is the folder of VOC's lists in
+    ``ImageSets``. Empty unless there are different images for training and another split.
     """
-    places = (root / "ImageSets" / image_set, root / "ImageSets")
-    for found in (
-        *_in_yaml(root),
-        *_in_darknet(root),
-        *map(_by_name, places),
-        _by_name(root, need_paths=True),
-    ):
-        lists: Lists = {}
-        for split in SPLITS:
-            paths = [path for path in found.get(split, []) if path.exists() and may_read(path)]
-            if paths and paths not in lists.values():
-                lists[split] = paths
-        if "train" in lists and len(lists) > 1:
-            return lists
-    return {}
+    for folder in filter(None, (root, only_folder(root))):
+        for found in _declared(folder, image_set):
+            if lists := _usable(found, may_read):
+                return lists
+    return _usable({split: [path] for split, path in split_folders(images).items()}, may_read)
+
+
+def _declared(root: Path, image_set: str) -> Iterator[Lists]:
+    yield from _in_yaml(root)
+    yield from _in_darknet(root)
+    yield _by_name(root / "ImageSets" / image_set)
+    yield _by_name(root / "ImageSets")
+    yield _by_name(root, need_paths=True)
+
+
+def _usable(found: Lists, may_read: Callable[[Path], bool]) -> Lists:
+    lists: Lists = {}
+    for split in SPLITS:
+        paths = [path for path in found.get(split, []) if path.exists() and may_read(path)]
+        if paths and paths not in lists.values():
+            lists[split] = paths
+    return lists if "train" in lists and len(lists) > 1 else {}
 
 
 def _files(folder: Path, *endings: str) -> list[Path]:

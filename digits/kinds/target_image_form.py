@@ -117,7 +117,7 @@ class Folders(FormSource):
         if found:
             if split == "train":
                 _use_validation(form, Path(image_field.data))
-                if lists := self.find_lists(form, Path(image_field.data)):
+                if lists := self.find_lists(form, Path(image_field.data), found[0]):
                     form.set(**list_fields(lists))
                     form.notes.append(describe_splits({name: paths[0] for name, paths in lists.items()}))
             image_field.data, target_field.data = map(str, found)
@@ -174,11 +174,11 @@ class Folders(FormSource):
         allowed = all(form.meta.data_roots.contain(path) for paths in used.values() for path in paths if path)
         return used if allowed and "train" in used and len(used) > 1 else {}
 
-    def find_lists(self, form: ImageDatasetForm[Any], root: Path) -> Lists:
+    def find_lists(self, form: ImageDatasetForm[Any], root: Path, images: Path) -> Lists:
         """Return the lists of the splits in ``root``, unless any are entered."""
         if self.own_splits(form) or form.text_of("train_list") or find_job(root):
             return {}
-        return find_lists(root, form.meta.data_roots.contain, "Segmentation")
+        return find_lists(root, images, form.meta.data_roots.contain, "Segmentation")
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         check_images(form, (name for split in recipe.folders() for name in FOLDERS[split]))
@@ -206,7 +206,7 @@ class Folders(FormSource):
         if not found:
             return entered, None
         suggestion = suggest_sources(Path(entered.images), *found)
-        suggestion.fields |= list_fields(self.find_lists(form, Path(entered.images)))
+        suggestion.fields |= list_fields(self.find_lists(form, Path(entered.images), found[0]))
         return TargetImageFolders(images=str(found[0]), targets=str(found[1])), suggestion
 
 

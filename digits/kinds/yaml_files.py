@@ -25,7 +25,10 @@ def read_yaml(path: Path) -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}," if mark else ""
         reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UnusableSource(f"{show(path.name)}{place} cannot be read: {show(reason)}.") from error
+        raise UnusableSource(
+            f"{show(path.name)}{place} cannot be read: {show(reason)}.",
+            "Correct it, or enter a text file with one name per line as “Class names”.",
+        ) from error
 
 
 def read_settings(path: Path) -> dict[str, str]:

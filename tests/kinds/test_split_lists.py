@@ -108,6 +108,19 @@ def test_several_folders_of_a_split(tmp_path: Path) -> None:
     assert splits_of(root)[0] == {"train": ["a0", "a1", "b0", "b1"], "val": ["c0", "c1"]}
 
 
+@pytest.mark.parametrize("place", ["", "set/"])
+def test_folders_of_images_with_labels_in_one_folder(tmp_path: Path, place: str) -> None:
+    root = flat(tmp_path / "data" / place)
+    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
+        (root / "images" / split).mkdir()
+        for number in numbers:
+            (root / "images" / f"{number}.png").rename(root / "images" / split / f"{number}.png")
+    texts(tmp_path / "data", {"README.md": "About this set."})
+    if place:
+        texts(root, {"data.yaml": YAML.format("images/train", "images/val")})
+    assert splits_of(tmp_path / "data")[0] == WANTED
+
+
 def test_images_in_several_lists_or_in_none(tmp_path: Path) -> None:
     root = flat(tmp_path / "data", 8)
     texts(root, {"train.txt": "0.png\n1.png\n2.png\n5.png\n9.png", "val.txt": "5.png\n6.png\n"})

@@ -375,8 +375,9 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         """Return the lists of the splits in ``root`` if all annotations were ``found`` together and none is entered."""
         if len(found) > 1 or self.own_splits() or self.text_of("train_list"):
             return {}
-        is_stored = find_format(found["train"][1], self.format.data).stores_images
-        return {} if is_stored else find_lists(root, self.meta.data_roots.contain)
+        images, labels = found["train"]
+        is_stored = find_format(labels, self.format.data).stores_images
+        return {} if is_stored else find_lists(root, images, self.meta.data_roots.contain)
 
     def find_names(self, found: dict[str, tuple[Path, Path]]) -> list[NamesFile]:
         """Return the file with the names of the classes in the YOLO files ``found``: several if these differ.

@@ -8,10 +8,11 @@ contain the x and y of the corners of a polygon or of an oriented box. See
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from digits.data.sources import count_of, show
+from digits.data.sources import count_of, listed, show
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.class_names import (
     MAX_CLASSES,
@@ -103,6 +104,11 @@ def _open(source: Source) -> Annotations:
         folder.remarks.append(remark)
     else:
         names = read_names(path)
+        repeated = [name for name, count in Counter(names.values()).items() if count > 1]
+        if repeated:
+            folder.remarks.append(
+                f"Several class numbers have the same name: {listed(repeated)}. They are one class."
+            )
     is_pose = path is not None and has_keypoints(path)
     declared = [names[number] for number in sorted(names)]
     found = folder.annotations(lambda data: parse(data, names, is_pose), declared, unlabeled_are_empty=True)
@@ -116,9 +122,12 @@ def _noting_polygons(annotations: Annotations) -> Iterator[AnnotatedImage]:
         count += sum(1 for box in image.boxes if box.points)
         yield image
     if count:
-        annotations.box_remarks.append(
-            f"{count_of(count, 'polygon')}: used as the smallest boxes around them."
+        use = (
+            "is used as the smallest box around it"
+            if count == 1
+            else "are used as the smallest boxes around them"
         )
+        annotations.box_remarks.append(f"{count_of(count, 'polygon')} {use}.")
 
 
 def _names_by_choice(classes: Sequence[str]) -> tuple[Names, str]:

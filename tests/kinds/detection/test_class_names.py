@@ -216,3 +216,11 @@ def test_classes_without_names(tmp_path: Path) -> None:
     assert found.target.names == ["cat", "dog"]
     assert "labels: The classes have no names, only numbers: 0 is “cat”, and so on." in found.warnings
     assert forms.plan(**by_hand(root), custom_classes="class 1", **SIZE).target.names == ["class 1"]
+
+
+def test_equal_names_are_one_class(tmp_path: Path) -> None:
+    root = write(tmp_path / "data", two_classes("labels"))
+    (root / "data.yaml").write_text("names: [cat, cat]")
+    found = forms_of(root).plan(train_image_folder=root, pct_val=0, **SIZE)
+    assert found.target.names == ["cat"]
+    assert "labels: Several class numbers have the same name: cat. They are one class." in found.warnings

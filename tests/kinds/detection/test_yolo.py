@@ -80,7 +80,7 @@ def test_polygons_are_remarked_on_and_keypoints_are_not_polygons(tmp_path: Path)
     root = write(tmp_path / "data", {"labels/1.txt": BOX, "labels/2.txt": OCTAGON, "labels/3.txt": pose})
     forms = Forms("image-object-detection", root)
     fields = {"train_image_folder": root, "pct_val": 0, **SIZE}
-    assert "labels: 2 polygons: used as the smallest boxes around them." in forms.plan(**fields).warnings
+    assert "labels: 2 polygons are used as the smallest boxes around them." in forms.plan(**fields).warnings
     (root / "labels" / "2.txt").write_text(pose)
     (root / "pose.yaml").write_text("kpt_shape: [2, 2]\nnames: [person]\n")
     found = forms.plan(**fields)
