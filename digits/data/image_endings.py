@@ -44,6 +44,10 @@ _UNREAD = {
 }
 # Those of all images, in readable formats or not.
 KNOWN_ENDINGS = (*EXTENSIONS, *_UNREAD)
+_READ = frozenset(EXTENSIONS)
+_OTHERS = frozenset(
+    (*_UNREAD, *mimetypes.types_map, *".npy .npz .yaml .yml .md .log .db .names .cache".split())
+)
 _BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
 
 
@@ -84,9 +88,10 @@ class LeftOut:
 
 def is_image_file(entry: os.DirEntry[str]) -> bool:
     """Return whether a regular file is an image by its ending or, if that is unknown, by its first bytes."""
-    if entry.name.lower().endswith(EXTENSIONS):
+    ending = _ending(entry.name)
+    if ending in _READ:
         return True
-    if _ending(entry.name) in _UNREAD or mimetypes.guess_type(f"/{entry.name}")[0]:
+    if ending in _OTHERS:
         return False
     try:
         # A file that is not regular would block.
@@ -100,8 +105,9 @@ def is_image_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _ending(name: str) -> str:
-    name = name.lower()
-    return ".nii.gz" if name.endswith(".nii.gz") else os.path.splitext(name)[1]
+    stem, dot, ending = name.rpartition(".")
+    ending = (dot + ending).lower()
+    return ".nii.gz" if ending == ".gz" and stem.lower().endswith(".nii") else ending
 
 
 def _joined(counts: list[tuple[str, int]]) -> str:

@@ -71,7 +71,7 @@ class Scan:
 
     ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
     devices and sockets; ``loose`` images are outside of any class; ``others`` are files that are no images, or
-    images that cannot be read, which are ``left_out`` as well.
+    images that cannot be read; those outside of any class are ``left_out``.
     ``seen`` is the number of files examined; ``complete`` is False while there are more. ``by_name``:
     the classes are those in the names of the images, and images without one are ``loose``; ``loose_names`` are the
     names of images directly in the root.
@@ -89,6 +89,14 @@ class Scan:
     complete: bool = False
     by_name: bool = False
     loose_names: list[str] = field(default_factory=list)
+
+    @property
+    def unread(self) -> LeftOut:
+        """All images that cannot be read."""
+        total = LeftOut()
+        for part in (self.left_out, *(item.left_out for item in self.classes)):
+            total.update(part)
+        return total
 
     @property
     def count(self) -> int:
@@ -263,6 +271,8 @@ def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False
         elif walk.is_image(entry):
             found.loose += 1
             found.loose_names.append(entry.name)
+        else:
+            found.left_out.add(entry.name)
         yield found
     if by_name and not walk.is_truncated:
         found.classes.sort(key=lambda item: os.fsencode(item.name))
@@ -378,7 +388,6 @@ class _Walk:
             return False
         if not is_image_file(entry):
             self._found.others += 1
-            self._found.left_out.add(entry.name)
             return False
         return True
 
@@ -455,7 +464,7 @@ def _without_images(found: Scan) -> UnusableSource:
             f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
             _advice_on_names(found) or "Put the images of each class into a separate folder.",
         )
-    return without_images(found.root, found.unreadable, found.left_out)
+    return without_images(found.root, found.unreadable, found.unread)
 
 
 def advise_names(classes: list[str]) -> str:
@@ -474,7 +483,7 @@ def _advice_on_names(found: Scan) -> str:
 def remarks(found: Scan) -> list[str]:
     """Return warnings about a scan for the user."""
     root = show(str(found.root))
-    remarks = found.left_out.remarks()
+    remarks = found.unread.remarks()
     if found.links:
         remarks.append(
             f"{count_of(found.links, 'link')} ignored in {root}: broken, leading outside of it, or cyclic."
