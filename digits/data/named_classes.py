@@ -11,14 +11,20 @@ from collections.abc import Iterable
 from digits.data.image_endings import is_image_file
 from digits.data.image_lists import MAX_ENTRIES_PROBED, is_visible
 
-_CLASS = re.compile(r"(.*[^\W\d_].*?)(?:[-_. (]+\d+)+\)?|([^\W\d_]+)\d+")
+_NUMBERS = re.compile(r"([-_. (]+\d+)+\)?\Z")
+_WORD_AND_NUMBER = re.compile(r"([^\W\d_]+)\d+")
+_LETTER = re.compile(r"[^\W\d_]")
 _FEWEST_NAMED = 0.9
 
 
 def class_in_name(file: str) -> str:
     """Return what the name of a file contains before its last numbers; empty if this is no word."""
-    found = _CLASS.fullmatch(os.path.splitext(file)[0])
-    return (found[1] or found[2]).strip() if found else ""
+    stem = os.path.splitext(file)[0]
+    if numbers := _NUMBERS.search(stem):
+        name = stem[: numbers.start()]
+        return name if _LETTER.search(name) else ""
+    found = _WORD_AND_NUMBER.fullmatch(stem)
+    return found[1] if found else ""
 
 
 def named_classes(files: Iterable[str]) -> list[str]:

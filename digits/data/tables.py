@@ -45,6 +45,9 @@ MAX_HEADER_BYTES = 1024 * 1024
 # Tables with more unusable rows are refused: they probably have another format.
 MAX_FAULTS = 100_000
 IMAGE_COLUMNS = ("image", "file_name")
+# Further names of columns of images, in lowercase, if no column contains names of image files.
+_ID_COLUMNS = ("image", "image_id", "image_name", "filename", "file", "path", "img", "id_code", "id")
+_INDEX_COLUMNS = ("id", "index", "idx", "unnamed: 0")
 SPLIT_COLUMNS = ("split", "usage", "subset", "set", "partition")
 MAX_PARQUET_ROWS = 20_000
 DELIMITERS = "\t;|,"
@@ -169,12 +172,12 @@ class TableFile:
         """Return the place of the column ``name``; raises UnusableSource.
 
         The default is that of the images, or one called ``image`` or ``file_name``, or the first one with names of
-        images, or the first one.
+        images, or one called like ``image_id``, or the first one.
         """
         if not name:
             usual = [self.columns.index(word) for word in IMAGE_COLUMNS if word in self.columns]
             stored = [place for place in usual if place in self.images] or list(self.images)
-            return next(iter(stored or usual or self._columns_of_images()), 0)
+            return next(iter(stored or usual or self._columns_of_images() or self._columns_of_ids()), 0)
         if name not in self.columns:
             raise UnusableSource(
                 f"{show(self.path.name)} has no column “{show(name)}”.",
@@ -190,6 +193,19 @@ class TableFile:
             for place in columns
             if rows and all(place < len(cells) and is_image(cells[place]) for cells in rows)
         ]
+
+    def _columns_of_ids(self) -> list[int]:
+        names = [name.lower() for name in self.columns]
+        return [names.index(name) for name in _ID_COLUMNS if name in names]
+
+    def is_index(self, place: int) -> bool:
+        """Return whether a column numbers the rows: by its name, or a first one without a name that counts."""
+        if self.columns[place].lower() in _INDEX_COLUMNS:
+            return True
+        if place or self.columns[0] != "column 1" or self.columns[1:2] == ["column 2"]:
+            return False
+        cells = [row[0] for row in self.first_rows(_SAMPLE_ROWS) if row]
+        return cells in ([str(n + start) for n in range(len(cells))] for start in (0, 1))
 
     def places(self, names: Iterable[str], image: int) -> list[int]:
         """Return the places of the columns ``names``, by default all but ``image``, other images and splits.

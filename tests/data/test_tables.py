@@ -223,3 +223,22 @@ def test_paths_that_differ_from_those_of_the_images_are_counted(tmp_path: Path) 
     assert faults.remarks() == [
         "2 paths of table.csv differ from those of the images, such as “images\\1.png” for images/1.png."
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "image", "indexes"),
+    [
+        (",image_id,breed\n0,a1,x\n1,b2,y\n", 1, [0]),
+        ("id,filename,breed\n5,a.png,x\n7,b.png,y\n", 1, [0]),
+        ("Image,Label\na,x\nb,y\n", 0, []),
+        ("label,id_code\n0,a\n1,b\n", 1, []),
+        ("score,path\n0,a.png\n1,b.png\n", 1, []),
+        (",angle,file\n3,0,a.png\n5,1,b.png\n", 2, []),
+    ],
+)
+def test_columns_of_images_and_of_indexes(tmp_path: Path, text: str, image: int, indexes: list[int]) -> None:
+    table = opened(tmp_path, text)
+    assert table.place("") == image
+    assert [
+        place for place in range(len(table.columns)) if place != image and table.is_index(place)
+    ] == indexes

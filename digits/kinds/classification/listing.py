@@ -119,7 +119,11 @@ class OpenTable:
                 f"{show(path.name)} has no column of labels.", "Each line needs an image and a label."
             )
         usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
-        label = table.place(settings.label_column) if settings.label_column else (usual or others)[0]
+        label = (
+            table.place(settings.label_column)
+            if settings.label_column
+            else (usual or [place for place in others if not table.is_index(place)] or others)[0]
+        )
         if label == image:
             raise UnusableSource(
                 f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."

@@ -194,6 +194,8 @@ def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> 
     opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
     declare_splits(recipe, opened)
     image, places = find_columns(opened, recipe.image_column, recipe.label_columns, "labels")
+    if not recipe.label_columns:
+        places = [place for place in places if not opened.is_index(place)] or places
     recipe = _detect(opened, recipe, places, opened.first_rows(_DETECTION_ROWS))
     if recipe.layout == "columns":
         if len(places) > MAX_LABELS:

@@ -50,8 +50,6 @@ from digits.kinds.table_source import (
 
 MAX_GROUPS = 10
 _DETECTION_ROWS = 200
-# Names of columns that number the rows.
-_INDEXES = ("id", "index", "idx", "unnamed: 0")
 
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
@@ -154,7 +152,7 @@ def _columns_of_numbers(table: TableFile, places: list[int], are_chosen: bool) -
             "Choose columns of numbers.",
         )
     numbers = [place for place in places if place not in texts]
-    indexes = [place for place in numbers if table.columns[place].lower() in _INDEXES]
+    indexes = [place for place in numbers if table.is_index(place)]
     targets = [place for place in numbers if place not in indexes]
     if are_chosen or not targets:
         return numbers or places

@@ -470,3 +470,8 @@ def test_other_json_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text, "coco.json")
     with pytest.raises(UnusableSource, match=message):
         plan(Tables(train=ListedSplit(file=str(path), folder=str(tmp_path))))
+
+
+def test_an_index_is_no_label(tmp_path: Path) -> None:
+    text = ",file,breed\n" + "".join(f"{number},{number}.png,{'ab'[number % 2]}\n" for number in range(4))
+    assert plan(table(tmp_path, text)).target.names == ["a", "b"]

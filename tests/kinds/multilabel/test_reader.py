@@ -58,7 +58,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         "a.png": ["x", "y"],
         "b.png": ["y"],
     }
-    with pytest.raises(UnusableSource, match="several columns that may list the labels: id, tags, note"):
+    with pytest.raises(UnusableSource, match="several columns that may list the labels: tags, note"):
         read(tmp_path, text)
     with pytest.raises(UnusableSource, match="no column “size”"):
         read(tmp_path, text, label_columns=["size"])
