@@ -10,7 +10,7 @@ from pathlib import Path
 
 from digits.data.images import Size
 from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, open_table
+from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, number_of, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import BoxTable, Format, Source
 
@@ -135,14 +135,14 @@ def _missing(table: TableFile, field: str) -> UnusableSource:
     )
 
 
-def _parser(places: Places, stated: list[int]) -> Callable[[Cells], _Cells]:
+def _parser(places: Places, stated: list[int], has_decimal_commas: bool) -> Callable[[Cells], _Cells]:
     def parse(cells: Cells) -> _Cells:
         texts = {field: cells[place] if place < len(cells) else "" for field, place in places.items()}
         name = texts["class_column"]
         edges = [field for field in places if field not in ("image_column", "class_column")]
         if not any(texts[field] for field in edges):
             return ()  # an image without objects
-        numbers = {field: _number(texts[field]) for field in edges}
+        numbers = {field: _number(texts[field], has_decimal_commas) for field in edges}
         if not name:
             raise ValueError("no class")
         left, top = numbers["left_column"], numbers["top_column"]
@@ -160,9 +160,9 @@ def _size(cells: Cells, places: list[int]) -> Size | None:
     return declared_size(width, height)
 
 
-def _number(text: str) -> float:
+def _number(text: str, has_decimal_commas: bool) -> float:
     try:
-        return float(text)
+        return number_of(text, has_decimal_commas=True) if has_decimal_commas else float(text)
     except ValueError:
         raise ValueError(f"“{show(text[:40])}” is not a number") from None
 
@@ -172,7 +172,10 @@ def _images(
 ) -> Iterator[AnnotatedImage]:
     found: dict[str, AnnotatedImage] = {}
     are_of_boxes = True
-    for row in table.parse(root, places["image_column"], _parser(places, stated)):
+    has_commas = table.has_decimal_commas(
+        place for field, place in places.items() if field not in ("image_column", "class_column")
+    )
+    for row in table.parse(root, places["image_column"], _parser(places, stated, has_commas)):
         if row.value is None:
             faults.add(row.line, row.fault)
             continue

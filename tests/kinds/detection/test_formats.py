@@ -206,6 +206,7 @@ PHOTO = {"image": "photo", "left": "gx", "top": "gy", "right": "ex", "bottom": "
             BoxTable(width_column="width", height_column="height"),
         ),
         ("image,left,top,right,bottom,width,height,class\na.png,10,5,30,25,80,40,cat", BoxTable()),
+        ("image;left;top;right;bottom;class\na.png;10,0;5;30,0;25,0;cat", BoxTable()),
         # The header, which resembles a path, is a choice, too.
         (
             "a.png,left,top,right,bottom,class\na.png,10,5,30,25,cat",
