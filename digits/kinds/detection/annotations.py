@@ -103,7 +103,8 @@ class Annotations:
     ``stored`` are the images that the source itself contains; by default, they are
     files below the image folder. ``classes`` are those that the source declares, in their order, and
     ``remarks`` sentences about files that are not used; both may grow during iteration, and so may ``box_remarks``,
-    which are about boxes instead of polygons, and the ``faults``: images and objects that are skipped.
+    which are about boxes instead of polygons, and the ``faults``: images and objects that are skipped. Boxes that
+    ``have_sides`` are written as left, top, width and height.
     """
 
     images: Iterator[AnnotatedImage]
@@ -112,6 +113,7 @@ class Annotations:
     box_remarks: list[str] = field(default_factory=list, kw_only=True)
     stored: ImageSource | None = None
     faults: list[Faults] = field(default_factory=list)
+    have_sides: bool = False
 
 
 # Corrections of this size, in pixels, are not reported: rounding, and pixels that are counted from 1.

@@ -63,7 +63,7 @@ def _open(source: Source) -> Annotations:
         )
     stated = {path: found.images[number] for number, path in found.paths.items()}
     sizes = {path: declared_size(image.width, image.height) for path, image in stated.items()}
-    return Annotations(_images(objects, sizes), found.classes, remarks, faults=found.faults)
+    return Annotations(_images(objects, sizes), found.classes, remarks, faults=found.faults, have_sides=True)
 
 
 def _images(objects: dict[str, list[Box]], sizes: dict[str, Size | None]) -> Iterator[AnnotatedImage]:

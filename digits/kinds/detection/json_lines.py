@@ -21,7 +21,7 @@ CLASS_KEYS = ("categories", "category", "label", "labels")
 
 def _open(source: Source) -> Annotations:
     faults = Faults(source.labels)
-    return Annotations(_read(source.labels, source.images, faults), faults=[faults])
+    return Annotations(_read(source.labels, source.images, faults), faults=[faults], have_sides=True)
 
 
 def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:

@@ -66,7 +66,7 @@ def _open(source: Source) -> Annotations:
     stored = parquet.ParquetImages(root, columns.image)
     faults = Faults(Path(), row="row")
     found = _images(files, root, columns, faults)
-    return Annotations(found, list(columns.classes), stored=stored, faults=[faults])
+    return Annotations(found, list(columns.classes), stored=stored, faults=[faults], have_sides=True)
 
 
 def _images(

@@ -63,6 +63,8 @@ def place_boxes(
     placement = _Placement()
     placement.order_edges(found)
     readable = [item for item in found if item.size and item.image.boxes]
+    if annotations.have_sides:
+        placement.find_corners(readable)
     for are_relative in (False, True):
         same = [item for item in readable if item.image.boxes[0].is_relative == are_relative]
         placement.find_units(same, are_relative)
@@ -116,6 +118,24 @@ class _Placement:
             self.remarks.append(
                 f"{count_of(len(exchanged), 'box')} {verb} left and right or top and bottom edges in the wrong order: "
                 f"exchanged ({listed(exchanged)})."
+            )
+
+    def find_corners(self, found: Sequence[Measured]) -> None:
+        """Recognize right and bottom edges that are written instead of widths and heights."""
+        sizes = [item.image.declared or item.size for item in found]
+        beyond = sum(not _are_inside(item.image.boxes, size) for item, size in zip(found, sizes, strict=True))
+        if not beyond or beyond < _MIN_STALE * len(found):
+            return
+        corners = [[_by_corners(box) for box in item.image.boxes] for item in found]
+        if all(
+            _are_inside(boxes, size) and not any(box.fault() for box in boxes)
+            for boxes, size in zip(corners, sizes, strict=True)
+        ):
+            for boxes, item in zip(corners, found, strict=True):
+                item.image.boxes = boxes
+            self.remarks.append(
+                f"The boxes of {count_of(beyond, 'image')} would extend beyond the image: the last two numbers of all "
+                "boxes are used as right and bottom edges instead of width and height."
             )
 
     def find_units(self, found: Sequence[Measured], are_relative: bool) -> None:
@@ -292,6 +312,11 @@ def _between(box: Box, x: float, y: float, other_x: float, other_y: float) -> Bo
     return replace(
         box, left=min(x, other_x), top=min(y, other_y), right=max(x, other_x), bottom=max(y, other_y)
     )
+
+
+def _by_corners(box: Box) -> Box:
+    """Return a box whose right and bottom edges were read as its width and height."""
+    return replace(box, right=box.right - box.left, bottom=box.bottom - box.top)
 
 
 def _units(item: Measured) -> str:

@@ -192,10 +192,29 @@ def test_fractions_instead_of_pixels_are_recognized(tmp_path: Path, labels: str)
     assert any("2 images are between 0 and 1: used as fractions" in text for text in found.warnings)
 
 
+def test_corners_instead_of_sides_are_recognized(tmp_path: Path) -> None:
+    wanted = {"a": (20, 10, 44, 30), "b": (2, 3, 12, 13)}
+    for name, edges in wanted.items():
+        save(tmp_path / "images" / f"{name}.png", edges=edges)
+    write_coco(tmp_path, dict.fromkeys(wanted, (WIDTH, HEIGHT)), OBJECT)
+    content = json.loads((tmp_path / "labels.json").read_text())
+    for item in content["annotations"]:
+        item["bbox"] = wanted[item["image_id"]]
+    (tmp_path / "labels.json").write_text(json.dumps(content))
+    found = plan(tmp_path, "labels.json")
+    assert boxes_of(found) == {name: [list(edges)] for name, edges in wanted.items()}
+    assert any("used as right and bottom edges instead of width" in text for text in found.warnings)
+    # A box that is no smaller than its left edge is not one of corners.
+    content["annotations"].append({"id": 9, "image_id": "b", "category_id": 1, "bbox": [20, 4, 10, 10]})
+    (tmp_path / "labels.json").write_text(json.dumps(content))
+    found = plan(tmp_path, "labels.json")
+    assert boxes_of(found)["b"] == [[2, 3, 14, 16], [20, 4, 30, 14]]
+
+
 def test_columns_of_open_images_are_known(tmp_path: Path) -> None:
     save(tmp_path / "images" / "a.png")
     header = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded"
-    (tmp_path / "labels.csv").write_text(f"{header}\na.png,xclick,/m/01,1,0.125,0.5,0.125,0.4375,0\n")
+    (tmp_path / "labels.csv").write_text(f"{header}\na,xclick,/m/01,1,0.125,0.5,0.125,0.4375,0\n")
     found = plan(tmp_path, "labels.csv")
     assert boxes_of(found) == {"a": [[6, 4, 24, 14]]} and found.target.names == ["/m/01"]
 
