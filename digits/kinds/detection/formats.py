@@ -33,6 +33,7 @@ from digits.kinds.detection.format import AUTOMATIC, BoxTable, FirstFiles, Forma
 from digits.kinds.detection.label_files import LABEL_FOLDERS
 
 AUTO = "auto"
+_MAX_FILES = 20
 # By name. Of those that recognize the same annotations, the last one is chosen.
 FORMATS = {
     each.name: each
@@ -139,7 +140,9 @@ def find_file(folder: Path) -> Path | None:
     Return None if there is none or several. In COCO's download, other files contain captions and keypoints.
     """
     for place in (folder, folder / "annotations"):
-        files = [path for path in (*_json_files(place), *place.glob("*.csv")) if _has_images(path)]
+        found = [*_json_files(place), *place.glob("*.csv")]
+        # More are those of one image each.
+        files = [path for path in found if _has_images(path)] if len(found) <= _MAX_FILES else []
         instances = [path for path in files if path.name.startswith("instances")]
         if len(instances or files) == 1:
             return (instances or files)[0]

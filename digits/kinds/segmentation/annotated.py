@@ -53,14 +53,13 @@ def are_annotated(folders: TargetImageFolders) -> bool:
     images, targets = Path(folders.images), Path(folders.targets)
     if not targets.is_dir():
         return targets.is_file()
-    if is_database(targets) or not is_detected(targets):
+    is_shared = os.path.realpath(images) == os.path.realpath(targets)
+    files = (name for _, names in walk(targets, skips_hidden=True) for name in names)
+    if is_database(targets) or (not is_shared and any(map(is_image, files))) or not is_detected(targets):
         return False
     chosen = find_format(targets)
-    if chosen.stores_images:
-        return False
-    if os.path.realpath(images) != os.path.realpath(targets):
-        files = (name for _, names in walk(targets, skips_hidden=True) for name in names)
-        return not any(map(is_image, files))
+    if chosen.stores_images or not is_shared:
+        return not chosen.stores_images
     # Any text beside images looks like YOLO.
     return chosen.looks_like is not None or _has_polygons(targets, images)
 

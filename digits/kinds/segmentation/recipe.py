@@ -6,7 +6,7 @@ from digits.kinds.target_image_recipe import CreateWithTargetImages
 
 
 class CreateSegmentation(CreateWithTargetImages, kw_only=True):
-    """Read a folder of images and one of label images, or a COCO file of polygons and masks.
+    """Read a folder of images and one of label images, or annotations with polygons.
 
     Both folders can be the same. ``class_labels_file`` lists the names of the classes, one per line. With
     ``colormap_file``, which lists the colors of the classes, the pixels of label images are colors; otherwise they are

@@ -25,7 +25,7 @@ class Views(views.Views[CreateSegmentation]):
     )
     invitation = (
         "Assign a class to each pixel. From a folder of images and a folder of label images (masks) with the same "
-        "names, a COCO file, a table such as a Parquet file, or TFRecord files."
+        "names, annotations with polygons, a table such as a Parquet file, or TFRecord files."
     )
     infer = "Segment"
     infer_title = "Segment an image"
