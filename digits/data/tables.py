@@ -555,6 +555,11 @@ class Faults:
         verb = "differs from that of its image" if self._matched == 1 else "differ from those of the images"
         return [*self.notes, f"{what}{source} {verb}, such as {self._example}."]
 
+    @property
+    def hint(self) -> str:
+        """The advice about the parts added so far."""
+        return self._hint or self._causes.remedy
+
     def describe(self) -> str:
         """Return a sentence that names the causes; empty if there are none."""
         if not self.count:
@@ -581,7 +586,7 @@ class Faults:
     def _check_limit(self) -> None:
         is_over = self.count * 100 > (self.usable + self.count) * self._max_percent
         if self.count and (is_over or not self.usable or self.count > MAX_FAULTS):
-            hint, remedy = self._hint or self._causes.remedy, {}
+            hint, remedy = self.hint, {}
             if self.usable and self.count <= MAX_FAULTS:
                 percent = enough_percent(self.count, self.usable + self.count)
                 hint, remedy = f"{hint} {advise_limit(percent)}", {LIMIT_FIELD: str(percent)}

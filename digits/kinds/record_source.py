@@ -157,7 +157,7 @@ class RecordReader(Generic[Value]):
             self._max_unusable_percent,
             split,
             "record",
-            hint="Choose another feature, correct the records, or raise the limit of unusable images.",
+            hint="Choose another feature, or correct the records.",
         )
         for path in paths:
             below = str(path.relative_to(root))

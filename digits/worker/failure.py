@@ -79,7 +79,7 @@ def describe(error: BaseException) -> Failed:
         line=line,
         trace=(own + others)[:MAX_FRAMES],
         detail="" if title == message else message,
-        remedy=source.remedy if isinstance(source, UserFault) else {},
+        remedy=error.remedy if isinstance(error, UserFault) else {},
     )
 
 

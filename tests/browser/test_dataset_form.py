@@ -119,6 +119,13 @@ def test_the_first_objects_and_the_way_on_are_shown_before_anything_is_created(
     expect(findings).to_be_in_viewport()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     check_accessibility(page)
+
+    # Without the button, the page of the failed dataset says how to go on.
+    page.get_by_role("button", name="Create dataset").click()
+    page.get_by_role("link", name="Clone with a limit of 9%").click()
+    expect(page.locator('[name="max_unusable_percent"]')).to_have_value("9")
+    page.locator('[name="max_unusable_percent"]').evaluate("field => { field.value = 5 }")
+    page.locator('[name="resize_width"]').fill("32")
     findings.get_by_role("button", name="Skip up to 9%").click()
     expect(page.locator('[name="max_unusable_percent"]')).to_have_value("9")
     expect(findings.get_by_role("button", name="Skip up to 9%")).to_have_count(0)

@@ -7,6 +7,7 @@ import linecache
 
 import pytest
 
+from digits.core.errors import DigitsError
 from digits.worker.failure import UserFault, describe
 
 
@@ -299,3 +300,18 @@ def test_deeply_nested_code_still_gets_a_message() -> None:
 def test_an_invalid_character_is_named_with_its_code_point(character: str, text: str, hint: str) -> None:
     failure = describe(raised(f"x = 1\ny = {character}2\n"))
     assert text in failure.message and hint in failure.hint and failure.line == 2
+
+
+def test_the_fields_that_remedy_a_fault_are_reported_with_its_cause() -> None:
+    try:
+        try:
+            raise DigitsError("A file cannot be used.")
+        except DigitsError as cause:
+            raise UserFault(cause.message, "Raise the limit.", remedy={"limit": "9"}) from cause
+    except UserFault as fault:
+        failed = describe(fault)
+    assert (failed.message, failed.hint, failed.remedy) == (
+        "A file cannot be used.",
+        "Raise the limit.",
+        {"limit": "9"},
+    )

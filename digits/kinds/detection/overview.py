@@ -164,7 +164,7 @@ class AnnotationOverview(Overview):
             summary.problems.append(
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
             )
-        faults = [item.describe() for item in self._annotations.faults if item.count]
+        faults = [f"{item.describe()} {item.hint}" for item in self._annotations.faults if item.count]
         self._objects.describe(
             summary,
             self._annotations.classes,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from digits.data import images
+from digits.data.causes import Causes
 from digits.data.frames import Frame, words
 from digits.data.images import UnusableImage
 from digits.data.mask_fit import MaskFits, frame_of
@@ -69,7 +70,7 @@ class Overview:
         names, code = read_class_files(self._recipe.class_labels_file, self._recipe.colormap_file)
         surveys: list[tuple[str, MaskSurvey]] = []
         frames: list[tuple[str, Frame]] = []
-        broken: list[str] = []
+        broken = Causes()
         for name, mask_name in pairs:
             try:
                 data = masks.read(mask_name)
@@ -79,20 +80,18 @@ class Overview:
                 surveys.append((mask_name, code.survey(mask)))
                 frames.append((mask_name, frame_of(sources, name, mask)))
             except UnusableImage as error:
-                broken.append(f"{show(mask_name)} ({error.reason})")
+                broken.add(show(mask_name), error.reason)
             except OSError as error:
-                broken.append(f"{show(mask_name)} ({error.strerror})")
+                broken.add(show(mask_name), error.strerror or str(error))
         fits = MaskFits.of([frame for _, frame in frames])
         for mask_name, frame in frames:
             if not fits.fits(frame):
-                broken.append(
-                    f"{show(mask_name)} ({words(frame.stated)} instead of {words(frame.size)} pixels)"
-                )
+                broken.add(show(mask_name), f"{words(frame.stated)} instead of {words(frame.size)} pixels")
         summary.facts += fits.notes
-        if broken:
+        if broken.count:
             summary.problems.append(
-                f"{count_of(len(broken), TARGET)} of those examined cannot be used: {listed(broken)}. "
-                "Their images are skipped."
+                f"{count_of(broken.count, TARGET)} of those examined cannot be used: {broken.describe()}. "
+                f"Their images are skipped. {broken.remedy}"
             )
         found = [survey for _, survey in surveys]
         if isinstance(masks, CombinedMasks):
