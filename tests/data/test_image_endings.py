@@ -12,6 +12,7 @@ from digits.data import image_endings, images
 from digits.data.image_endings import LeftOut
 from digits.data.image_lists import list_images, need_an_image
 from digits.data.sources import UnusableSource
+from digits.kinds.classification import reader
 from tests.kinds.forms import Forms
 
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(64)
@@ -130,6 +131,15 @@ def test_a_heic_file_with_another_ending_says_what_to_do() -> None:
 def test_a_damaged_avif_file_says_so() -> None:
     with pytest.raises(images.UnusableImage, match="AVIF"):
         images.load(HEIC.replace(b"heic", b"avif"), 3)
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_unreadable_images_are_counted_in_class_folders_and_outside(tmp_path: Path, by_name: bool) -> None:
+    for name in ("cat.1.png", "dog.1.png", "cat.2.psd", "more/dog.2.psd", "more/dog.3.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = reader.scan(tmp_path, by_name=by_name)
+    assert str(found.unread) == "2 files .psd" and found.seen == 5
 
 
 def test_other_kinds_report_unreadable_images_too(tmp_path: Path) -> None:

@@ -255,6 +255,9 @@ def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False
                     yield found
             elif walk.is_image(entry):
                 images.files.append(entry.name)
+            else:
+                images.left_out.add(entry.name)
+            found.left_out.update(images.left_out)
             for file in images.files:
                 label = label_of(class_in_name(os.path.basename(file)))
                 if label:
