@@ -8,6 +8,7 @@ several scripts are, `UnclearNames` asks for it.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 import struct
 import unicodedata
@@ -17,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
+
+from digits.core.errors import BadRequest
 
 UNICODE_FLAG = 0x800
 # Field of Info-ZIP: version, checksum of the name it replaces, name in UTF-8.
@@ -95,14 +98,22 @@ ENCODINGS = ("utf-8", *(encoding.name for encoding in _ENCODINGS))
 _ALIASES = {"shift_jis": "cp932", "gb2312": "gbk", "gb18030": "gbk", "euc_kr": "cp949", "iso8859-1": "cp1252"}
 
 
-def encoding_named(name: str) -> str | None:
-    """Return the one of `ENCODINGS` with a ``name`` as Python knows it, such as ``sjis``, or None."""
-    try:
+def encoding_named(name: str) -> str:
+    """Return the one of `ENCODINGS` with a ``name`` as Python knows it, such as ``sjis``; "" if it is empty.
+
+    Raises BadRequest.
+    """
+    if not name:
+        return ""
+    found = ""
+    with contextlib.suppress(LookupError, ValueError):
         found = codecs.lookup(name).name
-    except (LookupError, ValueError):
-        return None
     found = _ALIASES.get(found, found)
-    return found if found in ENCODINGS else None
+    if found not in ENCODINGS:
+        raise BadRequest(
+            f"encoding: “{name[:40]}” is not supported.", f"Choose one of {', '.join(ENCODINGS)}."
+        )
+    return found
 
 
 def decode_names(members: Sequence[zipfile.ZipInfo], encoding: str = "") -> Names:

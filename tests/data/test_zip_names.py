@@ -9,6 +9,7 @@ import zlib
 
 import pytest
 
+from digits.core.errors import BadRequest
 from digits.data.zip_names import Names, UnclearNames, decode_names, encoding_named
 
 
@@ -108,5 +109,7 @@ def test_encodings_have_their_usual_names() -> None:
     assert [encoding_named(name) for name in ("Shift_JIS", "sjis", "GB2312", "utf8", "latin1", "cp437")] == [
         "cp932", "cp932", "gbk", "utf-8", "cp1252", "cp437"
     ]  # fmt: skip
-    assert encoding_named("utf-7") is None
-    assert encoding_named("none\0") is None
+    assert encoding_named("") == ""
+    for name in ("utf-7", "none", "none\0"):
+        with pytest.raises(BadRequest):
+            encoding_named(name)

@@ -15,7 +15,7 @@ from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
-from digits.data.zip_names import ENCODINGS, encoding_named
+from digits.data.zip_names import encoding_named
 from digits.web.resources.encoding import describe
 from digits.web.resources.uploads import Uploads, UploadState
 from digits.web.responses.representation import respond, returns
@@ -65,7 +65,7 @@ def create() -> Response:
     if not _NUMBER.fullmatch(length):
         raise BadRequest("The header Upload-Length must be the size of the file in bytes.")
     metadata = _metadata()
-    encoding = _encoding(metadata.get("encoding", ""))
+    encoding = encoding_named(metadata.get("encoding", ""))
     name = metadata.get("filename", "")
     upload = services().uploads.create(name, int(length), current_username(request), encoding)
     location = url_for("uploads.show", upload_id=upload.id)
@@ -112,7 +112,7 @@ def append(upload_id: str) -> Response:
 def unpack(upload_id: str) -> Response:
     """Unpack an upload again, with the ``encoding`` of its file names."""
     upload = _upload(upload_id)
-    services().uploads.unpack_again(upload, _encoding(request.values.get("encoding", "")))
+    services().uploads.unpack_again(upload, encoding_named(request.values.get("encoding", "")))
     return jsonify(describe_upload(upload))
 
 
@@ -188,16 +188,6 @@ def _metadata() -> dict[str, str]:
         }
     except (binascii.Error, ValueError) as error:
         raise BadRequest("A value in the header Upload-Metadata is not Base64.") from error
-
-
-def _encoding(name: str) -> str:
-    """Return the encoding of file names called ``name``, or an empty text if that is empty. Raises BadRequest."""
-    found = encoding_named(name) if name else ""
-    if found is None:
-        raise BadRequest(
-            f"encoding: “{name[:40]}” is not supported.", f"Choose one of {', '.join(ENCODINGS)}."
-        )
-    return found
 
 
 def _checksum() -> tuple[str, bytes] | None:

@@ -218,7 +218,7 @@ def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:
 def _unpacked(archive: Path, folder: Path) -> Path:
     """Unpack ``archive`` into `IMAGES_FOLDER` of ``folder``, in a separate process. Raises BadRequest."""
     target = folder / predictions.IMAGES_FOLDER
-    encoding = encoding_named(request.values.get("encoding", "")) or ""
+    encoding = encoding_named(request.values.get("encoding", ""))
     with Unpacking(archive, target, Limits.of(services().settings), encoding) as unpacking:
         while not unpacking.has_ended:
             gevent.sleep(UNPACKING_POLL_SECONDS)
