@@ -44,6 +44,7 @@ _MAX_GRAY, _MAX_GRAY_IN_AREAS = 0.5, 0.01
 # Indexes take up at least this share of the numbers up to the highest one.
 _MIN_DENSITY = 0.25
 _MIN_SHARE_IN_AREAS = 0.25
+_MIN_SHARE_OF_INDEXES = 0.005
 
 Counts = NDArray[np.int64]
 
@@ -109,8 +110,9 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
             indexes, plain.names, "All pixels of the label images have the value 0: there is one class."
         )
     is_jpeg = any(survey.is_jpeg for survey in surveys)
-    found = _divided(counts, solid, names, is_jpeg)
-    if found is None and not is_jpeg:
+    has_indexes = any(map(_has_indexes, surveys))
+    found = None if has_indexes and not is_jpeg else _divided(counts, solid, names, is_jpeg)
+    if found is None and not is_jpeg and not (names and has_indexes):
         found = _levels(values, solid, names)
     if names:
         return found or plain
@@ -136,6 +138,13 @@ def _black_and_white_palettes(surveys: Sequence[MaskSurvey]) -> Meaning | None:
     if all(survey.palette[:3] == bytes([WHITE] * 3) for survey in surveys):
         return None
     return Meaning(FoundColors([(0, 0, 0), (WHITE, WHITE, WHITE)]), [BACKGROUND, "foreground"])
+
+
+def _has_indexes(survey: MaskSurvey) -> bool:
+    """Return whether an image has areas of indexes above 0, and no shades of gray."""
+    counts = survey.histogram()
+    indexes = counts[1:FIRST_SHADE].sum()
+    return not counts[FIRST_SHADE:IGNORED].any() and bool(indexes > _MIN_SHARE_OF_INDEXES * counts.sum())
 
 
 def _divided(counts: Counts, solid: Counts, names: list[str], is_jpeg: bool) -> Meaning | None:

@@ -224,6 +224,23 @@ def test_values_are_indexes_if_the_classes_have_names(forms: Forms) -> None:
     assert (pixels[0], pixels[127], pixels[254]) == (PIXELS[0], PIXELS[1] // 2, PIXELS[1] // 2)
 
 
+@pytest.mark.parametrize("stray", [(200,), (250, 240, 251)])
+def test_a_stray_label_image_does_not_change_indexes_with_names(forms: Forms, stray: tuple[int, ...]) -> None:
+    def draw(number: int) -> Image.Image:
+        pixels = square(number, 1, 1)
+        if not number:
+            pixels[: len(stray)] = np.array(stray)[:, None]
+        return Image.fromarray(pixels)
+
+    write(forms, draw)
+    (forms.data / "names.txt").write_text("floor\ncup\n")
+    names = {"class_labels_file": forms.data / "names.txt", "max_unusable_percent": 50}
+    made = forms.create(feature_folder=forms.data, folder_pct_val=0, **names, **SIZE)
+    (remark,) = made.remarks
+    assert made.counts["train"] == COUNT - 1 and remark.startswith("1 image skipped: 0.png")
+    assert count_pixels(made)[1] == (COUNT - 1) * SQUARE**2
+
+
 def test_many_indexes_stay_indexes(forms: Forms) -> None:
     blocks = np.kron(np.arange(64).reshape(8, 8), np.ones((HEIGHT // 8, WIDTH // 8))).astype(np.uint8)
     write(forms, lambda number: Image.fromarray(blocks))
