@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from digits.data.loose_json import standard_json
+from digits.data.sources import UnusableSource
 from digits.kinds.detection.annotations import AnnotatedImage, Box
 from digits.kinds.detection.label_files import InvalidAnnotation
 
@@ -95,10 +96,21 @@ def ellipse(x: float, y: float, width: float, height: float, angle: float = 0.0)
 
 
 def report_unused(
-    images: Iterator[AnnotatedImage], unused: Counter[str], remarks: list[str], remedy: str = ""
+    images: Iterator[AnnotatedImage],
+    unused: Counter[str],
+    remarks: list[str],
+    remedy: str = "Draw rectangles or polygons instead.",
 ) -> Iterator[AnnotatedImage]:
-    """Yield ``images``, then add the numbers of ``unused`` shapes by name to the ``remarks``, with a ``remedy``."""
-    yield from images
+    """Yield ``images``, then add the numbers of ``unused`` shapes by name to the ``remarks``, with a ``remedy``.
+
+    Raises UnusableSource if there are no others.
+    """
+    are_used = False
+    for image in images:
+        are_used = are_used or bool(image.boxes)
+        yield image
     if unused:
         counts = ", ".join(f"{count} × {shape}" for shape, count in unused.most_common())
+        if not are_used:
+            raise UnusableSource(f"The annotations contain only shapes that are not used: {counts}.", remedy)
         remarks.append(" ".join(filter(None, [f"Shapes that are not used: {counts}.", remedy])))

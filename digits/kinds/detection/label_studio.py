@@ -33,7 +33,7 @@ _LABELS = ("rectanglelabels", "polygonlabels", "ellipselabels", "labels")
 _WORDS = re.compile(
     rb'"(original_width|(rectangle|polygon|ellipse|brush|keypoint)labels|from_name|lead_time)"'
 )
-_UNUSED = ("brushlabels", "keypointlabels", "bitmasklabels", "vectorlabels", "hypertextlabels")
+_UNUSED = ("brushlabels", "keypointlabels", "bitmasklabels", "vectorlabels", "choices")
 
 
 class _Reader:
@@ -194,8 +194,7 @@ def _looks_like(head: bytes) -> bool:
 
 def _open(source: Source) -> Annotations:
     reader = _Reader(source)
-    remedy = "Draw rectangles or polygons instead of them."
-    images = report_unused(reader.images(), reader.unused, reader.remarks, remedy)
+    images = report_unused(reader.images(), reader.unused, reader.remarks)
     return Annotations(images, [], reader.remarks, faults=[reader.faults])
 
 

@@ -252,7 +252,10 @@ def test_shapes_of_labelme(tmp_path: Path) -> None:
         ("old", *DOG),
         ("ignored", *CAT),
     ]
-    assert any("Shapes that are not used: 1 × point, 1 × linestrip." in text for text in found.warnings)
+    assert any(
+        "Shapes that are not used: 1 × point, 1 × linestrip. Draw rectangles" in text
+        for text in found.warnings
+    )
 
 
 def test_faults_of_labelme_name_the_file(tmp_path: Path) -> None:

@@ -271,3 +271,18 @@ def test_class_labels_name_the_numbers_of_yolo(tmp_path: Path) -> None:
     forms = Forms("image-segmentation", tmp_path)
     assert forms.plan(**fields).target.names == ["background", "class 0", "class 1"]
     assert forms.plan(**fields, class_labels_file=labels).target.names == ["background", "rose", "tulip"]
+
+
+@pytest.mark.parametrize("kind", ["image-segmentation", "image-object-detection"])
+def test_annotations_without_usable_shapes_are_refused(tmp_path: Path, kind: str) -> None:
+    write_supervisely(tmp_path / "bitmaps")
+    for path in (tmp_path / "bitmaps").rglob("ann/*"):
+        save(path, supervisely("cat", "bitmap", []))
+    save(tmp_path / "choices" / "one.png")
+    choice = {"type": "choices", "from_name": "choice", "value": {"choices": ["cat"]}}
+    save(tmp_path / "choices" / "a.json", [task("one.png", [choice])])
+    field = "feature_folder" if kind == "image-segmentation" else "train_image_folder"
+    for name, counts in (("bitmaps", "2 × bitmap"), ("choices", "1 × choices")):
+        with pytest.raises(UnusableSource, match=f"only shapes that are not used: {counts}") as caught:
+            Forms(kind, tmp_path / name).plan(**{field: tmp_path / name}, **SIZE)
+        assert "polygons" in caught.value.hint
