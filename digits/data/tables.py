@@ -57,6 +57,7 @@ _SAMPLE_ROWS = 200
 MAX_PATH_CHARACTERS = 4096
 _DELIMITERS = re.compile(r"[,;\t|]")
 _QUOTED = re.compile(r'"([^"]*)"')
+_JSON_LIST = re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\{")
 _SEPARATOR_LINE = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
 # Words of other encodings than Windows-1252: several letters beyond ASCII in sequence, and control characters.
@@ -338,8 +339,8 @@ def open_table(
             return _open_parquet(path, root or path.parent, max_bytes)
         case ".jsonl":
             return _open_json_lines(path, max_bytes)
-        case ".json":
-            return _open_json(path)
+    if path.suffix.lower() == ".json" or _starts_list(path):
+        return _open_json(path)
     dialect.check()
     remarks: list[str] = []
     lines, is_whole = open_lines(path, max_bytes, remarks)
@@ -384,6 +385,17 @@ def _open_parquet(path: Path, root: Path, max_bytes: int) -> TableFile:
 def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
     lines, is_whole = open_lines(path, max_bytes)
     return _open_objects(path, _json_objects(path, lines), is_whole)
+
+
+def _starts_list(path: Path) -> bool:
+    """Return whether a file, such as an upload, begins like a list of JSON objects."""
+    try:
+        if not path.is_file():  # a pipe would block
+            return False
+        with open(path, "rb") as file:
+            return _JSON_LIST.match(file.read(64)) is not None
+    except OSError:
+        return False
 
 
 def _open_json(path: Path) -> TableFile:

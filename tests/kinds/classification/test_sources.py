@@ -449,12 +449,15 @@ def _label_studio(choices: list[list[str]]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.mark.parametrize("export", ["JSON", "JSON-MIN"])
-def test_choices_of_label_studio_are_labels(tmp_path: Path, export: str) -> None:
+@pytest.mark.parametrize(
+    ("export", "name"),
+    [("JSON", "result.json"), ("JSON-MIN", "result.json"), ("JSON-MIN", "upload.txt")],
+)
+def test_choices_of_label_studio_are_labels(tmp_path: Path, export: str, name: str) -> None:
     for number in range(4):
         (tmp_path / f"0a1b2c3d-{number}.png").touch()
     tasks = _label_studio([["a"], ["b"], ["a"], ["a", "b"]])[export]
-    path = write(tmp_path, json.dumps(tasks), "result.json")
+    path = write(tmp_path, json.dumps(tasks), name)
     source = Tables(train=ListedSplit(file=str(path), folder=str(tmp_path)))
     made = plan(source, max_unusable_percent=30)
     train = made.splits["train"]
