@@ -169,17 +169,17 @@ def _first_record(folder: Path) -> dict[str, Any]:
 def test_a_dataset_is_created_from_a_folder(job: Path, source: Path) -> None:
     made = make(job, recipe(source))
     dataset = made.manifest
-    assert dataset.target.labels == ["blue", "green", "red cars"]
+    assert dataset.target.labels == ["blue", "green", "red_cars"]
     assert dataset.shape == (8, 12, 3)
     assert {name: (split.count, split.counts) for name, split in dataset.splits.items()} == {
         "train": (18, [6, 6, 6]),
         "val": (6, [2, 2, 2]),
     }
-    assert (job / "labels.txt").read_text() == "blue\ngreen\nred cars\n"
+    assert (job / "labels.txt").read_text() == "blue\ngreen\nred_cars\n"
     for record in made.records("train") + made.records("val"):
         original = Image.open(source / record.filename)
         assert np.array_equal(record.as_array(), np.asarray(original))
-        name = record.filename.split("/")[0].replace("_", " ")
+        name = record.filename.split("/")[0]
         assert record.features["image/class/text"] == [name.encode()]
         assert dataset.target.labels[record.features["image/class/label"][0]] == name
         assert (record.format, record.height, record.width, record.channels) == ("png", 8, 12, 3)
