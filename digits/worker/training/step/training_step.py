@@ -10,7 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.data.targets.class_index import ClassIndex
 from digits.kinds.network.targets import in_order
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
@@ -154,7 +153,7 @@ class TrainingStep:
         with self._randomness.draw_for(stage, draw), targets.use_targets(y) as labels:
             built = self.network.build(self._store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
-        outputs = in_order(built.output) if isinstance(self.network.target, ClassIndex) else ()
+        outputs = in_order(built.output) if classes else ()
         flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
         metrics = {**built.metrics, **(_cross_entropy(flow) if self.options.measures_labels else {})}
         built = dataclasses.replace(built, metrics=metrics, objectives=self._phase.restrict(built.objectives))
