@@ -21,6 +21,7 @@ SPLIT_NAMES = {
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
 # The endings of texts about a set, in lower case.
 TEXTS = (".txt", ".md", ".rst", ".pdf", ".html", ".yaml", ".yml", ".rtf")
+MAX_LEVELS = 3
 # Some sets append their year, as in COCO's train2017.
 _YEAR = re.compile(r"[-_]?(?:19|20)\d\d\Z")
 
@@ -45,15 +46,24 @@ def declares_splits(names: Iterable[str]) -> bool:
 def split_folders(root: Path | str) -> dict[str, Path]:
     """Return the folders in ``root`` that are named after a split, if one is for training and another is not.
 
-    If several have the same meaning, the first one in the order of `SPLIT_NAMES` counts. A folder that contains nothing
-    but one other folder and texts, as many unpacked archives do, is searched in its place. Empty if ``root`` cannot be
-    read.
+    If several have the same meaning, the first one in the order of `SPLIT_NAMES` counts. See `inner_root` for folders
+    in folders. Empty if ``root`` cannot be read.
     """
-    for folder in (Path(root), only_folder(root)):
-        found = _named(folder) if folder else {}
-        if declares_splits(found):
-            return {split: found[split] for split in SPLITS if split in found}
-    return {}
+    found = _named(inner_root(root))
+    return {split: found[split] for split in SPLITS if split in found} if declares_splits(found) else {}
+
+
+def inner_root(root: Path | str) -> Path:
+    """Return the folder to search in the place of ``root``.
+
+    It is ``root`` unless that contains nothing but one other folder and texts, at most `MAX_LEVELS` times, and the last
+    one contains several folders: so are many unpacked archives, such as ``VOCdevkit/VOC2012``.
+    """
+    inner = Path(root)
+    for _ in range(MAX_LEVELS):
+        inner = only_folder(inner) or inner
+    folders = [entry for entry in _entries(inner) if entry.is_dir()]
+    return inner if len(folders) > 1 else Path(root)
 
 
 def describe_splits(paths: Mapping[str, Path]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from digits.core.splits import SPLITS
-from digits.data.declared_splits import only_folder, split_folders, split_named
+from digits.data.declared_splits import inner_root, only_folder, split_folders, split_named
 from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, count_of, listed, show
@@ -61,7 +61,7 @@ def find_lists(root: Path, images: Path, may_read: Callable[[Path], bool], image
     Folders in that of ``images`` count without a declaration. ``image_set`` is the folder of VOC's lists in
     ``ImageSets``. Empty unless there are different images for training and another split.
     """
-    for folder in filter(None, (root, only_folder(root))):
+    for folder in filter(None, (root, only_folder(root), inner_root(root))):
         for found in _declared(folder, image_set):
             if lists := _usable(found, may_read):
                 return lists

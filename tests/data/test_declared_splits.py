@@ -41,6 +41,8 @@ def test_a_file_belongs_to_the_split_in_its_name_or_that_of_its_folder() -> None
         (["Training", "Testing"], {"train": "Training", "test": "Testing"}),
         (["train", "val", "validation"], {"train": "train", "val": "val"}),
         (["only/train", "only/val", "__MACOSX", ".cache"], {"train": "only/train", "val": "only/val"}),
+        (["a/b/train", "a/b/val"], {"train": "a/b/train", "val": "a/b/val"}),
+        (["a/b/c/d/train", "a/b/c/d/val"], {}),
         (["train", "bus"], {}),
         (["val", "test"], {}),
         (["train"], {}),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from digits.core.splits import SPLITS
 from digits.data import dataset_folder
-from digits.data.declared_splits import declares_splits, split_folders, split_named
+from digits.data.declared_splits import declares_splits, inner_root, split_folders, split_named
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.target_images import find_folders
 from digits.kinds.coco import looks_like, suggest_export
@@ -105,11 +105,13 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
     These are the layouts of annotation tools, of the Hugging Face Hub and of DIGITS: a COCO, CVAT or metadata file,
     folders with usual names, or images beside their annotations, for all images or for each split; metadata files;
     Parquet files; and the databases of a dataset job. Without folders or files for splits, all images are for
-    training. The result is empty if there are no annotations. Raises UnusableSource.
+    training. See `inner_root` for folders in folders. The result is empty if there are no annotations. Raises
+    UnusableSource.
     """
     databases = detectnet.find_databases(root)
     if databases:
         return databases
+    root = inner_root(root)
     folders = find_folders(root, LABEL_FOLDERS)
     if splits := _declared_splits(root, folders) or _coco_files(root):
         return splits
