@@ -12,11 +12,11 @@ from msgspec import structs
 
 from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
-from digits.data.dataset_folder import find
+from digits.data.dataset_folder import METADATA, find
 from digits.data.declared_splits import describe_splits, split_folders
-from digits.data.image_lists import is_visible, need_an_image
+from digits.data.image_lists import is_visible, need_an_image, visible_entries
 from digits.data.named_classes import named_classes_in
-from digits.data.sources import UnusableSource
+from digits.data.sources import UnusableSource, show
 from digits.kinds.classification import databases
 from digits.kinds.classification.database_overview import DatabaseOverview
 from digits.kinds.classification.dataset_folder import need_images
@@ -119,7 +119,7 @@ class Folders(FormSource):
             raise UnusableSource(
                 "Each class requires a separate sub-folder, and at least two are required: "
                 f"{', '.join(form.folder_train.lines())} has {found}.",
-                advise_names(named) if named else "",
+                advise_names(named) if named else _advise_tables(recipe.train.folder),
             )
         need_an_image(*map(Path, recipe.train.folders))
 
@@ -156,6 +156,18 @@ class Folders(FormSource):
         if folders:
             overview.start.facts.append(describe_splits(folders))
         return overview.summaries()
+
+
+def _advise_tables(folder: str) -> str:
+    """Return which source reads a table in a folder that may list its images, or nothing if there is no table."""
+    names = sorted(entry.name for entry in visible_entries(folder) if entry.is_file())
+    metadata = [name for name in names if name in METADATA]
+    tables = [name for name in names if name.lower().endswith((".csv", ".tsv"))]
+    if not (metadata or tables):
+        return ""
+    source = HuggingFace if metadata else CsvLists
+    name = show([*metadata, *tables][0])
+    return f"{name} may list the images: choose the source “{source.title}” (method={source.method})."
 
 
 class Cloud(Folders):

@@ -161,3 +161,24 @@ def test_classes_in_file_names_are_suggested_and_used(tmp_path: Path) -> None:
         "val": [f"{label}.{number}.jpg" for label in ("cat", "great_dane") for number in range(4, 6)],
     }
     assert any("1 image ignored in" in warning for warning in made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        (
+            "metadata.csv",
+            "metadata.csv may list the images: choose the source “Hugging Face” (method=huggingface).",
+        ),
+        ("labels.csv", "labels.csv may list the images: choose the source “CSV files” (method=csv)."),
+        ("notes.txt", ""),
+    ],
+)
+def test_a_folder_without_classes_is_refused_with_the_source_of_its_table(
+    tmp_path: Path, name: str, advice: str
+) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    Image.new("RGB", (8, 8)).save(forms.data / "1.png")
+    (forms.data / name).write_text("file_name,label\n1.png,a\n")
+    (error,) = forms.errors(folder_train=forms.data)["folder_train"]
+    assert error.endswith(f"{forms.data} has none.{' ' if advice else ''}{advice}")
