@@ -113,7 +113,8 @@ def _lacking(task: Path) -> list[str]:
             mock.patch.object(tf.config, "list_logical_devices", lambda kind=None: [gpu]),
         ):
             steps = setup.build(resources, board)
-    return [name for item in (steps.training, steps.evaluation) for name in without_kernel(item.graph)]
+    graphs = [item._function.get_concrete_function().graph for item in (steps.training, steps.evaluation)]
+    return [name for graph in graphs for name in without_kernel(graph)]
 
 
 def _lacking_in_optimizers() -> dict[str, list[str]]:
