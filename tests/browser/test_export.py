@@ -41,7 +41,7 @@ def test_a_dataset_is_created_from_an_export_and_downloaded(
     page.locator('[name="train_image_folder"]').fill(str(folder))
     contents = page.get_by_role("region", name="Contents of the source")
     expect(contents).to_contain_text("YOLO annotations: 12 images with 12 objects of 1 class.")
-    expect(contents).to_contain_text("This folder contains annotations beside the images.")
+    expect(page.get_by_text("This folder contains annotations beside the images.")).to_be_visible()
     page.locator('[name="dataset_name"]').fill("From CVAT")
     page.get_by_label("Grayscale").check()
     fill_size(page, 64)
