@@ -394,7 +394,7 @@ def _built(work: Work, job: Path) -> tuple[Any, Any]:
 
 
 def _constant_chunks(work: Work) -> Callable[[int], Any]:
-    """Return a function that repeats one constant batch so many times."""
+    """Return a function that repeats one constant batch a given number of times."""
     import numpy as np
     import tensorflow as tf
 

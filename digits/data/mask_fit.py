@@ -59,7 +59,7 @@ class MaskFit:
 
 @dataclass
 class MaskFits:
-    """How the masks of a set fit their images: all alike, as one mask cannot tell; ``notes`` say what is done."""
+    """How to fit the masks of a set to their images, the same for all masks; ``notes`` describe it."""
 
     scales: bool = False
     turns: bool = False

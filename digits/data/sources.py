@@ -38,7 +38,7 @@ class UnusableSource(DigitsError):
 
 
 class WiderValues(Exception):
-    """A 16-bit image uses more bits than `Plan.bits`: so many ``bits``."""
+    """A 16-bit image uses ``bits`` bits, more than `Plan.bits`."""
 
     def __init__(self, bits: int) -> None:
         super().__init__(bits)

@@ -35,8 +35,8 @@ class TargetImageSplit(SplitPlan):
 class Matches:
     """Images with the target of the same name, as ``names``, and the unpaired files, all sorted.
 
-    ``note`` says how names that differ were paired. ``unclear`` are targets of the same image, if names do not tell
-    which one to use.
+    ``note`` describes how different names were paired. ``unclear`` are several targets of one image whose names do
+    not identify the right one.
     """
 
     names: list[tuple[str, str]]

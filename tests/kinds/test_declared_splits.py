@@ -18,7 +18,7 @@ CLASSES = ("cat", "dog")
 
 
 def save(path: Path, number: int) -> None:
-    """Save an image of 16×8 pixels whose brightness tells its number."""
+    """Save an image of 16×8 pixels whose brightness is ``number``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.full((8, 16, 3), number, np.uint8)).save(path)
 

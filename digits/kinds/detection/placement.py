@@ -1,7 +1,8 @@
 """Place boxes on images as they are displayed, from what the annotations say about all images together.
 
 Tools write boxes in pixels of another size than that of the image, in the pixels of a file that is displayed rotated,
-in fractions where a format has pixels, and in pixels where it has fractions. One image cannot tell; a whole set can.
+in fractions where a format has pixels, and in pixels where it has fractions. A single image rarely shows
+which; a whole set does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 _LARGEST_FRACTION = 1.1
 # Objects that extend beyond the image have larger fractions, but not such.
 _SMALLEST_PIXELS = 2.0
-# In smaller images, pixels and fractions cannot be told apart.
+# In smaller images, pixels look like fractions.
 _MIN_SIDE = 4
 # Edges may be beyond the image by so much, because of rounding.
 _ROUNDED = 1.01
@@ -58,7 +59,7 @@ def place_boxes(
 ) -> list[tuple[AnnotatedImage, Size | None]]:
     """Return the images of ``annotations`` that were ``found``, with boxes on the upright images, and their sizes.
 
-    What is assumed is added to the remarks of the annotations, and images whose boxes cannot be placed to their faults.
+    Add assumptions to the remarks of the annotations, and images whose boxes cannot be placed to their faults.
     """
     placement = _Placement()
     placement.order_edges(found)

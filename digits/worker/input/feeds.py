@@ -436,7 +436,7 @@ class _StreamedFeed:
         first = next(order, np.arange(0))
         self._order = itertools.chain([first], order)
         batches_ahead = max(2, _AHEAD_BYTES // max(1, len(first) * decoder.record_bytes))
-        self._memory = threading.Semaphore(batches_ahead)  # to release so many takes seconds
+        self._memory = threading.Semaphore(batches_ahead)  # release(n) is a loop of n steps
         self._thread.start()
 
     def take(self, batches: int) -> Chunk:

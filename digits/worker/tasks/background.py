@@ -26,7 +26,7 @@ def lower_priority() -> None:
 
 
 def begin(events: EventLog, doing: str = "Loading the model") -> None:
-    """Leave the processor and the GPUs to trainings, and report what the task is ``doing`` first."""
+    """Run at a low priority without GPUs, and report the first activity, ``doing``."""
     lower_priority()
     hide_gpus()
     events.append(Progressed(0.0, doing=doing))

@@ -1,4 +1,4 @@
-"""COCO files by scripts: what is unambiguous is read, and the rest is skipped and listed by annotation."""
+"""COCO files written by scripts: read unambiguous values, and skip and list the other annotations."""
 
 from __future__ import annotations
 
