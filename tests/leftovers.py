@@ -100,14 +100,16 @@ class Leftovers:
         ]
 
     def _temporary(self) -> list[str]:
-        folder = tempfile.gettempdir()
-        new = set(os.listdir(folder)) - self.temporary
+        deadline = time.monotonic() + LEAVE_SECONDS
+        # A server that several tests share may still answer a request whose page is gone.
+        while (left := self._new_temporary()) and time.monotonic() < deadline:
+            gevent.sleep(0.02)
+        return [f"temporary file {tempfile.gettempdir()}/{name}" for name in left]
+
+    def _new_temporary(self) -> list[str]:
+        new = set(os.listdir(tempfile.gettempdir())) - self.temporary
         # AutoGraph creates files here and removes them when the process ends.
-        return [
-            f"temporary file {folder}/{name}"
-            for name in new
-            if not name.startswith(("__autograph_", "__pycache__"))
-        ]
+        return [name for name in new if not name.startswith(("__autograph_", "__pycache__"))]
 
 
 def open_files(

@@ -87,6 +87,7 @@ def test_from_images_to_a_trained_model(
     assert points(page, "speed") >= 12
     assert len(set(grown)) > 2, "the chart did not grow while the network was trained"
     expect(page.locator("#snapshots li")).to_have_count(12)
+    drawn = points(page, "loss")
     best = page.locator("#snapshots li", has_text="best")
     expect(best).to_contain_text("accuracy")
     expect(page.locator("#classify-snapshot")).to_have_value(best.get_attribute("data-epoch") or "")
@@ -104,12 +105,11 @@ def test_from_images_to_a_trained_model(
     expect(page).to_have_url(re.compile(r"/models/[^/]+/predictions/[^/]+$"), timeout=30_000)
     expect(page.locator("#prediction-status")).to_have_attribute("data-state", "done", timeout=60_000)
     expect(page.locator(".predictions")).to_have_count(3)
-    page.go_back()
 
     # The page is complete when reopened
-    drawn = points(page, "loss")
-    page.reload()
-    expect(page.locator('[data-chart="loss"]')).to_have_attribute("data-points", str(drawn))
+    for reopen in (page.go_back, page.reload):
+        reopen()
+        expect(page.locator('[data-chart="loss"]')).to_have_attribute("data-points", str(drawn))
 
     # Home lists both jobs, and a dataset in use cannot be deleted
     page.goto("/")
