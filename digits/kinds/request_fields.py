@@ -5,6 +5,7 @@ A field that is missing or empty has its default.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import TypeVar
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 # Neither a size, a position nor a number of records is larger.
 LARGEST = 10**18 - 1
+
+_LONGEST_FLOAT = 40  # characters
 
 _FLAGS = {
     **dict.fromkeys(("1", "y", "yes", "true", "on"), True),
@@ -61,6 +64,17 @@ def whole(
             else ""
         )
         raise BadRequest(f"“{name}” must be an integer{limits}.")
+    return number
+
+
+def positive(fields: Mapping[str, str], name: str) -> float:
+    """Return the positive, finite number in the field ``name``. Raises BadRequest."""
+    try:
+        number = float(fields[name][:_LONGEST_FLOAT])
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise BadRequest(f"“{name}” must be a positive number.")
     return number
 
 

@@ -240,6 +240,11 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
                 jobs.append((name + suffix, size, rate))
         return jobs
 
+    def scale_rates(self, factor: float) -> None:
+        """Multiply the learning rates by ``factor``."""
+        self.learning_rate.data = [float(f"{factor * rate:.6g}") for rate in self.learning_rate.data]
+        self.head_rate.data = float(f"{factor * self.head_rate.data:.6g}")
+
     def recipe(self, dataset_folder: str, weights: str | None, size: int | None, rate: float) -> Train:
         """Return the recipe of the task; the form must be valid."""
         return self.struct(

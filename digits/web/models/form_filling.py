@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from typing import Any
 
@@ -11,8 +12,9 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
-from digits.kinds.form_fields import choices
+from digits.kinds.form_fields import NAME_LENGTH, choices
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import parse_integer
 from digits.web.models import fine_tune_settings, network_settings
 from digits.web.models.form import ModelForm
 from digits.web.models.form_choices import kinds_balanced_by, offer_datasets, offered_networks
@@ -20,6 +22,9 @@ from digits.web.models.form_fields import BALANCES
 from digits.web.models.networks import trained_by
 from digits.web.models.standard_networks import every_network, network
 from digits.web.services import services
+
+# The digits of a number at the end of a name, and the space before it.
+_LONGEST_NUMBER = 6
 
 
 def open_form(data: Any) -> ModelForm:
@@ -65,6 +70,16 @@ def fit(form: ModelForm, sent: Collection[str] = ()) -> None:
     if chosen := every_network().get(name) if named else network_settings.network_for(dataset):
         form.standard_networks.data = chosen.id
         network_settings.apply(network_settings.settings_on(chosen, dataset), form, sent)
+
+
+def next_name(name: str) -> str:
+    """Return a name for a copy of the model ``name``: that name with the first free number from 2."""
+    base, _, number = name.rpartition(" ")
+    if parse_integer(number) is None:
+        base = name
+    names = {job.name for job in services().store.index.select(ModelJob, base)}
+    base = (base if base in names else name)[: NAME_LENGTH - _LONGEST_NUMBER]
+    return next(free for count in itertools.count(2) if (free := f"{base} {count}") not in names)
 
 
 def fill_from(form: ModelForm, job_id: str) -> None:

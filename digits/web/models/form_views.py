@@ -9,6 +9,7 @@ from digits.core import preflight_result as preflights
 from digits.kinds import Kind
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import positive
 from digits.web.jobs import serializers
 from digits.web.models import fine_tune_settings, network_settings
 from digits.web.models import serializers as model_serializers
@@ -23,7 +24,7 @@ from digits.web.models.form_choices import (
     previous_networks,
     usable_datasets,
 )
-from digits.web.models.form_filling import fill_from, fit, open_form, recipe_of, weights_places
+from digits.web.models.form_filling import fill_from, fit, next_name, open_form, recipe_of, weights_places
 from digits.web.models.networks import check_kind, network_folder, network_of
 from digits.web.models.standard_networks import template
 from digits.web.models.submit import new_model
@@ -41,11 +42,15 @@ blueprint = Blueprint("model_form", __name__)
 
 @blueprint.get("/models/<kind:kind>/new")
 def new(kind: Kind) -> str:
+    """Render the form. With ``clone``, it has another model's settings, with its rates multiplied by ``rate_factor``."""
     form = open_form(None)
     form.dataset.data = request.args.get("dataset") or newest_dataset(kind) or form.dataset.data
     clone = request.args.get("clone")
     if clone:
         fill_from(form, clone)
+        form.model_name.data = next_name(form.model_name.data)
+        if "rate_factor" in request.args:
+            form.scale_rates(positive(request.args, "rate_factor"))
     else:
         fit(form)
     if previous := request.args.get("previous"):

@@ -95,6 +95,20 @@ def test_a_clone_keeps_a_dataset_that_is_not_listed(site: Site) -> None:
     assert answer.status_code == 200 and answer.get_json()["dataset_id"] == oldest
 
 
+def test_a_clone_has_the_next_free_name_and_rates_times_a_factor(site: Site) -> None:
+    birds = dataset(site, "birds")
+    model = site.finished_model(birds)
+    assert 'value="finished 2"' in site.get(f"{NEW}?clone={model}").text
+    fields = {"dataset": birds, "learning_rate": "0.01", "train_epochs": "1"}
+    second = site.post(CREATE, model_name="finished 2", **fields).get_json()["id"]
+    page = site.get(f"{NEW}?clone={second}&rate_factor=0.1").text
+    assert 'value="finished 3"' in page
+    assert re.search(r'name="learning_rate"[^>]* value="0.001"', page)
+    assert re.search(r'name="head_rate"[^>]* value="0.0003"', page)
+    for factor in ("nan", "-1", "0", "a tenth"):
+        assert site.get(f"{NEW}?clone={second}&rate_factor={factor}").status_code == 400
+
+
 def test_the_form_lists_the_newest_models_and_the_chosen_one(site: Site) -> None:
     parent = dataset(site, "birds")
     ids = [site.finished_model(parent) for _ in range(4)]
