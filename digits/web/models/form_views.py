@@ -42,7 +42,7 @@ blueprint = Blueprint("model_form", __name__)
 
 @blueprint.get("/models/<kind:kind>/new")
 def new(kind: Kind) -> str:
-    """Render the form. With ``clone``, it has another model's settings, with its rates multiplied by ``rate_factor``."""
+    """Render the form. A ``clone`` has another model's settings, with its rates multiplied by ``rate_factor``."""
     form = open_form(None)
     form.dataset.data = request.args.get("dataset") or newest_dataset(kind) or form.dataset.data
     clone = request.args.get("clone")
