@@ -345,8 +345,8 @@ class Settings:
     evaluations: bool = _setting(
         _flag,
         "on",
-        "Evaluate each model on its validation images in the background once its training is done. An evaluation can "
-        "always be started on the page of a model.",
+        "Evaluate each model on its test and validation images in the background once its training is done. An "
+        "evaluation can always be started on the page of a model.",
     )
     pass_env: tuple[str, ...] = _setting(
         _variables,

@@ -15,7 +15,7 @@ Each is a folder below `FOLDER` in the folder of its model, which appears comple
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -36,13 +36,21 @@ WORST = 12
 _SNAPSHOT_ENDING = ".ckpt"
 
 
+class Interval(Struct, frozen=True):
+    """The 95% confidence interval of a metric, and the method that computed it."""
+
+    low: float
+    high: float
+    method: Literal["Wilson", "bootstrap"]
+
+
 class Evaluation(Struct, frozen=True, kw_only=True):
     """The result of an evaluation for the first ``records`` of the ``total`` in a split; all, unless it is partial.
 
     ``dataset_id`` and ``content_hash`` identify the dataset of the records. ``predicting_seconds`` is the time for the
     predictions, without loading and tracing the model. ``seconds_per_record`` is the time per record in the fastest
-    batch, the one least delayed by other programs; 0 if unknown. ``metrics`` are those of the kind, and ``details``
-    the data for its pages.
+    batch, the one least delayed by other programs; 0 if unknown. ``metrics`` are those of the kind, some with
+    ``intervals``, and ``details`` the data for its pages.
 
     ``classes`` are the names of the model's classes, labels or numbers if those of the dataset differ, else empty. All
     arrays, metrics and details refer to the model's. ``lacking`` are the names in the dataset that the model lacks, and
@@ -61,6 +69,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     predicting_seconds: Annotated[float, Meta(ge=0)]
     seconds_per_record: Annotated[float, Meta(ge=0)] = 0.0
     metrics: dict[MetricName, float]
+    intervals: dict[MetricName, Interval] = field(default_factory=dict)
     details: JsonObject
     classes: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)

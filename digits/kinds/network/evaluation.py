@@ -30,12 +30,13 @@ class Found:
     statistics: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     values: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
-    def select(self, chosen: NDArray[np.bool_]) -> Found:
-        """Return the predictions for the ``chosen`` records, bool [records]; ``predicted`` must have been kept."""
+    def select(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Found:
+        """Return the predictions for the ``chosen`` records, bool [records], or for those at places, int [places]."""
+        has_predictions = len(self.targets) > 0
         return Found(
-            int(chosen.sum()),
-            self.predicted[chosen],
-            self.targets[chosen],
+            int(chosen.sum()) if chosen.dtype == np.bool_ else len(chosen),
+            self.predicted[chosen] if has_predictions else self.predicted,
+            self.targets[chosen] if has_predictions else self.targets,
             {name: values[chosen] for name, values in self.statistics.items()},
             self.values[chosen],
         )
@@ -44,10 +45,12 @@ class Found:
 class Evaluation:
     """What the evaluation of a model shows, besides the kind's metrics.
 
-    With ``keeps_predictions``, the predictions are numbers, few enough to be kept for all records.
+    With ``keeps_predictions``, the predictions are numbers, few enough to be kept for all records. ``shares`` are the
+    metrics that are the share of records for which something holds, such as the accuracy.
     """
 
     keeps_predictions = False
+    shares: tuple[str, ...] = ()
 
     def __init__(self, target: Target) -> None:
         self.target = target

@@ -43,7 +43,7 @@ from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
 from digits.web.services import background, tensorboard
-from digits.web.services.background_recipes import first_evaluation, health_check
+from digits.web.services.background_recipes import first_evaluations, health_check
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.model_lists import StoreCache
 from digits.web.services.picture_cache import PictureCache
@@ -186,9 +186,8 @@ class Services:
         return cached[1]
 
     def _evaluate(self, job: ModelJob) -> None:
-        """Evaluate the best snapshot of a finished training on the validation split, if it has one."""
-        recipe = first_evaluation(job, self.store)
-        if recipe is not None and self.tensorflow.available:
+        """Evaluate the best snapshot of a finished training on the records that it was not trained on."""
+        for recipe in first_evaluations(job, self.store) if self.tensorflow.available else ():
             self.background["evaluation"].start(job, recipe, key=recipe.name)
 
     def _background(self, name: background.Name) -> BackgroundTasks:

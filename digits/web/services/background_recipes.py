@@ -27,18 +27,23 @@ def evaluation_recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, sp
     )
 
 
-def first_evaluation(job: ModelJob, store: Store) -> Evaluate | None:
-    """Return the recipe that evaluates the best snapshot on the validation split.
+def first_evaluations(job: ModelJob, store: Store) -> list[Evaluate]:
+    """Return the recipes that evaluate the best snapshot on the test split and on the validation split.
 
-    None without a snapshot or validation records, and for models that generate images.
+    Splits without records are left out. Empty without a snapshot, and for models that generate images.
     """
     dataset = store.find(job.dataset_id)
     if not isinstance(dataset, DatasetJob) or dataset.status is not Status.DONE or job.tasks[0].state.latent:
-        return None
+        return []
     manifest, snapshot = dataset.manifest(), job.snapshots().default
-    if manifest is None or snapshot is None or "val" not in manifest.splits:
-        return None
-    return evaluation_recipe(job, snapshot, dataset, "val") if manifest.splits["val"].count else None
+    if manifest is None or snapshot is None:
+        return []
+    splits: tuple[Split, ...] = ("test", "val")
+    return [
+        evaluation_recipe(job, snapshot, dataset, split)
+        for split in splits
+        if split in manifest.splits and manifest.splits[split].count
+    ]
 
 
 def health_check(job: DatasetJob) -> CheckDataset:

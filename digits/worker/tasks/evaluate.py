@@ -20,6 +20,7 @@ from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit
 from digits.kinds import kind_named
+from digits.kinds.network import intervals
 from digits.kinds.network.evaluation import Evaluation, Found
 from digits.kinds.network.metrics import Metrics
 from digits.worker import stopping
@@ -147,7 +148,7 @@ class Writer:
     ) -> None:
         self._recipe, self._manifest, self._fit = recipe, manifest, fit
         self._task_folder, self._started = task_folder, started
-        kind = kind_named(manifest.kind)
+        self._kind = kind = kind_named(manifest.kind)
         self._metrics: Metrics = kind.load("network.metrics").Metrics(fit.target)
         self.evaluation: Evaluation = kind.load("network.evaluation").Evaluation(fit.target)
         if fit.has_unknown_records and not self.evaluation.keeps_predictions:
@@ -172,11 +173,31 @@ class Writer:
         counted: NDArray[np.bool_] = predictions.targets >= 0
         return counted
 
+    def _select_counted(self, predictions: Found) -> Found:
+        chosen = self._counted(predictions)
+        return predictions if chosen is None else predictions.select(chosen)
+
     def write(self, predictions: Found, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
         """Publish the result for all records, and return its metrics."""
         result, arrays = self._compute(predictions, timing)
+        result = msgspec.structs.replace(result, intervals=self._intervals(predictions, result.metrics))
         self._publish(result, arrays, worst)
         return result.metrics
+
+    def _intervals(self, predictions: Found, metrics: Mapping[str, float]) -> dict[str, evaluations.Interval]:
+        """Return the confidence intervals of shares, and of all metrics unless the kind's is a share."""
+        counted = self._select_counted(predictions)
+        found: dict[str, evaluations.Interval] = {}
+        if self._kind.metric not in self.evaluation.shares:
+            found = intervals.bootstrap(
+                counted.records,
+                lambda places: _scores(self._metrics, self.evaluation, counted.select(places)),
+            )
+        shares = {name: value for name, value in metrics.items() if name in self.evaluation.shares}
+        return {
+            **{name: each for name, each in found.items() if "/" not in name},
+            **{name: intervals.wilson(value, counted.records) for name, value in shares.items()},
+        }
 
     def write_partial(self, collected: Collected, timing: Timing) -> None:
         """Publish the result for the first records, unless there are none or there is a complete result."""
@@ -201,8 +222,7 @@ class Writer:
 
         Raises UserFault if the model lacks the classes of all records.
         """
-        chosen = self._counted(predictions)
-        counted = predictions if chosen is None else predictions.select(chosen)
+        counted = self._select_counted(predictions)
         if not counted.records:
             raise UserFault("The model has none of the classes of these records.", "Choose another dataset.")
         result = evaluations.Evaluation(

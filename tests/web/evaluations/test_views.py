@@ -32,7 +32,7 @@ def dataset(site: Site, finished: Finished) -> str:
 @pytest.fixture(scope="module")
 def model(site: Site, dataset: str) -> str:
     job_id = train(site, dataset)
-    wait_for_evaluation(site, job_id)
+    wait_for_evaluation(site, job_id, 2)
     return job_id
 
 
@@ -40,10 +40,11 @@ def folder_of(site: Site, job_id: str) -> Any:
     return site.services.store.folder / job_id
 
 
-def test_a_training_ends_with_an_evaluation_of_the_validation_split(
+def test_a_training_ends_with_evaluations_of_the_test_and_the_validation_split(
     site: Site, dataset: str, model: str
 ) -> None:
-    (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    tested, found = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    assert (tested["name"], tested["split"]) == ("snapshot_1-test", "test")
     manifest = site.services.store.get(dataset, DatasetJob).manifest()
     assert manifest
     split = manifest.splits["val"]
@@ -51,6 +52,9 @@ def test_a_training_ends_with_an_evaluation_of_the_validation_split(
     matrix = np.array(found["confusion_matrix"])
     assert matrix.sum(axis=1).tolist() == split.counts
     assert found["metrics"]["accuracy"] == pytest.approx(np.trace(matrix) / matrix.sum())
+    interval = found["intervals"]["accuracy"]
+    assert interval["method"] == "Wilson"
+    assert interval["low"] <= found["metrics"]["accuracy"] <= interval["high"]
     predictions, targets, errors = (
         evaluations.load_array(folder_of(site, model), "snapshot_1-val", name)
         for name in (evaluations.PREDICTIONS_FILE, evaluations.TARGETS_FILE, evaluations.ERRORS_FILE)
@@ -68,7 +72,7 @@ def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> Non
     page = site.get(f"/models/{model}/evaluation").text
     assert "Confusion matrix" in page and "Worst predictions" in page
     cells = re.findall(r'<td class="is-(?:right|wrong)"[^>]*><a href="([^"]+)"[^>]*>([\d,]+)</a>', page)
-    (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
+    found, _ = site.json(f"/models/{model}/evaluation.json")["evaluations"]
     matrix = np.array(found["confusion_matrix"])
     assert len(cells) == np.count_nonzero(matrix)
     for url, count in cells:

@@ -21,6 +21,7 @@ class Evaluation(evaluation.Evaluation):
     """Accuracy, precision, recall and F1 of each class, calibration, and counts at thresholds for curves."""
 
     keeps_predictions = True
+    shares = ("accuracy", "top5_accuracy")
 
     def errors(self, found: Found) -> NDArray[np.float32]:
         """One minus the probability of the true class."""

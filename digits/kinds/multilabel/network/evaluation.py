@@ -16,6 +16,7 @@ class Evaluation(evaluation.Evaluation):
     """Precision, recall, F1 and average precision of each label, and counts at thresholds for curves."""
 
     keeps_predictions = True
+    shares = ("exact_match",)
 
     def errors(self, found: Found) -> NDArray[np.float32]:
         """The largest difference between a probability and its label."""

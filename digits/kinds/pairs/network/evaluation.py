@@ -20,6 +20,8 @@ MATCH = 1
 class Evaluation(evaluation.Evaluation):
     """Counts at thresholds of the distance, and the pairs that are farthest on the wrong side of the best one."""
 
+    shares = ("accuracy",)
+
     def errors(self, found: Found) -> NDArray[np.float32]:
         """The distance to the threshold: positive on the wrong side, negative on the right one."""
         if not found.values.shape[1]:
