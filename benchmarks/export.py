@@ -35,8 +35,8 @@ from digits.data.model_export import FORMATS, ModelExport
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.standard_networks import network
 from digits.kinds.target_image_recipe import TargetImageFolders
-from digits.web.models.standard_networks import network
 
 Pixels = NDArray[np.uint8]
 

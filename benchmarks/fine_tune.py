@@ -31,10 +31,13 @@ from product import cifar10, in_child
 
 from digits.core import events
 from digits.data import images
+from digits.data.manifest import load
+from digits.data.pretrained import WeightsPlaces
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.recommendation import Resources, facts_in, recommend
+from digits.kinds.standard_networks import network
 from digits.runtime.executors.local import devices_environment
-from digits.web.models import fine_tune_settings
-from digits.web.models.standard_networks import network
+from digits.web.models.network_settings import recommended_recipe
 
 SIDE, TRAIN, TEST = 96, 675, 1000
 KERAS_EPSILON = 1.001e-5
@@ -152,10 +155,12 @@ def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int |
     task = job / "train"
     if not task.exists():
         task.mkdir(parents=True)
-        chosen = network("resnet50")
-        (job / "network.py").write_text(chosen.text)
+        best = recommend(facts_in(load(dataset)), Resources(), "resnet50", fine_tune=True)
+        assert best
+        (job / "network.py").write_text(network(best.network).text)
         with Flask("benchmark").app_context():  # for the form
-            training = fine_tune_settings.default_recipe(chosen, str(dataset), str(weights))
+            training = recommended_recipe(best, str(dataset), WeightsPlaces(job))
+        training.weights = str(weights)
         training.seed = seed
         training.epochs = epochs or training.epochs
         training.save(task)

@@ -40,7 +40,7 @@ import psutil
 from PIL import Image
 from product import WITH_BACKGROUND_TASKS, Product, cpu_seconds, product
 
-from digits.web.models import standard_networks
+from digits.kinds import standard_networks
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from digits.core.recipe import Train
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data import evaluation
+from digits.kinds.standard_networks import network
 from digits.runtime.executors.executor import Executor
 from digits.web.app import create_app
-from digits.web.models.standard_networks import network
 from digits.web.services import Services
 from tests.shared_executor import SharedExecutor
 from tests.stalls import STALLS

@@ -9,6 +9,7 @@
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=128 train_epochs=90 use_mean=image aug_flip=fliplr crop_size=227
 # kinds: image-classification image-regression image-multilabel
+# smallest: 67
 
 from keras import layers, regularizers
 

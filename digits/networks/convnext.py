@@ -10,6 +10,7 @@
 # settings: solver_type=ADAMW weight_decay=0.05 learning_rate=0.00025 lr_policy=cosine lr_warmup=7
 # settings: batch_size=64 train_epochs=300 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel
+# smallest: 32
 # pretrained: convnext
 
 import keras

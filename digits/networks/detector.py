@@ -7,7 +7,7 @@
 #
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=sigmoid batch_size=16 train_epochs=30 use_mean=pixel
 # kinds: image-object-detection
-# images: 16-
+# smallest: 16
 
 from keras import layers
 

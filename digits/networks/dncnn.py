@@ -7,7 +7,6 @@
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=16 train_epochs=30 use_mean=none
 # kinds: image-processing
-# images: 1-
 
 from keras import layers
 

@@ -9,6 +9,7 @@
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=10 lr_step_gamma=0.96
 # settings: batch_size=32 train_epochs=80 use_mean=pixel aug_flip=fliplr crop_size=224
 # kinds: image-classification image-regression image-multilabel
+# smallest: 32
 
 from keras import initializers, layers, regularizers
 

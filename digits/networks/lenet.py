@@ -8,7 +8,7 @@
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=5 use_mean=image
 # kinds: image-classification image-regression image-multilabel
-# images: 16-64 grayscale
+# smallest: 16
 # not keras: its layers are functions of slim, which Keras does not have.
 
 

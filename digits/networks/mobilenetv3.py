@@ -10,8 +10,8 @@
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=2
 # settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel
+# smallest: 32
 # pretrained: mobilenetv3
-# images: 32-
 
 import keras
 

@@ -6,7 +6,6 @@
 #
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=16 train_epochs=40 use_mean=pixel
 # kinds: image-multilabel
-# images: 1-
 
 from keras import layers
 

@@ -8,7 +8,6 @@
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=16 train_epochs=40 use_mean=pixel
 # settings: aug_pad_crop=4
 # kinds: image-regression image-gradients generic
-# images: 1-
 
 from keras import layers
 

@@ -10,6 +10,7 @@
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.0125 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=32 train_epochs=90 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel
+# smallest: 32
 # pretrained: resnet50
 
 import keras

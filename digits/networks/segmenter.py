@@ -10,6 +10,7 @@
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=8 train_epochs=25 use_mean=none
 # settings: aug_flip=fliplr aug_contrast=0.2
 # kinds: image-segmentation
+# smallest: 32
 # pretrained: mobilenetv3
 
 import keras

@@ -7,7 +7,6 @@
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=10 use_mean=none
 # kinds: text-classification
-# images: 1- grayscale
 
 from keras import layers
 

@@ -10,7 +10,7 @@
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=8 train_epochs=30 use_mean=pixel
 # settings: aug_flip=fliplr aug_contrast=0.2
 # kinds: image-segmentation
-# images: 16-
+# smallest: 16
 
 from keras import layers
 

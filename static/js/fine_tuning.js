@@ -3,9 +3,6 @@
 /** Returns `show`, to be called when the method or the network has changed: it offers the choices that apply. */
 export function startFineTuning(form, networks) {
   const box = form.elements.fine_tune;
-  const tuning = Object.fromEntries(JSON.parse(box.dataset.settings));
-  const early = Object.keys(tuning).filter((name) => name.startsWith('early_stopping') || name === 'snapshots_kept');
-  const usual = Object.fromEntries(early.map((name) => [name, form.elements[name].defaultValue ?? '']));
   const radios = [...form.querySelectorAll('[name="initial_weights"]')];
   const network = () => form.querySelector('[name="standard_networks"]:checked');
   const weights = () => radios.find(({ checked }) => checked).value;
@@ -24,6 +21,7 @@ export function startFineTuning(form, networks) {
   for (const radio of radios) {
     radio.addEventListener('change', () => {
       show();
+      if (networks.isApplying()) return;
       // Pretrained weights are rarely used without fine-tuning.
       const wanted = radio.value !== 'random';
       if (box.checked === wanted) return;
@@ -32,14 +30,7 @@ export function startFineTuning(form, networks) {
     });
   }
   box.addEventListener('change', () => {
-    networks.fineTune(box.checked ? tuning : null);
-    if (!box.checked) for (const name of early) form.elements[name].value = usual[name];
-  });
-  // Another network or method has applied its own settings.
-  form.addEventListener('change', ({ target }) => {
-    if (!['standard_networks', 'method'].includes(target.name)) return;
-    show();
-    if (box.checked && !box.matches(':disabled')) networks.fineTune(tuning);
+    if (!networks.isApplying()) networks.fineTune(box.checked);
   });
   // Pressed by the suggestion in the result of the check.
   document.getElementById('use-fine-tune').addEventListener('click', () => {

@@ -1,4 +1,4 @@
-// The list of standard networks: search, descriptions, and the default network, settings and choices for the dataset.
+// The list of standard networks: search, descriptions, and the recommended network, settings and choices for the dataset.
 
 import { startNetworkSettings } from './network_settings.js';
 
@@ -16,7 +16,7 @@ export function startNetworkList(form, datasets) {
   const chosen = () => form.querySelector('[name="standard_networks"]:checked');
   const dataset = () => datasets.find(({ id }) => id === form.elements.dataset.value);
   // Clones and forms returned with errors keep their own settings.
-  let isChosenByUser = !form.hasAttribute('data-fitted') || chosen()?.value !== dataset()?.network;
+  let isChosenByUser = !form.hasAttribute('data-fitted') || chosen()?.value !== dataset()?.recommendation?.network;
   let fitted = form.elements.dataset.value;
   let keepsSettings = form.elements.custom_network.value !== form.elements.custom_network.defaultValue;
 
@@ -25,15 +25,16 @@ export function startNetworkList(form, datasets) {
     chooseFitting();
   });
 
-  /** Returns the settings of a network that suit the dataset. The server has adapted them. */
-  const settingsOf = (radio) => ({ ...Object.fromEntries(JSON.parse(radio.dataset.settings)), ...dataset()?.adapted[radio.value] });
+  /** Returns the recommended settings of a network for the dataset, or those for `random` initial weights. */
+  const settingsOf = (radio, adapted = dataset()?.adapted) => ({ ...Object.fromEntries(JSON.parse(radio.dataset.settings)), ...adapted?.[radio.value] });
 
   const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
 
-  /** Applies the settings of Fine-tune {name: value}, which replace those of the chosen network, or restores these. */
-  function fineTune(values) {
-    const base = form.elements.method.value === 'standard' && chosen() ? settingsOf(chosen()) : defaults();
-    settings.apply(values ? 'Fine-tune' : (chosen()?.dataset.title ?? 'Default'), { ...base, ...values });
+  /** Applies the settings of Fine-tune for the dataset, which replace those of the chosen network, or restores these. */
+  function fineTune(tuned) {
+    const { initial_weights: weights, ...base } =
+      form.elements.method.value === 'standard' && chosen() ? settingsOf(chosen(), dataset()?.random) : defaults();
+    settings.apply(tuned ? 'Fine-tune' : (chosen()?.dataset.title ?? 'Default'), { ...base, ...(tuned && dataset()?.fine_tune) });
   }
 
   const apply = (radio, also = {}, words = {}) => settings.apply(radio.dataset.title, { ...also, ...settingsOf(radio) }, words);
@@ -52,7 +53,9 @@ export function startNetworkList(form, datasets) {
     showAbout(form, target.value);
     if (settings.isApplying()) return;
     isChosenByUser = true;
-    apply(target);
+    const tuned = form.elements.fine_tune;
+    if (tuned.checked && !tuned.matches(':disabled') && target.dataset.pretrained) fineTune(true);
+    else apply(target);
   });
   form.addEventListener('click', ({ target }) => {
     if (target.closest('[data-apply]')) apply(chosen(), {}, { otherwise: 'These settings are already applied.' });
@@ -68,10 +71,10 @@ export function startNetworkList(form, datasets) {
 
   const isFitting = (radio) => radio?.closest('.choice').dataset.fits === 'true';
 
-  /** Returns the default network for the dataset. */
+  /** Returns the recommended network for the dataset. */
   function wanted() {
     const radios = cards(form).map((card) => card.querySelector('input')).filter(isFitting);
-    return radios.find(({ value }) => value === dataset()?.network) ?? radios[0];
+    return radios.find(({ value }) => value === dataset()?.recommendation?.network) ?? radios[0];
   }
 
   function chooseFitting() {
@@ -95,7 +98,7 @@ export function startNetworkList(form, datasets) {
   if (!form.hasAttribute('data-fitted')) keepsSettings = true;
   else if (form.elements.method.value === 'custom') settings.expect('Default', defaults());
   else if (chosen()) settings.expect(chosen().dataset.title, settingsOf(chosen()));
-  return { fit, fineTune, isApplied: settings.isApplied, keepSettings: () => (keepsSettings = true) };
+  return { fit, fineTune, isApplied: settings.isApplied, isApplying: settings.isApplying, keepSettings: () => (keepsSettings = true) };
 }
 
 /** Shows or hides an option. If the selected option is hidden, the list selects its first available one. */

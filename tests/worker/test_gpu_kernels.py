@@ -15,12 +15,12 @@ from unittest import mock
 import pytest
 
 from digits.core import events, recipe
-from digits.web.models import standard_networks
+from digits.kinds import standard_networks
 from tests.worker.conftest import write_dataset
 
 pytestmark = pytest.mark.tensorflow
 
-FOLDER = Path(standard_networks.__file__).resolve().parents[2] / "networks"
+FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
 ALL_AUGMENTATIONS = {
     "flip": "fliplrud",

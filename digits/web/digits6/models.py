@@ -10,12 +10,12 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
 from digits.data.model_store import StoredModel
+from digits.kinds.standard_networks import network
 from digits.web.jobs.access import find_job
 from digits.web.models.imports import import_from
 from digits.web.models.model_stores import import_stored, requested_states
 from digits.web.models.networks import weights_of
 from digits.web.models.pretrained import uploaded_files
-from digits.web.models.standard_networks import network
 from digits.web.resources.networks import NetworkSource
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.representation import returns

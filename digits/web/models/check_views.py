@@ -15,7 +15,7 @@ from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
-from digits.web.models import fine_tune_settings, network_lint
+from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
 from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
@@ -112,7 +112,7 @@ def preflight() -> AnyResponse:
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)
-    result["suggestion"] = "" if calls_pretrained(text) else fine_tune_settings.suggestion(dataset, training)
+    result["suggestion"] = "" if calls_pretrained(text) else network_settings.suggestion(dataset, training)
     preflights.save(preview.folder, result, preview.state.warnings)
     checked = describe(
         CheckedTraining,

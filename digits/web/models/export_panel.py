@@ -12,7 +12,7 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, ModelExport, Refusal
-from digits.web.models import standard_networks
+from digits.kinds import standard_networks
 from digits.web.offload import in_thread
 from digits.web.resources.exports import FormatRow
 from digits.web.resources.tasks import TaskProgress

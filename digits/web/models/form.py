@@ -18,7 +18,7 @@ from wtforms.validators import DataRequired, InputRequired, Length, Optional, Va
 
 from digits.core import schedules, schema
 from digits.core.model_job import ModelJob
-from digits.core.recipe import MAX_EPOCHS, SOLVER_TITLES, TRANSFORMATIONS, Solver, Train, Transformation
+from digits.core.recipe import MAX_EPOCHS, SOLVER_TITLES, Solver, Train, Transformation
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
 from digits.kinds.form_fields import (
@@ -31,7 +31,6 @@ from digits.kinds.form_fields import (
     RequiredIf,
     TextField,
     WholeNumber,
-    bindings_of,
     choices,
     flag,
     number,
@@ -41,6 +40,7 @@ from digits.kinds.form_fields import (
     select,
     whole,
 )
+from digits.kinds.recommendation import TRANSFORMATION_FIELDS
 from digits.web.models.form_fields import (
     BALANCES,
     AugmentationFields,
@@ -275,9 +275,3 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
         self.fill_augmentation(recipe.augment)
         self.fill_early_stopping(recipe.early_stopping)
         self.fill_fine_tuning(recipe.fine_tune)
-
-
-# The field that turns each transformation on.
-TRANSFORMATION_FIELDS = {
-    binding.name: name for name, binding in bindings_of(ModelForm).items() if binding.name in TRANSFORMATIONS
-} | {"hsv": "aug_hsv_use"}

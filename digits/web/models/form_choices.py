@@ -12,14 +12,15 @@ from digits.core.status import Status
 from digits.kinds import Kind, all_kinds
 from digits.kinds.form_fields import choices
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.recommendation import facts_of, fine_tuning, recommend
+from digits.kinds.standard_networks import Network, networks
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
-from digits.web.models.standard_networks import Network, networks
 from digits.web.offload import in_turns
-from digits.web.resources.datasets import DatasetChoice
+from digits.web.resources.datasets import DatasetChoice, RecommendedModel
 from digits.web.resources.encoding import describe
 from digits.web.services import services
 
@@ -96,14 +97,17 @@ def kinds_by_transformation() -> dict[str, list[str]]:
 
 
 def dataset_choice(job: DatasetJob) -> DatasetChoice:
-    """Return the row of a dataset with its kind, its default network, and the settings adapted to it by network."""
-    fitting = network_settings.network_for(job)
+    """Return the row of a dataset with its kind and the recommended settings."""
+    facts, available = facts_of(job), network_settings.server_resources()
+    best = recommend(facts, available)
     return describe(
         DatasetChoice,
         serializers.row(job),
         data_kind=job.data_kind.name,
-        network=fitting.id if fitting else None,
-        adapted=network_settings.adaptations(job),
+        recommendation=describe(RecommendedModel, best, seconds=best.expectation.seconds) if best else None,
+        adapted=network_settings.adapted_settings(facts, available),
+        random=network_settings.adapted_settings(facts, available, fine_tune=False),
+        fine_tune=fine_tuning(facts),
     )
 
 

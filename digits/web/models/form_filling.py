@@ -10,17 +10,17 @@ from wtforms.fields.choices import SelectChoice
 
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
-from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import PREFIX
 from digits.kinds.form_fields import NAME_LENGTH, choices
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.recommendation import facts_of, fine_tuning
 from digits.kinds.request_fields import parse_integer
-from digits.web.models import fine_tune_settings, network_settings
+from digits.kinds.standard_networks import every_network, network
+from digits.web.models import network_settings
 from digits.web.models.form import ModelForm
 from digits.web.models.form_choices import kinds_balanced_by, offer_datasets, offered_networks
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.networks import trained_by
-from digits.web.models.standard_networks import every_network, network
 from digits.web.services import services
 
 # The digits of a number at the end of a name, and the space before it.
@@ -44,32 +44,38 @@ def recipe_of(
     form: ModelForm, dataset: DatasetJob, weights: str | None, size: int | None, rate: float
 ) -> Train:
     """Return the recipe of the form, which must be valid, with the places of pretrained weights."""
-    recipe, places = form.recipe(str(dataset.folder), weights, size, rate), weights_places()
-    recipe.weights_folder, recipe.weights_sources = str(places.folder), [*places.sources]
-    return recipe
+    places = network_settings.weights_places()
+    return network_settings.recipe_of(form, str(dataset.folder), weights, size, rate, places)
 
 
-def weights_places() -> WeightsPlaces:
-    settings = services().settings
-    return WeightsPlaces(settings.weights_dir, settings.weights_sources)
+def fit(form: ModelForm, sent: Collection[str] = (), *, is_recommended: bool = False) -> None:
+    """Fill in the fields that were not ``sent``: the best network for the dataset, and the settings for it.
 
-
-def fit(form: ModelForm, sent: Collection[str] = ()) -> None:
-    """Fill in the fields that were not ``sent``: the default network for the dataset, and the network's settings.
-
-    For fine-tuning, its settings are the defaults.
+    ImageNet weights must be requested with ``fine_tune``, unless the form ``is_recommended`` as a whole: then the facts
+    decide.
     """
-    if form.fine_tune.data:
-        network_settings.apply(fine_tune_settings.SETTINGS, form, {*sent, "fine_tune"})
-        return
     dataset = services().store.find(form.dataset.data or "")
-    if form.method.data != "standard" or not isinstance(dataset, DatasetJob):
+    if not isinstance(dataset, DatasetJob):
         return
-    named = "standard_networks" in sent
-    name = form.standard_networks.data or ""
-    if chosen := every_network().get(name) if named else network_settings.network_for(dataset):
-        form.standard_networks.data = chosen.id
-        network_settings.apply(network_settings.settings_on(chosen, dataset), form, sent)
+    if form.method.data != "standard":
+        if form.fine_tune.data:
+            network_settings.apply(fine_tuning(facts_of(dataset)), form, {*sent, "fine_tune"})
+        return
+    named = form.standard_networks.data or "" if "standard_networks" in sent else ""
+    may_decide = is_recommended and "fine_tune" not in sent
+    best = network_settings.recommended(dataset, named, None if may_decide else bool(form.fine_tune.data))
+    if best and named in ("", best.network):
+        form.standard_networks.data = best.network
+        network_settings.apply(best.settings, form, sent)
+
+
+def suggested_name(form: ModelForm) -> str:
+    """Return a name for the model, from the names of its standard network and its dataset; "" without either."""
+    item, dataset = (
+        every_network().get(form.standard_networks.data or ""),
+        services().store.find(form.dataset.data or ""),
+    )
+    return f"{item.title} on {dataset.name}"[:NAME_LENGTH] if item and dataset else ""
 
 
 def next_name(name: str) -> str:

@@ -9,9 +9,10 @@ from digits.core import preflight_result as preflights
 from digits.kinds import Kind
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import positive
+from digits.kinds.request_fields import flag, positive
+from digits.kinds.standard_networks import template
 from digits.web.jobs import serializers
-from digits.web.models import fine_tune_settings, network_settings
+from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import POLICY_TITLES, SOLVER_FIELDS, USUAL, ModelForm
 from digits.web.models.form_choices import (
@@ -24,9 +25,8 @@ from digits.web.models.form_choices import (
     previous_networks,
     usable_datasets,
 )
-from digits.web.models.form_filling import fill_from, fit, next_name, open_form, recipe_of, weights_places
+from digits.web.models.form_filling import fill_from, fit, next_name, open_form, recipe_of, suggested_name
 from digits.web.models.networks import check_kind, network_folder, network_of
-from digits.web.models.standard_networks import template
 from digits.web.models.submit import new_model
 from digits.web.offload import in_turns
 from digits.web.resources.datasets import DatasetChoices
@@ -52,7 +52,7 @@ def new(kind: Kind) -> str:
         if "rate_factor" in request.args:
             form.scale_rates(positive(request.args, "rate_factor"))
     else:
-        fit(form)
+        fit(form, is_recommended=True)
     if previous := request.args.get("previous"):
         form.set(method="previous", previous_networks=previous)
     return _form_page(form, is_fitted=not clone)
@@ -68,7 +68,10 @@ def create(kind: Kind) -> AnyResponse:
     if request.form.get("clone"):
         fill_from(form, request.form["clone"])
     else:
-        fit(form, request.form)
+        is_recommended = flag(request.form, "recommended")
+        fit(form, request.form, is_recommended=is_recommended)
+        if is_recommended:
+            form.model_name.data = form.model_name.data or suggested_name(form)
     form.validate()
     text, weights = network_of(form)
     check_kind(form)
@@ -136,7 +139,7 @@ def network_choices() -> str:
 
 
 def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
-    """Render the form. ``is_fitted`` means that it has the settings of the default network for the dataset."""
+    """Render the form. ``is_fitted`` means that it has the recommended settings for the dataset."""
     form.custom_network.data = form.custom_network.data or template()
     if form.method.data == "pretrained":  # the page lists imported models among the others
         form.set(method="previous", previous_networks=form.pretrained_networks.data)
@@ -160,7 +163,6 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
             weights=form.custom_network_snapshot.data,
         ),
         policies=POLICY_TITLES,
-        weights=fine_tune_settings.offers(weights_places()),
-        fine_tune_settings=fine_tune_settings.SETTINGS,
+        weights=network_settings.offers(network_settings.weights_places()),
         devices=serializers.device_rows(),
     )

@@ -1,27 +1,67 @@
-"""The recommended settings of a standard network for the model form, adapted to a dataset."""
+"""The recommendation for a new model in the model form: its facts and resources, and the fields that it fills in."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 
 from werkzeug.datastructures import MultiDict
-from wtforms import Field
+from wtforms import BooleanField, Field
 
-from digits.core.recipe import Transformation
+from digits.core.recipe import Train
+from digits.data.parallel import available_cores
+from digits.data.pretrained import WeightsPlaces
+from digits.data.pretrained_catalog import CATALOG, PREFIX, Pretrained
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import views_of
-from digits.web.models.form import TRANSFORMATION_FIELDS, ModelForm
-from digits.web.models.standard_networks import Network, default_network, every_network, networks
+from digits.kinds.recommendation import (
+    Facts,
+    Recommendation,
+    Resources,
+    WeightsState,
+    facts_of,
+    fields_of_rules,
+    recommend,
+)
+from digits.kinds.standard_networks import Network, every_network, networks
+from digits.runtime.devices import Device
+from digits.web.models.form import ModelForm
+from digits.web.services import services
 
-# Random crops shift images by at most one of this many parts of their shorter side.
-PADDED_PARTS = 8
+
+def weights_places() -> WeightsPlaces:
+    settings = services().settings
+    return WeightsPlaces(settings.weights_dir, settings.weights_sources)
 
 
-def network_for(dataset: DatasetJob) -> Network | None:
-    """Return the default network for ``dataset``, which may be unfinished; None if its kind has no networks."""
-    recipe = dataset.recipe
-    return default_network(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels)
+def server_resources() -> Resources:
+    """Return what a training on this server can use."""
+    return resources_of(services().devices.list(), weights_places())
+
+
+def resources_of(devices: Sequence[Device], places: WeightsPlaces) -> Resources:
+    """Return what a training on ``devices`` can use: on the CPU, which is the first one, or on a GPU."""
+    gpus = [device for device in devices if device.is_gpu]
+    device = gpus[0] if gpus else devices[0]
+    return Resources(
+        device="gpu" if gpus else "cpu",
+        cores=available_cores(),
+        memory=device.memory_total,
+        weights={entry.id: _state(entry, places) for entry in CATALOG.values()},
+        unusable={item.id: item.missing for item in every_network().values() if item.missing},
+    )
+
+
+def _state(entry: Pretrained, places: WeightsPlaces) -> WeightsState:
+    if places.find(entry):
+        return "at hand"
+    return "unknown" if entry.address else "missing"
+
+
+def recommended(
+    dataset: DatasetJob, network: str = "", fine_tune: bool | None = None
+) -> Recommendation | None:
+    """Return the recommendation of `recommend` for ``dataset``, which may be unfinished."""
+    return recommend(facts_of(dataset), server_resources(), network, fine_tune)
 
 
 def settings_of(network: Network) -> dict[str, str]:
@@ -31,39 +71,21 @@ def settings_of(network: Network) -> dict[str, str]:
     }
 
 
-def settings_on(network: Network, dataset: DatasetJob) -> dict[str, str]:
-    """Return the settings of ``network`` that suit the kind of ``dataset`` and the size of its images.
+def adapted_settings(
+    facts: Facts, available: Resources, fine_tune: bool | None = None
+) -> dict[str, dict[str, str]]:
+    """Return, for each network for the kind of dataset, the recommended settings that are not its own.
 
-    Transformations that the kind does not offer are turned off. The crop size is dropped unless the images are larger,
-    and the padding for random crops if it exceeds an eighth of their shorter side.
+    ``fine_tune`` requests ImageNet weights, or random ones.
     """
-    settings, side = settings_of(network), min(dataset.recipe.width, dataset.recipe.height)
-    settings |= without_transformations(settings, views_of(dataset.data_kind).transformations)
-    if settings["crop_size"] and int(settings["crop_size"]) >= side:
-        settings["crop_size"] = ""
-    if int(settings["aug_pad_crop"]) * PADDED_PARTS > side:
-        settings["aug_pad_crop"] = "0"
-    return settings
-
-
-def without_transformations(
-    settings: Mapping[str, str], offered: Collection[Transformation]
-) -> dict[str, str]:
-    """Return the value that turns each transformation in ``settings`` off that is not ``offered``, by field."""
-    return {
-        field: "none" if name == "mean" else default_settings()[field]
-        for name, field in TRANSFORMATION_FIELDS.items()
-        if field in settings and name not in offered
-    }
-
-
-def adaptations(dataset: DatasetJob) -> dict[str, dict[str, str]]:
-    """Return, for each network for the kind of ``dataset``, the settings of `settings_on` that are not its own."""
-    offered = networks([dataset.data_kind.name])
-    return {
-        name: dict(settings_on(item, dataset).items() - settings_of(item).items())
-        for name, item in offered.items()
-    }
+    adapted = {}
+    for name, item in networks([facts.kind]).items():
+        recommendation = recommend(facts, available, name, fine_tune)
+        if recommendation:
+            adapted[name] = dict(
+                (default_settings() | recommendation.settings).items() - settings_of(item).items()
+            )
+    return adapted
 
 
 def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = ()) -> None:
@@ -75,10 +97,52 @@ def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = 
 
 @cache
 def default_settings() -> dict[str, str]:
-    """Return the form's defaults, as text, for all fields that any standard network sets, in the form's order."""
-    named = {"crop_size"}.union(*(network.values for network in every_network().values()))
+    """Return the form's defaults, as text, for all fields that a recommendation can set, in the form's order."""
+    named = fields_of_rules().union({"crop_size"}, *(network.values for network in every_network().values()))
     return {field.name: _text(field) for field in ModelForm(formdata=None) if field.name in named}
 
 
 def _text(field: Field) -> str:
+    if isinstance(field, BooleanField):
+        return str(bool(field.data)).lower()
     return str(field._value() if hasattr(field, "_value") else field.data)
+
+
+def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:
+    """Return, for each entry of the catalog, the facts that the form shows: whether its weights are on this machine."""
+    return {
+        entry.id: {
+            "title": entry.title,
+            "found": str(found) if (found := places.find(entry)) else None,
+            "megabytes": entry.full.megabytes,
+            "license": entry.license,
+            "file": entry.full.name,
+            "folder": str(places.folder),
+            "is_downloaded": not entry.how_to_get,
+        }
+        for entry in CATALOG.values()
+    }
+
+
+def recipe_of(
+    form: ModelForm, dataset: str, weights: str | None, size: int | None, rate: float, places: WeightsPlaces
+) -> Train:
+    """Return the recipe of the form, which must be valid, with the ``places`` of pretrained weights."""
+    recipe = form.recipe(dataset, weights, size, rate)
+    recipe.weights_folder, recipe.weights_sources = str(places.folder), [*places.sources]
+    return recipe
+
+
+def recommended_recipe(best: Recommendation, dataset: str, places: WeightsPlaces) -> Train:
+    """Return the recipe that trains the recommended network on the dataset in the folder ``dataset``."""
+    form, network = ModelForm(formdata=None), every_network()[best.network]
+    apply(default_settings() | best.settings, form)
+    (size,), (rate,) = form.batch_size.data, form.learning_rate.data
+    weights = f"{PREFIX}{network.pretrained}" if form.initial_weights.data == "imagenet" else None
+    return recipe_of(form, dataset, weights, size, rate, places)
+
+
+def suggestion(dataset: DatasetJob, training: Train) -> str:
+    """Return the reason to start from ImageNet weights instead of ``training``; empty if none is recommended."""
+    best = None if training.weights else recommended(dataset)
+    return best.reason if best and "fine_tune" in best.settings else ""

@@ -13,12 +13,14 @@ from digits.core.model_job import ModelJob
 from digits.data.pretrained_catalog import PREFIX
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.recommendation import facts_of, refusal
+from digits.kinds.standard_networks import Network, every_network, network, networks
 from digits.kinds.views import views_of
 from digits.web.models import network_lint
 from digits.web.models.form import MAX_NETWORK_CHARACTERS, ModelForm
 from digits.web.models.form_fields import BALANCES
+from digits.web.models.network_settings import server_resources
 from digits.web.models.snapshots import snapshot_of
-from digits.web.models.standard_networks import Network, every_network, network, networks
 from digits.web.services import services
 
 
@@ -61,11 +63,10 @@ def _chosen_network(form: ModelForm) -> tuple[str, str | None]:
         _blame(
             form.standard_networks, f"{standard.title} is not a network for {kind}. Choose one of: {titles}."
         )
-    if standard.missing:
-        _blame(
-            form.standard_networks,
-            f"{standard.title} requires the package {standard.package}. {standard.missing}",
-        )
+    elif isinstance(dataset, DatasetJob):
+        reason = refusal(standard, facts_of(dataset), server_resources())
+        if reason:
+            _blame(form.standard_networks, f"{standard.title} cannot be trained on this dataset. {reason}")
     return standard.text, _standard_weights(form, standard)
 
 

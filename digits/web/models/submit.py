@@ -9,11 +9,10 @@ from digits.core.files import write_bytes
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.standard_networks import network
 from digits.web.models import network_settings
-from digits.web.models.form import ModelForm
-from digits.web.models.standard_networks import Network, network
 
-# Keep the demonstration short, whatever the network's recommended settings.
+# Keep the demonstration short, whatever the recommended settings.
 FIRST_EPOCHS = 5
 
 
@@ -50,16 +49,10 @@ def new_model(
 
 
 def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
-    """Create a job in ``folder`` that trains the default network for ``dataset`` for a few epochs."""
-    default = network_settings.network_for(dataset) or network("lenet")
-    recipe = _recipe(default, dataset)
-    return new_model(folder, dataset, recipe, f"{default.title} on {dataset.name}", text=default.text)
-
-
-def _recipe(chosen: Network, dataset: DatasetJob) -> Train:
-    form = ModelForm(formdata=None)
-    network_settings.apply(network_settings.settings_on(chosen, dataset), form)
-    (size,), (rate,) = form.batch_size.data, form.learning_rate.data
-    recipe = form.recipe(str(dataset.folder), None, size, rate)
+    """Create a job in ``folder`` that trains the recommended network for ``dataset``, for a few epochs at most."""
+    best = network_settings.recommended(dataset)
+    assert best, f"there are networks for {dataset.data_kind.name}"
+    recipe = network_settings.recommended_recipe(best, str(dataset.folder), network_settings.weights_places())
     recipe.epochs = min(recipe.epochs, FIRST_EPOCHS)
-    return recipe
+    chosen = network(best.network)
+    return new_model(folder, dataset, recipe, f"{chosen.title} on {dataset.name}", text=chosen.text)

@@ -141,15 +141,33 @@ class DatasetSummary(Struct):
     dataset: DatasetContents | None
 
 
-class DatasetChoice(JobRow):
-    """A dataset that a model can be trained on, with its default network.
+class RecommendedModel(Struct):
+    """The recommended network for a dataset, and the fields of the form that it sets, with the reason.
 
-    ``adapted`` contains, by network, the recommended settings that differ for this dataset.
+    ``seconds`` is the expected duration of the training, and ``download`` the size of the weights that must be
+    downloaded first, in MB. ``refusals`` are the reasons why networks cannot be used, by network.
+    """
+
+    network: str
+    settings: dict[str, str]
+    reason: str
+    seconds: float | None
+    download: int
+    refusals: dict[str, str]
+
+
+class DatasetChoice(JobRow):
+    """A dataset that a model can be trained on, with the recommended model.
+
+    ``adapted`` contains, by network, the recommended settings that are not the network's own, ``random`` those
+    for random initial weights. ``fine_tune`` contains the settings of Fine-tune for any network.
     """
 
     data_kind: str
-    network: str | None
+    recommendation: RecommendedModel | None
     adapted: dict[str, dict[str, str]]
+    random: dict[str, dict[str, str]]
+    fine_tune: dict[str, str]
 
 
 class ResizedExample(Struct):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from digits.web.models import standard_networks
+from digits.kinds import standard_networks
 from tests.site import Site
 from tests.web.trained import LINEAR, Finished, shared_site
 

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from digits.core.model_job import ModelJob
-from digits.core.recipe import FineTune, Train
+from digits.core.recipe import FineTune
 from digits.core.status import Status
 from digits.data.pretrained_catalog import CATALOG
-from digits.web.models import fine_tune_settings
-from digits.web.models.form import ModelForm
-from digits.web.models.standard_networks import every_network, network
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.standard_networks import every_network
 from tests.site import Site, open_site, site_settings
 from tests.worker.networks import LINEAR
 
@@ -50,6 +49,12 @@ def created(site: Site, answer: Any) -> ModelJob:
     return job
 
 
+def put_weights(site: Site, entry: str) -> None:
+    folder = site.services.settings.weights_dir
+    folder.mkdir(exist_ok=True)
+    (folder / CATALOG[entry].without_top.name).write_bytes(b"weights")
+
+
 def test_fine_tune_applies_sound_defaults_and_keeps_what_was_sent(site: Site, dataset: str) -> None:
     fields = {"standard_networks": "resnet50", "initial_weights": "imagenet", "fine_tune": "true"}
     recipe = created(site, create(site, dataset, train_epochs=3, **fields)).recipe
@@ -77,7 +82,7 @@ def test_a_clone_has_the_same_weights(site: Site, dataset: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"standard_networks": "resnet50", "fine_tune": "true"}, "fine_tune"),
+        ({"standard_networks": "lenet", "fine_tune": "true"}, "fine_tune"),
         ({"standard_networks": "lenet", "initial_weights": "imagenet"}, "initial_weights"),
         ({"standard_networks": "resnet50", "initial_weights": "file"}, "custom_network_snapshot"),
         ({"method": "custom", "custom_network": LINEAR, "fine_tune": "true"}, "fine_tune"),
@@ -106,20 +111,40 @@ def test_a_network_of_a_missing_package_is_refused(
 def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: str) -> None:
     page = site.get("/models/images/classification/new").get_data(as_text=True)
     assert "The ImageNet weights of ResNet-50 will be downloaded before training: about 103 MB." in page
-    folder = site.services.settings.weights_dir
-    folder.mkdir(exist_ok=True)
-    (folder / CATALOG["resnet50"].without_top.name).write_bytes(b"weights")
+    put_weights(site, "resnet50")
     page = site.get("/models/images/classification/new").get_data(as_text=True)
     assert "The ImageNet weights of ResNet-50 are on this server." in page
 
 
-def test_the_settings_are_those_of_fields(site: Site) -> None:
-    with site.app.app_context():
-        form = ModelForm(None)
-        recipe = fine_tune_settings.default_recipe(network("resnet50"), "/jobs/d", "/w.h5")
-    assert all(name in form for name in fine_tune_settings.SETTINGS)
-    assert isinstance(recipe, Train) and recipe.fine_tune is not None
-    assert recipe.fine_tune.head_epochs < recipe.epochs
+def test_a_recommended_model_needs_nothing_but_a_dataset(site: Site, dataset: str) -> None:
+    put_weights(site, "resnet50")
+    job = created(site, site.post(CREATE, dataset=dataset, recommended=1))
+    assert job.name == f"ResNet-50 on {site.services.store.get(dataset, DatasetJob).name}"
+    assert job.recipe.weights == "imagenet:resnet50" and job.recipe.fine_tune is not None
+
+
+def test_a_network_that_cannot_take_the_images_is_refused(site: Site, dataset: str) -> None:
+    errors = create(site, dataset, standard_networks="alexnet").get_json()["errors"]
+    reason = "Requires images of at least 67×67 pixels; these have 64×64."
+    assert errors == {"standard_networks": [f"AlexNet cannot be trained on this dataset. {reason}"]}
+
+
+def test_a_network_that_is_requested_alone_starts_from_random_weights(site: Site, dataset: str) -> None:
+    recipe = created(site, create(site, dataset, standard_networks="resnet50")).recipe
+    assert (recipe.weights, recipe.fine_tune, recipe.epochs) == (None, None, 90)
+    recipe = created(site, create(site, dataset, standard_networks="resnet50", fine_tune="true")).recipe
+    assert recipe.weights == "imagenet:resnet50"
+
+
+def test_the_form_contains_the_recommendation(site: Site, dataset: str) -> None:
+    put_weights(site, "resnet50")
+    rows = site.get("/models/dataset-choices.json").get_json()["datasets"]
+    (row,) = (row for row in rows if row["id"] == dataset)
+    best = row["recommendation"]
+    assert (best["network"], best["settings"]["fine_tune"], best["download"]) == ("resnet50", "true", 0)
+    assert "fine-tuning ResNet-50" in best["reason"] and "alexnet" in best["refusals"]
+    assert row["adapted"]["resnet50"].items() <= best["settings"].items()
+    assert "fine_tune" not in row["random"]["resnet50"] and row["fine_tune"]["fine_tune"] == "true"
 
 
 def test_networks_name_entries_of_the_catalog() -> None:

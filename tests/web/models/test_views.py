@@ -19,8 +19,8 @@ from digits.core.recipe import EarlyStopping, Solver, Train
 from digits.core.resume_point import ResumePoint, discard
 from digits.core.schedules import OneCycle, from_settings
 from digits.core.status import Status
+from digits.kinds.standard_networks import every_network
 from digits.web.models.continuing import schedule_note
-from digits.web.models.standard_networks import every_network
 from tests.site import Site
 from tests.web.trained import shared_site
 

@@ -21,7 +21,7 @@ from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
-from digits.web.models import standard_networks
+from digits.kinds import standard_networks
 
 pytestmark = pytest.mark.tensorflow
 

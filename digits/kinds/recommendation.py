@@ -1,0 +1,393 @@
+"""One recommendation for a new model, from facts: the network, its settings, the reason and the time.
+
+`recommend` is a pure function of the facts about a dataset and of the resources of the machine. `RULES` is its table:
+the first rule of the dataset's kind that applies chooses the network and changes the settings in its comment. The form
+of models, requests, the command line and the samples all use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from digits.core.recipe import Transformation
+from digits.data.manifest import Manifest
+from digits.data.pretrained_catalog import CATALOG
+from digits.kinds import kind_named
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.standard_networks import Network, networks
+from digits.kinds.views import views_of
+
+# Fields of the model form with their values as text.
+Settings = dict[str, str]
+# Whether ImageNet weights are on this machine, can be downloaded, might be (nobody has tried), or cannot.
+WeightsState = Literal["at hand", "obtainable", "unknown", "missing"]
+
+# The field that turns each transformation on.
+TRANSFORMATION_FIELDS: dict[Transformation, str] = {
+    "mean": "use_mean",
+    "crop_size": "crop_size",
+    "flip": "aug_flip",
+    "quad_rotation": "aug_quad_rot",
+    "rotation": "aug_rot",
+    "scale": "aug_scale",
+    "noise": "aug_noise",
+    "contrast": "aug_contrast",
+    "whitening": "aug_whitening",
+    "hsv": "aug_hsv_use",
+    "pad_crop": "aug_pad_crop",
+    "cutout": "aug_cutout",
+    "mixup": "aug_mixup",
+    "cutmix": "aug_cutmix",
+    "randaugment": "aug_randaugment",
+}
+# Color images of at least this size are taken for photos, to which networks trained on ImageNet can be adapted.
+PHOTO_SIDE = 64
+# Random crops shift images by at most one of this many parts of their shorter side.
+PADDED_PARTS = 8
+# Small datasets are validated after this many steps rather than after each epoch.
+STEPS_PER_VALIDATION = 10
+# Networks for photos, best first.
+ON_CPU = ("mobilenetv3", "efficientnetv2", "resnet50", "convnext", "vit")
+ON_GPU = ("convnext", "efficientnetv2", "resnet50", "mobilenetv3", "vit")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about a dataset: the name of its ``kind``, the size of its images in pixels and their channels.
+
+    ``images`` contains the number of images of each split; it is empty until the dataset is finished. ``classes`` is
+    the number of classes or labels, and ``smallest_class`` the number of training images of the rarest one.
+    """
+
+    kind: str
+    width: int
+    height: int
+    channels: int
+    images: Mapping[str, int] = field(default_factory=dict)
+    classes: int | None = None
+    smallest_class: int | None = None
+
+    @property
+    def side(self) -> int:
+        """The shorter side."""
+        return min(self.width, self.height)
+
+    @property
+    def training_images(self) -> int | None:
+        return self.images.get("train")
+
+    @property
+    def has_photos(self) -> bool:
+        """Whether the images are like those of ImageNet: in color, and large enough."""
+        return self.channels == 3 and self.side >= PHOTO_SIDE
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a training can use: the ``device``, its ``memory`` in bytes, and the ``cores`` of the CPU.
+
+    ``weights`` contains the state of the ImageNet weights in `digits.data.pretrained_catalog` by name. ``unusable``
+    are reasons why networks cannot be used on this machine, such as a package that is not installed, by network.
+    """
+
+    device: Literal["cpu", "gpu"] = "cpu"
+    cores: int = 1
+    memory: int | None = None
+    weights: Mapping[str, WeightsState] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
+
+    def weights_of(self, network: Network) -> WeightsState:
+        return self.weights.get(network.pretrained, "missing")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a training is expected to take: ``seconds``; None if unknown."""
+
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The recommended network with its settings, and the reason, one sentence.
+
+    ``settings`` are fields of the model form as text; the defaults of the form apply to all others. ``refusals`` are
+    the reasons why networks for this kind cannot take the images, or cannot be used here, by network.
+    ``download`` is the size of the weights that must be downloaded first, in MB; 0 if there are none.
+    """
+
+    network: str
+    settings: Settings
+    reason: str
+    expectation: Expectation = Expectation()
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    download: int = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A row of the table: if ``applies`` to a dataset of one of the ``kinds``, recommend the first of ``networks``.
+
+    ``name`` describes the case in words. Without ``kinds``, the rule applies to all; without ``networks``, the first
+    one for the kind is recommended. ``settings`` change those in the comment of the network. With ``pretrained``, the
+    network starts from its ImageNet weights, and networks without weights are skipped: weights that might be obtainable
+    come after those that certainly are. In the ``reason``, ``{images}`` is the number and type of the images,
+    ``{size}`` their size, and ``{network}`` the title of the network.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    applies: Callable[[Facts, Resources], bool]
+    networks: tuple[str, ...]
+    reason: str
+    settings: Callable[[Facts], Settings] = lambda facts: {}
+    pretrained: bool = False
+
+    def choose(self, offered: Mapping[str, Network], resources: Resources) -> Network | None:
+        """Return the best of the networks ``offered``; None if there is none."""
+        listed = [offered[name] for name in self.networks or offered if name in offered]
+        if not self.pretrained:
+            return next(iter(listed), None)
+        having = [item for item in listed if resources.weights_of(item) != "missing"]
+        return min(having, key=lambda item: resources.weights_of(item) == "unknown", default=None)
+
+
+def fine_tuning(facts: Facts) -> Settings:
+    """Return the settings of Fine-tune: about 100 steps for the head and 250 for all layers, however few the images."""
+    head, whole = epochs_for(facts, 16, 100, at_least=1), epochs_for(facts, 16, 250, at_least=2)
+    every = _epochs_between_validations(facts, 16)
+    return {
+        "fine_tune": "true",
+        "head_epochs": str(head),
+        "head_rate": "0.003",
+        "trunk_factor": "0.1",
+        "solver_type": "ADAM",
+        "learning_rate": "0.0005",
+        "lr_policy": "cosine",
+        "lr_warmup": "10",
+        "batch_size": "16",
+        "train_epochs": str(head + whole),
+        "use_mean": "none",
+        "crop_size": "",
+        "aug_flip": "fliplr",
+        "early_stopping_metric": "loss",
+        "early_stopping_patience": str(max(5, whole // 2)),
+        "snapshots_kept": "1",
+        "val_interval": str(every),
+        "snapshot_interval": str(every),
+    }
+
+
+def fields_of_rules() -> set[str]:
+    """Return the fields of the model form that the rules set."""
+    facts = Facts("", 256, 256, 3)
+    return {"initial_weights"}.union(fine_tuning(facts), *(rule.settings(facts) for rule in RULES))
+
+
+def epochs_for(facts: Facts, batch_size: int, steps: int, at_least: int, at_most: int = 60) -> int:
+    """Return the number of epochs with about this many ``steps``; the average of a few hundred images if unknown."""
+    return max(at_least, min(at_most, math.ceil(steps / _steps_per_epoch(facts, batch_size))))
+
+
+def _steps_per_epoch(facts: Facts, batch_size: int) -> int:
+    return math.ceil((facts.training_images or 800) / batch_size)
+
+
+def _epochs_between_validations(facts: Facts, batch_size: int) -> int:
+    return math.ceil(STEPS_PER_VALIDATION / _steps_per_epoch(facts, batch_size))
+
+
+_CLASSES = ("image-classification",)
+_LABELS = (*_CLASSES, "image-multilabel")
+_TUNED = (
+    "{images}: fine-tuning {network} from ImageNet weights is usually far more accurate than training from scratch, "
+    "and faster."
+)
+
+# The first rule that applies and has a network is taken.
+RULES = (
+    Rule(
+        "photos, on a GPU",
+        _LABELS,
+        lambda facts, resources: facts.has_photos and resources.device == "gpu",
+        ON_GPU,
+        _TUNED,
+        fine_tuning,
+        pretrained=True,
+    ),
+    Rule(
+        "photos, on the CPU",
+        _LABELS,
+        lambda facts, resources: facts.has_photos,
+        ON_CPU,
+        _TUNED,
+        fine_tuning,
+        pretrained=True,
+    ),
+    Rule(
+        "photos of at least 96×96, without weights",
+        _CLASSES,
+        lambda facts, resources: facts.has_photos and facts.side >= 96,
+        ("mobilenetv3",),
+        "{images}, but the ImageNet weights cannot be had: {network} is trained from scratch.",
+    ),
+    Rule(
+        "grayscale images of 16×16 to 64×64",
+        _CLASSES,
+        lambda facts, resources: facts.channels == 1 and max(facts.width, facts.height) <= 64,
+        ("lenet",),
+        "{images} of {size} pixels: a small network such as {network} is accurate and trains in minutes.",
+    ),
+    Rule(
+        "other images of less than 96×96",
+        _CLASSES,
+        lambda facts, resources: facts.side < 96,
+        ("resnet32",),
+        "{images} of {size} pixels: {network} is designed for small images.",
+    ),
+    Rule(
+        "larger images",
+        _CLASSES,
+        lambda facts, resources: True,
+        ("mobilenetv3",),
+        "{images} of {size} pixels: {network} is fast on large images.",
+    ),
+    Rule(
+        "all",
+        ("image-processing",),
+        lambda facts, resources: True,
+        ("dncnn",),
+        "{network} returns images of the same size.",
+    ),
+    Rule(
+        "all",
+        ("image-multilabel",),
+        lambda facts, resources: True,
+        ("multilabel",),
+        "{images} of {size} pixels: {network} takes images of any size.",
+    ),
+    Rule(
+        "all",
+        ("image-regression",),
+        lambda facts, resources: True,
+        ("regression",),
+        "{images} of {size} pixels: {network} takes images and numbers of any size.",
+    ),
+    Rule(
+        "all",
+        ("image-object-detection",),
+        lambda facts, resources: True,
+        ("detector",),
+        "{network} finds boxes without weights from other images.",
+    ),
+    Rule(
+        "all",
+        ("image-segmentation",),
+        lambda facts, resources: True,
+        ("unet",),
+        "{network} is accurate with few masks.",
+    ),
+    Rule("all", (), lambda facts, resources: True, (), "{network} is designed for this kind of dataset."),
+)
+
+
+def recommend(
+    facts: Facts, resources: Resources, network: str = "", fine_tune: bool | None = None
+) -> Recommendation | None:
+    """Return the recommendation for a dataset; None if there are no networks for its kind.
+
+    With the id of a ``network``, recommend its settings instead of those of the best network. ``fine_tune`` requests
+    its ImageNet weights, or random ones; by default, the rules decide.
+    """
+    of_kind = networks([facts.kind])
+    refusals = {name: reason for name, item in of_kind.items() if (reason := refusal(item, facts, resources))}
+    usable = {name: item for name, item in of_kind.items() if name not in refusals}
+    offered = {network: of_kind[network]} if network in of_kind else usable or of_kind
+    for rule in RULES:
+        is_for_kind = not rule.kinds or facts.kind in rule.kinds
+        if not is_for_kind or not rule.applies(facts, resources) or (rule.pretrained and fine_tune is False):
+            continue
+        if item := rule.choose(offered, resources):
+            break
+    else:
+        return None
+    settings = adapt({**item.values, **rule.settings(facts)}, facts)
+    if fine_tune and not rule.pretrained:
+        settings |= adapt(fine_tuning(facts), facts)
+    is_pretrained = rule.pretrained or bool(fine_tune)
+    if is_pretrained and item.pretrained:
+        settings["initial_weights"] = "imagenet"
+    state = resources.weights_of(item)
+    return Recommendation(
+        network=item.id,
+        settings=settings,
+        reason=_reason(rule, item, facts),
+        refusals=refusals,
+        download=CATALOG[item.pretrained].full.megabytes
+        if "initial_weights" in settings and state in ("obtainable", "unknown")
+        else 0,
+    )
+
+
+def adapt(settings: Mapping[str, str], facts: Facts) -> Settings:
+    """Return ``settings`` without the transformations that the kind does not offer or the images are too small for.
+
+    The crop size is dropped unless the images are larger, and the padding for random crops if it exceeds an eighth of
+    their shorter side.
+    """
+    offered = views_of(kind_named(facts.kind)).transformations
+    unavailable = {field for name, field in TRANSFORMATION_FIELDS.items() if name not in offered}
+    kept = {name: text for name, text in settings.items() if name not in unavailable}
+    if "use_mean" in unavailable:
+        kept["use_mean"] = "none"
+    if kept.get("crop_size") and int(kept["crop_size"]) >= facts.side:
+        kept["crop_size"] = ""
+    if int(kept.get("aug_pad_crop", 0)) * PADDED_PARTS > facts.side:
+        kept["aug_pad_crop"] = "0"
+    return kept
+
+
+def refusal(network: Network, facts: Facts, resources: Resources) -> str:
+    """Return the reason why ``network`` cannot be used; empty if it can."""
+    if facts.side < network.smallest:
+        return (
+            f"Requires images of at least {network.smallest}×{network.smallest} pixels; these have "
+            f"{facts.width}×{facts.height}."
+        )
+    return resources.unusable.get(network.id, "")
+
+
+def _reason(rule: Rule, network: Network, facts: Facts) -> str:
+    color = "grayscale" if facts.channels == 1 else "color"
+    count = facts.training_images
+    images = f"{color.capitalize()} images" if count is None else f"{count:,} {color} images"
+    size = f"{facts.width}×{facts.height}"
+    return rule.reason.format(images=images, size=size, network=network.title)
+
+
+def facts_of(dataset: DatasetJob) -> Facts:
+    """Return the facts about ``dataset``, which may be unfinished."""
+    manifest = dataset.manifest()
+    if manifest is not None:
+        return facts_in(manifest)
+    recipe = dataset.recipe
+    return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels)
+
+
+def facts_in(manifest: Manifest) -> Facts:
+    """Return the facts in the ``manifest`` of a finished dataset."""
+    target, train = manifest.target, manifest.splits.get("train")
+    names = target.contained_names or target.labels
+    counts = (train.class_counts[:-1] if target.contained_names else train.counts) if train and names else []
+    return Facts(
+        manifest.kind,
+        manifest.width,
+        manifest.height,
+        manifest.channels,
+        images={name: split.count for name, split in manifest.splits.items()},
+        classes=len(names) or None,
+        smallest_class=min(counts, default=None),
+    )
