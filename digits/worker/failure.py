@@ -5,6 +5,7 @@ Standard library only, so that a task without TensorFlow can use it too.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import linecache
 import re
@@ -116,6 +117,8 @@ def _mistake(error: BaseException, line: int | None) -> UserFault | None:
         return UserFault(f"{error.name} is a name of Python 2.", f"Write {new}.")
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
         return _unknown_name(error, line)
+    if isinstance(error, AttributeError):
+        return _misspelled_attribute(error)
     if isinstance(error, TypeError):
         return _without_self(error)
     return None
@@ -153,6 +156,20 @@ def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
         return UserFault(f"{name} is used but not imported.", statement)
     near = difflib.get_close_matches(name, _values_near(error), 1, 0.8)
     return UserFault(f"NameError: {error}", f"Did you mean {near[0]}?") if near else None
+
+
+def _misspelled_attribute(error: AttributeError) -> UserFault | None:
+    """Return the error with the attribute that the network may have meant; None if no name is similar."""
+    if not error.name or error.obj is None:
+        return None
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_code.co_filename != NETWORK_FILE:
+        return None
+    with contextlib.suppress(Exception):  # the object may list its attributes in its own way
+        names = [name for name in dir(error.obj) if name.startswith("_") == error.name.startswith("_")]
+        if near := difflib.get_close_matches(error.name, names, 1, 0.75):
+            return UserFault(f"AttributeError: {error}", f"Did you mean {near[0]}?")
+    return None
 
 
 def _values_near(error: BaseException) -> dict[str, Any]:

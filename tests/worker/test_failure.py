@@ -278,6 +278,21 @@ def test_an_undefined_name_gets_a_hint(line: str, hint: str) -> None:
     assert ("not imported" in failure.message) == hint.startswith(("Add", "Use"))
 
 
+@pytest.mark.parametrize(
+    ("attribute", "hint"),
+    [
+        ("nclases", "Did you mean nclasses?"),
+        ("classes", "Did you mean nclasses?"),
+        ("depth", "Check the spelling"),
+    ],
+)
+def test_a_misspelled_attribute_gets_a_suggestion(attribute: str, hint: str) -> None:
+    text = f"class Model:\n    nclasses, _nclases = 10, 3\nModel().{attribute}\n"
+    failure = describe(raised(text))
+    assert failure.line == 3 and failure.hint.startswith(hint)
+    assert failure.message == f"AttributeError: 'Model' object has no attribute '{attribute}'"
+
+
 def test_deeply_nested_code_still_gets_a_message() -> None:
     deep = f"x = {'+'.join(['1'] * 800)}\n"
     error = raised_in_library(
