@@ -156,11 +156,11 @@ def test_the_crop_size_is_the_input_size(visualize: Any) -> None:
     assert rows(visualize(networks.LINEAR, crop_size=5))[-1] == ("fc", "Dense", [None, 4], 104)
 
 
-def test_graph_shows_the_variables_by_name(visualize: Any, in_child: Any) -> None:
+def test_graph_shows_layers_and_variables_by_name(visualize: Any, in_child: Any) -> None:
     outcome = visualize(networks.LINEAR)
     nodes = in_child(_graph, outcome.job_folder / "tb")
-    assert nodes["model/fc/weights"] == "VarHandleOp"
-    assert nodes["model/fc/MatMul"] == "MatMul"
+    assert nodes["fc/weights"] == "VarHandleOp"
+    assert nodes["fc/MatMul"] == "MatMul"
     assert not any(name.startswith(("loss", "train")) for name in nodes)
 
 

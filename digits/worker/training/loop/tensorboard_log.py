@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from digits.core.files import sync_file, sync_folder
 from digits.worker.network.summaries import HISTOGRAM, TEXT, Recorded
+from digits.worker.network.variables import MODEL_SCOPE
 
 v1 = tf.compat.v1
 
@@ -125,19 +126,25 @@ class TensorBoardLog:
 
 
 def readable_graph(function: Any) -> Any:
-    """The GraphDef of a traced function, with its variables under their own names."""
-    names = {}
+    """The GraphDef of a traced function, with its variables under their own names.
+
+    Without the scope of the model, so that TensorBoard opens with its layers rather than with one closed box.
+    """
+    variables = {}
     for outer, inner in function.graph.captures:
         variable = next((item for item in function.graph.variables if item.handle is outer), None)
         if variable is not None:
-            names[inner.op.name] = variable.name.removesuffix(":0")
+            variables[inner.op.name] = variable.name.removesuffix(":0")
     graph = v1.GraphDef()
     graph.CopyFrom(function.graph.as_graph_def())
+    full = {node.name: variables.get(node.name, node.name) for node in graph.node}
+    short = {name: words.removeprefix(f"{MODEL_SCOPE}/") for name, words in full.items()}
+    names = {name: full[name] if words in full else words for name, words in short.items()}
     for node in graph.node:
         node.input[:] = [_renamed(name, names) for name in node.input]
-        if node.name in names:
-            node.name = names[node.name]
+        if node.name in variables:
             node.op = "VarHandleOp"
+        node.name = names[node.name]
         for attribute in [name for name in node.attr if name.startswith("_")]:
             if attribute != "_output_shapes":
                 del node.attr[attribute]
@@ -147,7 +154,7 @@ def readable_graph(function: Any) -> Any:
 def _renamed(name: str, names: dict[str, str]) -> str:
     control = "^" if name.startswith("^") else ""
     node, colon, output = name.removeprefix("^").partition(":")
-    return f"{control}{names.get(node, node)}{colon}{output}"
+    return f"{control}{names[node]}{colon}{output}"
 
 
 def spread(tensor: tf.Tensor) -> tf.Tensor:
