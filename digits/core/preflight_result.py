@@ -42,7 +42,7 @@ def load(job_folder: Path) -> SavedResult | None:
 
 def format_lines(result: dict[str, Any]) -> list[str]:
     """Format a ``result`` for a terminal, as lines of text."""
-    said = [str(result["verdict"])]
+    said = [f"{result['verdict']} {result.get('advice', '')}".strip()]
     if "seconds_per_epoch" in result:
         said += [
             f"time per step      {result['seconds_per_step']:.3g} s",

@@ -123,10 +123,12 @@ class Verdict:
 
     ``level`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
     is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
+    The ``advice`` is what to change in the source code of the network, as sentences.
     """
 
     level: str
     message: str
+    advice: str = ""
 
 
 def verdict(start: Start, cost: Cost) -> Verdict:
@@ -137,8 +139,13 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
         verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
+    worst = min(verdicts, key=lambda item: order.index(item.level))
+    # What is as usual is not worth saying beside what is not.
+    said = [item for item in verdicts if item is worst or item.level not in ("unknown", "good")]
     return Verdict(
-        min((item.level for item in verdicts), key=order.index), " ".join(item.message for item in verdicts)
+        worst.level,
+        " ".join(item.message for item in said),
+        " ".join(item.advice for item in said if item.advice),
     )
 
 
@@ -152,41 +159,39 @@ def _of_loss(start: Start) -> Verdict:
         )
     if start.has_weights:
         return Verdict("unknown", "The loss is finite. The weights come from an earlier training.")
-    begins = f"The cross-entropy starts at {entropy:.3g}"
     usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
     low, high = (chance * limit for limit in usual)
     if entropy > high:
-        remedy = (
-            "Initialize the last layer with smaller weights."
-            if start.has_normalization
-            else "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights."
-        )
         return Verdict(
             "high",
-            f"{begins}, far above the chance level of {chance:.3g}: the first outputs are too large. {remedy}",
+            "The cross-entropy starts far above the chance level: the first outputs are too large.",
+            "Initialize the last layer with smaller weights."
+            if start.has_normalization
+            else "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights.",
         )
     if entropy < low:
         return Verdict(
             "low",
-            f"{begins}, far below the chance level of {chance:.3g}: "
-            "check whether the network computes its output from the labels.",
+            "The cross-entropy starts far below the chance level.",
+            "Check whether the network computes its output from the labels.",
         )
     if entropy > chance * USUAL[1]:
         return Verdict(
             "good",
-            f"{begins}, above the chance level of {chance:.3g}, as is usual with normalized activations.",
+            "The cross-entropy starts above the chance level, as is usual with normalized activations.",
         )
-    return Verdict("good", f"{begins}, near the chance level of {chance:.3g}.")
+    return Verdict("good", "The cross-entropy starts near the chance level.")
 
 
 def _too_large(cost: Cost) -> Verdict:
     name, size = cost.largest
-    where = f", {size:,} of them in {name}" if size > LARGE_PART * cost.parameters else ""
+    is_in_one = size > LARGE_PART * cost.parameters
+    where = f", {size:,} of them in {name}" if is_in_one else ""
     return Verdict(
         "large",
         f"The network has {cost.parameters:,} parameters{where}, but only {cost.images:,} training images "
-        f"({cost.parameters_per_image:,.0f} per image): it will memorize the images. Use a smaller network or smaller "
-        "images, or start from trained weights.",
+        f"({cost.parameters_per_image:,.0f} per image): it will memorize the images.",
+        "Add pooling before this layer." if is_in_one else "Use fewer layers or filters.",
     )
 
 
@@ -270,6 +275,7 @@ class _Preflight:
             "parameters_per_image": cost.parameters_per_image,
             "verdict": judged.message,
             "verdict_level": judged.level,
+            "advice": judged.advice,
         }
 
     def _cost(self, traced: Traced, seconds_total: float | None) -> Cost:
