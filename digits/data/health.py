@@ -59,7 +59,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     ``count`` is the number of records, or of groups if the finding is about ``groups``. ``fraction`` is their share of
     all. ``records`` are the first `MAX_LISTED` records, and ``removable`` those to exclude to resolve the finding, also
     up to `MAX_LISTED` of ``removable_count``; `removable_records` returns all. With ``has_sets``, the records belong to
-    several sets, such as duplicates of each other.
+    several ``sets``, such as duplicates of each other.
     """
 
     id: Annotated[str, Meta(pattern=r"^(?a:[a-z_]{1,40})\Z")]
@@ -70,6 +70,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     fraction: Fraction = 0.0
     splits: dict[Split, Count] = field(default_factory=dict)
     has_sets: bool = False
+    sets: Count = 0
     records: Annotated[list[ListedRecord], Meta(max_length=MAX_LISTED)] = field(default_factory=list)
     removable: Annotated[list[ListedRecord], Meta(max_length=MAX_LISTED)] = field(default_factory=list)
     removable_count: Count = 0

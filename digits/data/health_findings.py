@@ -1,6 +1,7 @@
 """Derive the findings of the health checks from the statistics of all records: a pure function.
 
-Memory: about 45 bytes a record for the statistics, and up to 60 more while duplicates are searched by sorting.
+Memory: about 110 bytes a record for the statistics and shapes, and up to 60 more while duplicates are searched by
+sorting.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from digits.data.health import (
 )
 from digits.data.image_statistics import MODES
 from digits.data.manifest import Manifest
+from digits.data.near_duplicates import find_sets
 
 # Gray values, 0 to 255. Cleanvision uses similar limits of the percentiles.
 BLANK_CONTRAST = 1.0
@@ -62,29 +64,30 @@ class _Text(NamedTuple):
 _TEXTS = {
     "exact_duplicates_across_splits": _Text(
         "The same image in several splits",
-        "Metrics are too optimistic if images of the validation or test split are also trained on. Cleaning keeps only "
-        "the copy in the last of these splits, such as the one for validation.",
+        "Metrics are too optimistic if images of the validation or test split are also trained on. Excluding them "
+        "keeps the copies in the last of these splits, such as the one for validation.",
         "error",
     ),
     "conflicting_targets": _Text(
         "The same image with different targets",
         "At least one of the targets is wrong, and a model cannot learn both. Because the correct one is not "
-        "known, cleaning excludes all copies.",
+        "known, all copies are excluded.",
         "error",
     ),
     "exact_duplicates": _Text(
         "Exact duplicates in a split",
-        "Images with equal pixels count several times in the loss and in metrics. Cleaning keeps the first of each.",
+        "Images with equal pixels count several times in the loss and in metrics. Excluding them keeps the first of "
+        "each set.",
     ),
     "near_duplicates_across_splits": _Text(
         "Near duplicates in several splits",
         "Images that look the same, such as a photo in two sizes, are in several splits: metrics may be too "
-        "optimistic. Cleaning keeps only the copies in the last of these splits.",
+        "optimistic. Excluding them keeps the copies in the last of these splits.",
     ),
     "near_duplicates": _Text(
         "Near duplicates in a split",
-        "Images that look the same, such as frames of a video, or a photo in two sizes. "
-        "Cleaning keeps the first of each.",
+        "Images that look the same, such as frames of a video, or a photo in two sizes. Excluding them keeps the first "
+        "of each set.",
     ),
     "blank": _Text("Blank images", "All pixels have nearly the same value."),
     "dark": _Text("Dark images", f"99% of the pixels are darker than {DARK_HIGH} of 255."),
@@ -114,8 +117,8 @@ _TEXTS = {
     ),
     "imbalance": _Text(
         "Imbalanced training images",
-        "The largest group has {most:,} training images, and the smallest {least:,}. Balancing, a setting of new "
-        "models, may help.",
+        "The largest has {most:,} training images, the smallest {least:,}. Class balancing, a setting of new models, "
+        "may help.",
         "info",
     ),
     "similar_names": _Text(
@@ -143,6 +146,7 @@ class _Table:
     """The statistics of the records of all splits, one after the other, with the split and number of each."""
 
     rows: Statistics
+    shapes: NDArray[np.int8]
     split: NDArray[np.uint8]
     number: NDArray[np.uint32]
     group: NDArray[np.int32]
@@ -167,18 +171,19 @@ class _Members:
 def find(
     manifest: Manifest,
     statistics: dict[str, Statistics],
+    shapes: dict[str, NDArray[np.int8]],
     groups: dict[str, NDArray[np.int32]],
     seconds: float = 0.0,
     *,
     appearance: bool = True,
     counts: bool = True,
 ) -> Result:
-    """Return the findings from the ``statistics`` and ``groups`` of the records of each split, most severe first.
+    """Return the findings from the statistics, shapes and groups of the records of each split, most severe first.
 
     Without ``appearance``, findings about how images look are omitted; without ``counts``, those about the number of
     images in each group.
     """
-    table = _join(statistics, groups)
+    table = _join(statistics, shapes, groups)
     search = _Search(table, manifest)
     search.find_exact_duplicates()
     if appearance:
@@ -200,11 +205,16 @@ def find(
     return Result(health, _record_array(table, [members for _, members in found]))
 
 
-def _join(statistics: dict[str, Statistics], groups: dict[str, NDArray[np.int32]]) -> _Table:
+def _join(
+    statistics: dict[str, Statistics],
+    shapes: dict[str, NDArray[np.int8]],
+    groups: dict[str, NDArray[np.int32]],
+) -> _Table:
     names = [name for name in SPLITS if name in statistics]
     parts = [statistics[name] for name in names]
     return _Table(
         rows=np.concatenate(parts),
+        shapes=np.concatenate([shapes[name] for name in names]),
         split=np.concatenate(
             [
                 np.full(len(part), SPLITS.index(name), np.uint8)
@@ -235,10 +245,16 @@ class _Search:
         self._add_within("exact_duplicates", exact)
 
     def find_near_duplicates(self) -> None:
-        # Hashes of nearly uniform images are arbitrary.
+        # Hashes and shapes of nearly uniform images are arbitrary.
         usable = np.flatnonzero(self._rows["contrast"] >= LOW_CONTRAST)
-        runs = _equal_runs(self._rows["perceptual_hash"], usable)
-        near = _runs_with_several(runs, self._rows["pixels_hash"])
+        _, first, copies = np.unique(
+            self._rows["pixels_hash"][usable], return_index=True, return_inverse=True
+        )
+        different = usable[first]
+        sets = find_sets(self._rows["perceptual_hash"][different], self._table.shapes[different])
+        in_set = np.full(len(self._rows), -1)
+        in_set[usable] = sets[copies]
+        near = _runs_with_several(_equal_runs(in_set, usable), self._rows["pixels_hash"])
         self._add_between("near_duplicates_across_splits", near)
         self._add_within("near_duplicates", near)
 
@@ -344,6 +360,7 @@ class _Search:
         if not count:
             return
         removable = members.places[members.removable]
+        sets = len(_run_starts(members.sets)) if members.has_sets else 0
         in_splits = np.bincount(table.split[members.places], minlength=len(SPLITS))
         finding = Finding(
             id=finding_id,
@@ -354,6 +371,7 @@ class _Search:
             fraction=len(members.places) / len(table.rows) if len(table.rows) else 0.0,
             splits={name: number for name, number in zip(SPLITS, in_splits.tolist(), strict=True) if number},
             has_sets=members.has_sets,
+            sets=sets,
             records=_listed(table, members.places),
             removable=_listed(table, removable),
             removable_count=len(removable),

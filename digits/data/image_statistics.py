@@ -1,7 +1,8 @@
 """Statistics of a dataset's images that the health checks compare, without tensors.
 
 Images whose pixels are equal have the same exact hash. Images that look the same, such as a photo that was resized or
-recompressed, usually have the same perceptual hash.
+recompressed, have similar perceptual hashes, and similar shapes: their lowest frequencies without the brightness and
+contrast.
 
 The perceptual hash is that of `imagehash.phash` (https://github.com/JohannesBuchner/imagehash): whether each of the 64
 lowest frequencies of a 32×32 image is above their median. It is computed here, because that package requires SciPy and
@@ -49,16 +50,23 @@ STATISTICS_DTYPE = np.dtype(
 _SIDE = 32
 _FREQUENCIES = 8
 _MODE_INDEXES = {mode: index for index, mode in enumerate(MODES)}
+SHAPE_LENGTH = _FREQUENCIES**2 - 1
 # The type II discrete cosine transform, float32 [frequencies, pixels].
 _COSINES = np.cos(
     np.pi / _SIDE * np.arange(_FREQUENCIES)[:, None] * (np.arange(_SIDE) + 0.5)[None, :], dtype=np.float64
 ).astype(np.float32)
+# With these factors, the transform is orthogonal apart from its scale.
+_NORM = np.array([0.5**0.5] + [1.0] * (_FREQUENCIES - 1), np.float32)
+_NORMS = np.outer(_NORM, _NORM).ravel()
 # Rounding errors of frequencies that are zero must not decide on a bit.
 _TOLERANCE = 0.5
 
 
-def describe(records: Iterable[Record], count: int, target: Target) -> NDArray[Any]:
-    """Return the statistics of ``count`` records, an array of `STATISTICS_DTYPE`; raises DamagedRecords."""
+def describe(records: Iterable[Record], count: int, target: Target) -> tuple[NDArray[Any], NDArray[np.int8]]:
+    """Return the statistics of ``count`` records, an array of `STATISTICS_DTYPE`, and their shapes, see `shapes`.
+
+    Raises DamagedRecords.
+    """
     found = np.zeros(count, STATISTICS_DTYPE)
     histograms = np.zeros((count, 256), np.float64)
     small = np.zeros((count, _SIDE, _SIDE), np.float32)
@@ -75,13 +83,27 @@ def describe(records: Iterable[Record], count: int, target: Target) -> NDArray[A
         row["width"], row["height"] = record.source_size
         row["mode"] = _MODE_INDEXES.get(record.source_mode, len(MODES) - 1)
     _add_histograms(found, histograms)
-    found["perceptual_hash"] = perceptual_hashes(small)
-    return found
+    frequencies = low_frequencies(small)
+    found["perceptual_hash"] = perceptual_hashes(frequencies)
+    return found, shapes(frequencies)
 
 
-def perceptual_hashes(images: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return the perceptual hashes of gray images, float32 [images, 32, 32], as uint64 [images]."""
-    frequencies = (_COSINES @ images @ _COSINES.T).reshape(len(images), -1)
+def low_frequencies(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the lowest frequencies of gray images, float32 [images, 32, 32], as float32 [images, 64]."""
+    frequencies: NDArray[Any] = _COSINES @ images @ _COSINES.T
+    return frequencies.reshape(len(images), -1)
+
+
+def shapes(frequencies: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Return the `low_frequencies` without the mean as vectors of about length 127, int8 [images, 63]."""
+    vectors = (frequencies * _NORMS)[:, 1:]
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TOLERANCE)
+    rounded: NDArray[np.float32] = np.round(127 * vectors / lengths)
+    return rounded.astype(np.int8)
+
+
+def perceptual_hashes(frequencies: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return the perceptual hashes of the `low_frequencies` of images, uint64 [images]."""
     median = np.median(frequencies, axis=1, keepdims=True)
     bits = np.packbits(frequencies > median + _TOLERANCE, axis=1)
     return bits.view(">u8")[:, 0].astype(np.uint64)

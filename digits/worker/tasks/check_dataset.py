@@ -21,7 +21,7 @@ from digits.core.recipe import CheckDataset
 from digits.core.splits import SPLITS
 from digits.data import health, health_findings, parallel
 from digits.data import manifest as manifests
-from digits.data.image_statistics import STATISTICS_DTYPE, describe
+from digits.data.image_statistics import SHAPE_LENGTH, STATISTICS_DTYPE, describe
 from digits.data.manifest import HEALTH_FILE, Manifest
 from digits.data.record_index import DamagedRecords
 from digits.data.records import SplitReader
@@ -49,7 +49,7 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
                 for name in SPLITS
                 if name in manifest.splits
             }
-            statistics = _measure(manifest, readers, recipe.processes, events)
+            statistics, shapes = _measure(manifest, readers, recipe.processes, events)
             groups = {name: reader.groups for name, reader in readers.items()}
     except UnreadableFile as error:
         (job_folder / HEALTH_FILE).unlink(missing_ok=True)
@@ -57,7 +57,7 @@ def run(recipe: CheckDataset, task_folder: Path, events: EventLog) -> dict[str, 
     events.append(Progressed(1.0, None, "Searching for duplicates"))
     seconds = round(time.monotonic() - started, 3)
     result = health_findings.find(
-        manifest, statistics, groups, seconds, appearance=recipe.appearance, counts=recipe.counts
+        manifest, statistics, shapes, groups, seconds, appearance=recipe.appearance, counts=recipe.counts
     )
     with background.reporting_full_disk("the result"):
         health.save(job_folder, result.health, result.records, statistics)
@@ -76,23 +76,28 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Described:
-    """The statistics of records of ``split`` from ``start`` on."""
+    """The statistics and shapes of records of ``split`` from ``start`` on."""
 
     split: str
     start: int
     rows: NDArray[Any]
+    shapes: NDArray[np.int8]
 
 
 def _measure(
     manifest: Manifest, readers: dict[str, SplitReader], processes: int | None, events: EventLog
-) -> dict[str, NDArray[Any]]:
-    """Return the statistics of the records of each split; raises DamagedRecords with all damaged shards."""
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.int8]]]:
+    """Return the statistics and shapes of the records of each split.
+
+    Raises DamagedRecords with all damaged shards.
+    """
     pieces = [
         _Piece(name, shard, start, stop)
         for name, reader in readers.items()
         for shard, (start, stop) in enumerate(_shard_bounds(reader))
     ]
     statistics = {name: np.zeros(len(reader), STATISTICS_DTYPE) for name, reader in readers.items()}
+    shapes = {name: np.zeros((len(reader), SHAPE_LENGTH), np.int8) for name, reader in readers.items()}
     total = sum(len(reader) for reader in readers.values())
 
     def work(number: int, send: parallel.Send) -> None:
@@ -107,7 +112,7 @@ def _measure(
         for start in range(piece.start, piece.stop, CHUNK_RECORDS):
             stop = min(start + CHUNK_RECORDS, piece.stop)
             records = map(reader.read, range(start, stop))
-            send(_Described(piece.split, start, describe(records, stop - start, manifest.target)))
+            send(_Described(piece.split, start, *describe(records, stop - start, manifest.target)))
 
     progress = background.Progress(events, "Checking images", total)
     damaged: list[DamagedRecords] = []
@@ -117,9 +122,9 @@ def _measure(
                 if isinstance(message, DamagedRecords):
                     damaged.append(message)
                 if isinstance(message, _Described):
-                    statistics[message.split][message.start : message.start + len(message.rows)] = (
-                        message.rows
-                    )
+                    part = slice(message.start, message.start + len(message.rows))
+                    statistics[message.split][part] = message.rows
+                    shapes[message.split][part] = message.shapes
                     progress.advance(len(message.rows))
     except parallel.ProcessDied as death:
         raise UserFault(
@@ -127,7 +132,7 @@ def _measure(
         ) from death
     if damaged:
         raise DamagedRecords(listed(sorted(map(str, damaged))))
-    return statistics
+    return statistics, shapes
 
 
 def _shard_bounds(reader: SplitReader) -> list[tuple[int, int]]:

@@ -272,7 +272,7 @@ def test_arrays_have_versions_and_statistics(site: Site) -> None:
         found = manifests.load(folder)
         assert (found.dtype, found.shape, found.splits["train"].count) == ("float32", (2, 2, 1), count)
         with SplitReader(folder, found.splits["train"]) as records:
-            described = describe(map(records.read, range(count)), count, found.target)
+            described, _ = describe(map(records.read, range(count)), count, found.target)
         assert len(set(described["pixels_hash"].tolist())) == count
         mean = np.load(folder / "mean.npy")
         assert mean.shape == (2, 2, 1) and np.abs(mean).max() < 2
