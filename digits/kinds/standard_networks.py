@@ -2,10 +2,11 @@
 
 A file begins with a comment:
 
-    # Title: a description, and the paper.
+    # Title: when to use it.
     #
     # The input it was designed for, and the recommended settings, as text.
     #
+    # paper: authors, year, title
     # settings: solver_type=ADAM learning_rate=0.001
     # kinds: image-classification
     # smallest: 12
@@ -13,9 +14,9 @@ A file begins with a comment:
     # requires: keras_hub digits[vit]
     # not keras: its layers are functions of slim.
 
-``settings`` are fields of the model form with their values, on as many such lines as
-they need; ``kinds`` are the names of the kinds of datasets that the network can be trained on.
-``smallest`` is the smallest side, in pixels, of images that the network can take. ``pretrained`` names the entry of
+``paper`` cites where the network was published, on as many such lines as it needs, like ``settings``, the fields of
+the model form with their values. ``kinds`` are the names of the kinds of datasets that the network can be trained on,
+and ``smallest`` is the smallest side, in pixels, of images that it can take. ``pretrained`` names the entry of
 `digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
 install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
 why the network cannot be exported in it. `digits.kinds.recommendation` chooses among the networks.
@@ -65,7 +66,7 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Network:
-    """A standard network. ``summary`` describes it, and ``settings`` the input and the recommended settings.
+    """A standard network. ``summary`` says when to use it, and ``settings`` the input and the recommended settings.
 
     ``values`` contains these settings as text by field of the model form. ``smallest`` is the smallest side of images
     that it can take, in pixels. ``pretrained`` is the name of its ImageNet weights, if there are any.
@@ -82,6 +83,7 @@ class Network:
     text: str
     smallest: int = 1
     pretrained: str = ""
+    paper: str = ""
     package: str = ""
     requirement: str = ""
     refusals: dict[str, str] = field(default_factory=dict)
@@ -149,6 +151,7 @@ def read(name: str, text: str) -> Network:
         "smallest": [],
         "pretrained": [],
         "requires": [],
+        "paper": [],
     }
     for line in comment:
         line = line.removeprefix("#").strip()
@@ -172,6 +175,7 @@ def read(name: str, text: str) -> Network:
         smallest=int(next(iter(tags["smallest"]), 1)),
         refusals=refusals,
         pretrained=next(iter(tags["pretrained"]), ""),
+        paper=" ".join(tags["paper"]),
         **dict(zip(("package", "requirement"), tags["requires"], strict=False)),
     )
 

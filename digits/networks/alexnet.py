@@ -1,11 +1,11 @@
-# AlexNet: the network that won ImageNet in 2012 by a wide margin. Krizhevsky, Sutskever and Hinton,
-# “ImageNet Classification with Deep Convolutional Neural Networks”.
+# AlexNet: for comparison with the network that won ImageNet in 2012. Large, and less accurate than newer ones.
 #
 # Designed for 227x227 color, random crops from 256x256; at least 67x67. 60,965,224 parameters for 1000
 # classes.
 # Recommended settings: SGD with momentum 0.9, learning rate 0.01 with a step every 33%, batches of 128,
 # 90 epochs, mean image, crop 227, random horizontal flips.
 #
+# paper: Krizhevsky, Sutskever and Hinton, 2012, “ImageNet Classification with Deep Convolutional Neural Networks”.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=128 train_epochs=90 use_mean=image aug_flip=fliplr crop_size=227
 # kinds: image-classification image-regression image-multilabel

@@ -1,11 +1,11 @@
-# Auto-encoder: compresses each image into thirty numbers and reconstructs it from them; needs no labels.
-# Hinton and Salakhutdinov, 2006, “Reducing the Dimensionality of Data with Neural Networks”.
+# Auto-encoder: compresses each image into thirty numbers and reconstructs it from them. Needs no labels.
 #
 # Designed for small images, such as 28x28 grayscale: every pixel is connected to 1000 neurons. 2,837,314
 # parameters for 28x28. The output is the reconstructed image, as pixels; TensorBoard shows it beside the
 # input.
 # Recommended settings: Adam, learning rate 0.001, batches of 64, 30 epochs, no mean subtraction.
 #
+# paper: Hinton and Salakhutdinov, 2006, “Reducing the Dimensionality of Data with Neural Networks”.
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
 # kinds: image-classification image-processing generic
 

@@ -1,10 +1,11 @@
-# Small object detector: finds the boxes and the classes of objects, without anchors. Like CenterNet (Zhou, Wang and
-# Krähenbühl, 2019, “Objects as Points”), it marks the middle of each object in a map with a cell for 4x4 pixels.
+# Small object detector: finds boxes of objects of a few classes without pretrained weights.
 #
 # Designed for images of 64x64 to 512x512 pixels. Returns “boxes”, [N, 100, 6]: left, top, right, bottom, score and
 # class, in pixels of the image, the highest score first.
 # Recommended settings: Adam, learning rate 0.002, batches of 16, 30 epochs, per-channel mean.
 #
+# paper: Like CenterNet, it marks the middle of each object in a map with a cell for 4x4 pixels. Zhou, Wang and
+# paper: Krähenbühl, 2019, “Objects as Points”.
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=sigmoid batch_size=16 train_epochs=30 use_mean=pixel
 # kinds: image-object-detection
 # smallest: 16

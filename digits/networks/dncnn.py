@@ -1,10 +1,11 @@
-# DnCNN: restores images, such as by denoising. Zhang, Zuo, Chen, Meng and Zhang,
-# 2017, “Beyond a Gaussian Denoiser: Residual Learning of Deep CNN for Image Denoising”, with 8 instead of 17 layers.
+# DnCNN: restores images, such as by denoising.
 #
 # Designed for images of any size. Targets are images of the same size. The network adds its output to the
 # image, so that it only learns the difference; the result has the pixels of an image, 0 to 255.
 # Recommended settings: Adam, learning rate 0.001, batches of 16, 30 epochs, no mean subtraction.
 #
+# paper: Zhang, Zuo, Chen, Meng and Zhang, 2017, “Beyond a Gaussian Denoiser: Residual Learning of Deep CNN for Image
+# paper: Denoising”, with 8 instead of 17 layers.
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=16 train_epochs=30 use_mean=none
 # kinds: image-processing
 

@@ -1,5 +1,4 @@
-# EfficientNetV2-B0: more accurate than ResNet-50 with a quarter of its parameters. Tan and Le, 2021,
-# “EfficientNetV2: Smaller Models and Faster Training”, as keras.applications has it.
+# EfficientNetV2-B0: for photos; more accurate than ResNet-50 with a quarter of its parameters.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 7,200,312 parameters for 1000
 # classes, 60,608 of them moving averages.
@@ -7,6 +6,7 @@
 # 1% of 100 epochs, batches of 64, no mean subtraction (the network normalizes its input), crop 224,
 # random horizontal flips.
 #
+# paper: Tan and Le, 2021, “EfficientNetV2: Smaller Models and Faster Training”, as keras.applications has it.
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=1
 # settings: lr_step_gamma=0.97 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel

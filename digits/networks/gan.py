@@ -1,12 +1,12 @@
-# GAN: generates images like those of the dataset with a generator and a discriminator; needs no labels.
-# Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep Convolutional
-# Generative Adversarial Networks” (DCGAN).
+# GAN: generates images like those of the dataset. Needs no labels.
 #
 # Designed for small images whose sides are multiples of 4, such as 28x28 or 32x32. The page of the model
 # generates images from random vectors; TensorBoard shows some of them during training.
 # Recommended settings: Adam with β₁ 0.5, learning rate 0.0002, batches of 64, 30 epochs, no mean
 # subtraction.
 #
+# paper: Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep Convolutional Generative
+# paper: Adversarial Networks” (DCGAN).
 # settings: solver_type=ADAM beta_1=0.5 learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
 # kinds: image-classification image-processing image-gan generic
 

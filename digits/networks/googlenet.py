@@ -1,11 +1,11 @@
-# GoogLeNet: twenty-two layers of “inception” modules, small and accurate; the first Inception network.
-# Szegedy et al., 2014, “Going Deeper with Convolutions”.
+# GoogLeNet: for comparison with the first Inception network. Smaller and more accurate than AlexNet.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 6,998,552 parameters for 1000
 # classes, and 6,379,728 more in the two auxiliary classifiers that only training uses.
 # Recommended settings: SGD with momentum 0.9, learning rate 0.01 falling by 4% every 10% of 80 epochs,
 # batches of 32, per-channel mean, crop 224, random horizontal flips.
 #
+# paper: Szegedy et al., 2014, “Going Deeper with Convolutions”.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=10 lr_step_gamma=0.96
 # settings: batch_size=32 train_epochs=80 use_mean=pixel aug_flip=fliplr crop_size=224
 # kinds: image-classification image-regression image-multilabel

@@ -1,10 +1,11 @@
-# LeNet: a small network for small grayscale images, such as handwritten digits. LeCun et al., 1998, with
-# ReLU and dropout as Caffe's MNIST example has them.
+# LeNet: a small network for small grayscale images, such as handwritten digits.
 #
 # Designed for 28x28 grayscale; any size from 16x16 works. 431,080 parameters for 28x28 and 10 classes.
 # Recommended settings for MNIST: SGD with momentum 0.9, learning rate 0.01 with a step every 33%, batches
 # of 64, 5 epochs.
 #
+# paper: LeCun et al., 1998, “Gradient-Based Learning Applied to Document Recognition”, with ReLU and dropout as
+# paper: Caffe's MNIST example has them.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=5 use_mean=image
 # kinds: image-classification image-regression image-multilabel

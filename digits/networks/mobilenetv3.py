@@ -1,5 +1,4 @@
-# MobileNetV3: a fast network for photos, designed for mobile phones and suited to training without a GPU;
-# the large variant. Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
+# MobileNetV3: for photos without a GPU, and for mobile phones; fast. The large variant.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 5,507,432 parameters for 1000
 # classes, 24,400 of them moving averages.
@@ -7,6 +6,7 @@
 # 2% of 100 epochs, batches of 64, no mean subtraction (the network normalizes its input), crop 224,
 # random horizontal flips.
 #
+# paper: Howard et al., 2019, “Searching for MobileNetV3”, as keras.applications has it.
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=2
 # settings: lr_step_gamma=0.9 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel

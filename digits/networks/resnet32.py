@@ -1,11 +1,12 @@
-# ResNet-32: a residual network for small color images, such as CIFAR-10. He et al., 2015, “Deep Residual
-# Learning for Image Recognition”, section 4.2, with shortcuts without weights (option A).
+# ResNet-32: for small color images, such as CIFAR-10.
 #
 # Designed for 32x32 color; any size works. 464,154 parameters for 10 classes.
 # Recommended settings for CIFAR-10: SGD with momentum 0.9, learning rate 0.1 falling to a tenth at 50%
 # and 75%, batches of 128, 164 epochs, mean image. About 92.5% accuracy with random flips, padding by 4
 # pixels, and cropping.
 #
+# paper: He et al., 2015, “Deep Residual Learning for Image Recognition”, section 4.2, with shortcuts without weights
+# paper: (option A).
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.1 lr_policy=multistep lr_multistep_values=50,75
 # settings: lr_multistep_gamma=0.1 batch_size=128 train_epochs=164 use_mean=image aug_flip=fliplr aug_pad_crop=4
 # kinds: image-classification image-regression image-multilabel

@@ -1,5 +1,4 @@
-# ResNet-50: a common choice for photos when training from scratch; fifty layers with shortcuts. He et
-# al., 2015, “Deep Residual Learning for Image Recognition”, as keras.applications has it.
+# ResNet-50: a common choice for photos, with or without ImageNet weights. Fifty layers.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 25,636,712 parameters for 1000
 # classes, 53,120 of them moving averages.
@@ -7,6 +6,7 @@
 # ones, in proportion) falling to a tenth every 33%, 90 epochs, no mean subtraction (the network
 # normalizes its input), crop 224, random horizontal flips.
 #
+# paper: He et al., 2015, “Deep Residual Learning for Image Recognition”, as keras.applications has it.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.0125 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=32 train_epochs=90 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel

@@ -1,5 +1,5 @@
-# Segmentation with a pretrained encoder: predicts a class for every pixel, with a U-Net's decoder over the features of
-# MobileNetV3 (Howard et al., 2019), as keras.applications has it. Accurate on photos if its encoder was trained before.
+# Segmentation with a pretrained encoder: predicts a class for every pixel of photos, if its encoder was trained
+# before.
 #
 # Designed for photos of 128x128 to 512x512; at least 32x32. 4,540,866 parameters for 2 classes, 25,488 of them moving
 # averages. Trains from scratch, too, but learns faster from trained weights of the encoder: choose a model of the
@@ -7,6 +7,8 @@
 # Recommended settings: Adam, learning rate 0.001 with cosine decay, batch size 8, 25 epochs, no mean subtraction
 # (the network normalizes its input), random horizontal flips and contrast.
 #
+# paper: The decoder of a U-Net over the features of MobileNetV3, as keras.applications has it. Howard et al., 2019,
+# paper: “Searching for MobileNetV3”.
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=8 train_epochs=25 use_mean=none
 # settings: aug_flip=fliplr aug_contrast=0.2
 # kinds: image-segmentation

@@ -1,11 +1,12 @@
 # Siamese network: learns the distance between two images, so that new classes can be recognized without
-# retraining. Chopra, Hadsell and LeCun, 2005, “Learning a Similarity Metric Discriminatively”.
+# retraining.
 #
 # Designed for small images, such as 28x28. The two images of a pair are stacked along the channels:
 # 28x28x2 for grayscale. Labels are 1 for matching pairs and 0 for others. The output is the distance of
 # each pair.
 # Recommended settings: Adam, learning rate 0.001, batches of 64, 10 epochs, no mean subtraction.
 #
+# paper: Chopra, Hadsell and LeCun, 2005, “Learning a Similarity Metric Discriminatively”.
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=10 use_mean=none
 # kinds: image-pairs
 

@@ -1,10 +1,11 @@
-# Small character CNN: classifies texts by their characters, without a vocabulary. A smaller form of the
-# networks of Zhang, Zhao and LeCun, 2015, “Character-level Convolutional Networks for Text Classification”.
+# Small character CNN: classifies texts by their characters, without a vocabulary.
 #
 # Designed for texts of up to 1,024 characters. The pixels of the input are the numbers of the characters, 0 for
 # padding and unknown ones. They must not be changed: no mean subtraction, no augmentation.
 # Recommended settings: Adam, learning rate 0.001, batches of 64, 10 epochs, no mean subtraction.
 #
+# paper: A smaller form of the networks of Zhang, Zhao and LeCun, 2015, “Character-level Convolutional Networks for
+# paper: Text Classification”.
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=fixed batch_size=64 train_epochs=10 use_mean=none
 # kinds: text-classification
 

@@ -1,5 +1,4 @@
-# U-Net: predicts a class for every pixel. Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional
-# Networks for Biomedical Image Segmentation”, with borders kept and batch normalization.
+# U-Net: predicts a class for every pixel of images of any sort, without pretrained weights.
 #
 # Designed for images of any size from 16x16. Targets are masks, [N, H, W]: the number of each pixel's class,
 # or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
@@ -7,6 +6,8 @@
 # Recommended settings: Adam, learning rate 0.002 with cosine decay, batch size 8, 30 epochs, per-channel mean, random
 # horizontal flips and contrast.
 #
+# paper: Ronneberger, Fischer and Brox, 2015, “U-Net: Convolutional Networks for Biomedical Image Segmentation”, with
+# paper: borders kept and batch normalization.
 # settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=8 train_epochs=30 use_mean=pixel
 # settings: aug_flip=fliplr aug_contrast=0.2
 # kinds: image-segmentation

@@ -1,11 +1,12 @@
-# VGG-16: nothing but 3x3 convolutions, sixteen layers deep; accurate, large, and slow. Simonyan and
-# Zisserman, 2014, “Very Deep Convolutional Networks for Large-Scale Image Recognition”, configuration D.
+# VGG-16: for comparison. Accurate, but large and slow.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 138,357,544 parameters for 1000
 # classes.
 # Recommended settings: SGD with momentum 0.9, learning rate 0.01 with a step every 33%, batches of 64, 74
 # epochs, per-channel mean, crop 224, random horizontal flips.
 #
+# paper: Simonyan and Zisserman, 2014, “Very Deep Convolutional Networks for Large-Scale Image Recognition”,
+# paper: configuration D.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=74 use_mean=pixel aug_flip=fliplr crop_size=224
 # kinds: image-classification image-regression image-multilabel

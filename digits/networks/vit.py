@@ -1,12 +1,12 @@
-# Vision transformer: ViT-B/16, attention between patches of 16x16 pixels; accurate after fine-tuning, but needs
-# millions of images when trained from scratch. Needs KerasHub. Dosovitskiy et al., 2021, “An Image is Worth 16x16
-# Words”.
+# Vision transformer: for fine-tuning on photos; from scratch, it needs millions of images. ViT-B/16, from
+# KerasHub.
 #
 # Designed for 224x224 color, random crops from 256x256; images of other sizes are resized. 86,567,656 parameters
 # for 1000 classes.
 # Recommended settings: AdamW with weight decay 0.1, learning rate 0.0005 for batches of 64 falling along a cosine
 # after 10% of warm-up, 300 epochs, no mean subtraction (the network scales its input), crop 224.
 #
+# paper: Dosovitskiy et al., 2021, “An Image is Worth 16x16 Words”.
 # settings: solver_type=ADAMW weight_decay=0.1 learning_rate=0.0005 lr_policy=cosine lr_warmup=10
 # settings: batch_size=64 train_epochs=300 use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel

@@ -18,12 +18,14 @@ from digits.web.models.network_lint import lint
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = (ROOT / "docs" / "standard-networks.md").read_text(encoding="utf-8")
 
-TEXT = """# Title: what it is: in short,
-# and the paper.
+TEXT = """# Title: when to use it: often,
+# and why.
 #
 # Made for pictures.
 # Good settings: many.
 #
+# paper: Somebody, 2020,
+# paper: “Title”.
 # settings: solver_type=ADAM learning_rate=0.001
 # settings: lr_multistep_values=50,85
 # kinds: classification regression
@@ -37,7 +39,7 @@ def test_the_leading_comment_describes_the_network():
     network = standard_networks.read("some", TEXT)
     assert network.id == "some"
     assert network.title == "Title"
-    assert network.summary == "What it is: in short, and the paper."
+    assert network.summary == "When to use it: often, and why."
     assert network.settings == "Made for pictures. Good settings: many."
     assert network.values == {
         "solver_type": "ADAM",
@@ -45,6 +47,7 @@ def test_the_leading_comment_describes_the_network():
         "lr_multistep_values": "50,85",
     }
     assert network.kinds == ("classification", "regression")
+    assert network.paper == "Somebody, 2020, “Title”."
     assert network.smallest == 12
     assert network.text == TEXT
 
