@@ -8,6 +8,7 @@ import click
 
 from digits.cli.exits import fail
 from digits.cli.job_options import FOLDER, dataset_option, job_argument
+from digits.core.model_job import NETWORK_FILE
 
 
 @click.command("train", short_help="Train a model job without the server.")
@@ -17,14 +18,19 @@ from digits.cli.job_options import FOLDER, dataset_option, job_argument
 def command(job: Path, dataset: Path | None, output: Path | None) -> None:
     """Train the model job in the folder JOB without the server.
 
-    A training that was stopped or killed resumes. A finished one is repeated in a sibling folder.
+    A training that was stopped or killed resumes. A finished one is repeated in a sibling folder. If JOB is the folder
+    of a dataset, the recommended network is trained on it in a sibling folder.
     """
     from digits.core.errors import DigitsError
+    from digits.core.files import UnreadableFile
+    from digits.data import manifest
     from digits.runtime import standalone
 
     try:
+        if (job / manifest.FILE_NAME).is_file() and not (job / NETWORK_FILE).exists():
+            job, output = _recommended(job, output), None
         training = standalone.prepare(job, dataset, output)
-    except (DigitsError, OSError) as error:
+    except (DigitsError, UnreadableFile, OSError) as error:
         fail(str(error), getattr(error, "hint", ""))
     start = f" from step {training.step}" if training.step else ""
     click.echo(f"Training in {training.job_folder}{start}")
@@ -33,3 +39,33 @@ def command(job: Path, dataset: Path | None, output: Path | None) -> None:
             standalone.failure(training)
             or "The training was stopped. Run the same command again to resume it."
         )
+
+
+def _recommended(dataset: Path, output: Path | None) -> Path:
+    """Prepare a training of the recommended network in ``output``, unless there is one; return its folder.
+
+    Raises BadRequest or OSError.
+    """
+    from flask import Flask
+
+    from digits.core.errors import BadRequest
+    from digits.core.settings import read_process_settings
+    from digits.data import manifest
+    from digits.data.pretrained import WeightsPlaces
+    from digits.kinds.recommendation import facts_in, recommend
+    from digits.runtime.devices import Devices
+    from digits.web.models import network_settings
+
+    folder = output or dataset.resolve().with_name(f"{dataset.resolve().name}-model")
+    if (folder / NETWORK_FILE).exists():
+        return folder
+    settings = read_process_settings()
+    places = WeightsPlaces(settings.weights_dir, settings.weights_sources)
+    resources = network_settings.resources_of(Devices().list(), places)
+    best = recommend(facts_in(manifest.load(dataset)), resources)
+    if best is None:
+        raise BadRequest("There is no standard network for this kind of dataset.", "Name a model job.")
+    click.echo(best.reason)
+    with Flask("digits").app_context():  # for the form
+        network_settings.save_recommended(folder, best, dataset.resolve(), places, resources)
+    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
 from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, Field
@@ -140,6 +141,20 @@ def recommended_recipe(best: Recommendation, dataset: str, places: WeightsPlaces
     (size,), (rate,) = form.batch_size.data, form.learning_rate.data
     weights = f"{PREFIX}{network.pretrained}" if form.initial_weights.data == "imagenet" else None
     return recipe_of(form, dataset, weights, size, rate, places)
+
+
+def save_recommended(
+    folder: Path, best: Recommendation, dataset: Path, places: WeightsPlaces, resources: Resources
+) -> None:
+    """Write the recommended network and the recipe of its training into ``folder``, to be trained without the server.
+
+    Raises OSError.
+    """
+    recipe = recommended_recipe(best, str(dataset), places)
+    recipe.devices = ["0"] if resources.device == "gpu" else ["cpu"]
+    (folder / recipe.task).mkdir(parents=True)
+    (folder / recipe.network).write_text(every_network()[best.network].text, encoding="utf-8")
+    recipe.save(folder / recipe.task)
 
 
 def suggestion(dataset: DatasetJob, training: Train) -> str:

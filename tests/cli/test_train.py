@@ -1,0 +1,50 @@
+"""``digits train`` with the folder of a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from digits.cli.commands import digits
+from digits.core import recipe
+from digits.data.manifest import Manifest, SplitRecords
+from digits.data.targets.class_index import ClassIndex
+from digits.kinds.standard_networks import network
+from digits.runtime import standalone
+
+
+def test_the_recommended_network_is_trained_on_a_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standalone, "train", lambda rerun, say: True)
+    monkeypatch.setenv("DIGITS_WEIGHTS_DIR", str(tmp_path / "weights"))
+    dataset = tmp_path / "digits"
+    dataset.mkdir()
+    Manifest(
+        kind="image-classification",
+        width=28,
+        height=28,
+        channels=1,
+        encoding="png",
+        resize_mode="squash",
+        target=ClassIndex.of(["a", "b"]),
+        groups=["a", "b"],
+        splits={"train": SplitRecords(count=1000, counts=[500, 500], bytes=0, shards=[])},
+        mean_pixel=[0.0],
+    ).save(dataset)
+    answer = CliRunner().invoke(digits, ["train", str(dataset)])
+    assert answer.exit_code == 0, answer.output
+    model = tmp_path / "digits-model"
+    assert answer.output.splitlines() == [
+        "1,000 grayscale images of 28×28 pixels: a small network such as LeNet is accurate and trains in minutes.",
+        f"Training in {model}",
+    ]
+    assert (model / "network.py").read_text() == network("lenet").text
+    training = recipe.load(model / "train", recipe.Train)
+    assert (training.dataset, training.batch_size, training.weights) == (str(dataset), 64, None)
+
+    (model / "network.py").write_text("# my own\n")
+    again = CliRunner().invoke(digits, ["train", str(dataset)])
+    assert again.output == f"Training in {model}\n" and (model / "network.py").read_text() == "# my own\n"
