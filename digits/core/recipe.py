@@ -322,6 +322,17 @@ class Export(Recipe, tag="export"):
     replace: bool = False
 
 
+class ObtainWeights(Recipe, tag="obtain-weights"):
+    """Find or download the ImageNet weights ``name``, an entry of `digits.data.pretrained_catalog`.
+
+    See `Train` for ``weights_folder`` and ``weights_sources``.
+    """
+
+    name: str
+    weights_folder: str
+    weights_sources: list[str] = field(default_factory=list)
+
+
 class ImportModel(Recipe, tag="import-model"):
     """Import the model in ``source`` into ``target``, the folder of a new job.
 

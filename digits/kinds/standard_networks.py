@@ -49,6 +49,7 @@ _ORDER = (
     "vgg16",
     "resnet32",
     "resnet50",
+    "efficientnetlite",
     "mobilenetv3",
     "efficientnetv2",
     "convnext",

@@ -1,4 +1,5 @@
-"""Short tasks: visualize a network, preview augmentation, run a preflight check, export a snapshot, import a model.
+"""Short tasks: visualize a network, preview augmentation, run a preflight check, export a snapshot, import a model,
+download pretrained weights.
 
 Each runs in a separate folder while a request waits for it. Only a few run at the same time; others wait.
 """
@@ -20,7 +21,15 @@ from digits.core.errors import NotReady, Unavailable
 from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
 from digits.core.model_job import NETWORK_FILE
-from digits.core.recipe import Export, ImportModel, Preflight, PreviewAugmentation, Recipe, Visualize
+from digits.core.recipe import (
+    Export,
+    ImportModel,
+    ObtainWeights,
+    Preflight,
+    PreviewAugmentation,
+    Recipe,
+    Visualize,
+)
 from digits.core.task import EVENTS_FILE, Failure, TaskState
 from digits.data.pretrained_catalog import PREFIX
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
@@ -155,8 +164,13 @@ class ShortTasks:
         with self._new_folder() as folder:
             return self._run(folder, recipe, SECONDS_TO_IMPORT)
 
+    def obtain_weights(self, recipe: ObtainWeights, watch: str = "") -> ShortTaskResult:
+        """Find or download ImageNet weights. Meanwhile, `watched` reports the progress under the name ``watch``."""
+        with self._new_folder() as folder:
+            return self._run(folder, recipe, SECONDS_TO_DOWNLOAD, watch)
+
     def watched(self, watch: str) -> TaskState | None:
-        """Return the current state of a preflight, or None if there is none with this name."""
+        """Return the current state of a preflight or download, or None if there is none with this name."""
         return self._watched.get(watch)
 
     def folder(self, task_id: str) -> Path | None:

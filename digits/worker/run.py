@@ -36,6 +36,7 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
     "preview-augmentation": (recipes.PreviewAugmentation, "digits.worker.tasks.preview_augmentation"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
+    "obtain-weights": (recipes.ObtainWeights, "digits.worker.tasks.obtain_weights"),
     "import-model": (recipes.ImportModel, "digits.worker.tasks.import_model"),
     "predict": (recipes.Predict, "digits.worker.tasks.predict"),
     "evaluate": (recipes.Evaluate, "digits.worker.tasks.evaluate"),

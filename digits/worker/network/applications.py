@@ -1,4 +1,4 @@
-"""The networks of `digits.data.pretrained_catalog`, built with keras.applications or KerasHub."""
+"""The networks of `digits.data.pretrained_catalog`, built with keras.applications, KerasHub or code of their own."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tensorflow as tf
 from digits.data.pretrained_catalog import Pretrained
 from digits.worker import packages
 from digits.worker.failure import UserFault
+from digits.worker.network import efficientnet_lite
 
 # The only size for which the position embeddings of ViT-B/16 have been trained.
 VIT_SIDE = 224
@@ -29,9 +30,10 @@ def build(
     ``input_shape`` is that of the images, (H, W, 3). It returns features, [N, C] with ``pooling``, or the logits of
     ImageNet's classes if ``include_top``. Raises UserFault if its package is not installed, or if it has no classifier.
     """
-    if entry.package == "keras":
+    if entry.package in ("keras", "digits"):
         top = {"classifier_activation": None} if include_top else {"pooling": pooling}
-        make = getattr(keras.applications, entry.application)
+        module = keras.applications if entry.package == "keras" else efficientnet_lite
+        make = getattr(module, entry.application)
         return make(weights=None, include_top=include_top, input_shape=input_shape, **top)
     if include_top:
         raise UserFault(

@@ -114,6 +114,18 @@ def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: s
     put_weights(site, "resnet50")
     page = site.get("/models/images/classification/new").get_data(as_text=True)
     assert "The ImageNet weights of ResNet-50 are on this server." in page
+    assert site.post("/models/weights/resnet50").get_json() == {
+        "ok": True,
+        "path": str(folder / CATALOG["resnet50"].without_top.name),
+    }
+
+
+def test_a_form_obtains_weights_before_a_training_needs_them(site: Site) -> None:
+    assert site.post("/models/weights/lenet").status_code == 404
+    # There is no address from which they could be downloaded.
+    answer = site.post("/models/weights/vit", watch="form")
+    assert answer.status_code == 400
+    assert answer.get_json()["error"]["message"] == "The ImageNet weights of ViT-B/16 are missing."
 
 
 def test_a_recommended_model_needs_nothing_but_a_dataset(site: Site, dataset: str) -> None:

@@ -48,6 +48,7 @@ CASES = {
     "vgg16": Case(smaller=(("        4096,", "        16,"), ("(3, 512), (3, 512)", "(1, 16), (1, 16)"))),
     "resnet32": Case("image-regression", smaller=(("BLOCKS = 5", "BLOCKS = 1"),)),
     "resnet50": Case(),
+    "efficientnetlite": Case(),
     "mobilenetv3": Case(),
     "efficientnetv2": Case("image-multilabel"),
     "convnext": Case(),

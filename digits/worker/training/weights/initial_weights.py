@@ -106,33 +106,39 @@ class InitialWeights:
             self._events.append(Warned(report.remark))
 
     def _obtain(self, entry: Pretrained) -> Path:
-        recipe, interval = self._recipe, ReportInterval(PROGRESS_SECONDS)
+        recipe = self._recipe
         if not recipe.weights_folder:
             raise UserFault(
                 "The recipe does not specify the folder of pretrained weights.",
                 "Set weights_folder in its recipe.json.",
             )
+        return obtain(entry, WeightsPlaces(Path(recipe.weights_folder), recipe.weights_sources), self._events)
 
-        def progress(fraction: float, action: str) -> None:
-            if interval.is_due(fraction == 0.0):
-                self._events.append(
-                    Progressed(0.0, doing=f"{action}: {fraction:.0%}" if fraction else action)
-                )
 
-        places = WeightsPlaces(Path(recipe.weights_folder), recipe.weights_sources)
-        try:
-            obtained = pretrained.obtain(entry, places, progress)
-        except pretrained.WeightsMissing as error:
-            raise UserFault(error.message, error.hint) from error
-        if obtained.differs:
-            self._events.append(
-                Warned(
-                    f"{obtained.path} is not the file that Keras publishes: its checksum differs. It is used because "
-                    "an administrator put it there."
-                )
+def obtain(entry: Pretrained, places: WeightsPlaces, events: EventLog) -> Path:
+    """Return the file with the weights of ``entry``; download it if there is none, and report the progress.
+
+    Raises UserFault if it cannot be downloaded.
+    """
+    interval = ReportInterval(PROGRESS_SECONDS)
+
+    def progress(fraction: float, action: str) -> None:
+        if interval.is_due(fraction == 0.0):
+            events.append(Progressed(0.0, doing=f"{action}: {fraction:.0%}" if fraction else action))
+
+    try:
+        obtained = pretrained.obtain(entry, places, progress)
+    except pretrained.WeightsMissing as error:
+        raise UserFault(error.message, error.hint) from error
+    if obtained.differs:
+        events.append(
+            Warned(
+                f"{obtained.path} is not the file that Keras publishes: its checksum differs. It is used because "
+                "an administrator put it there."
             )
-        log.info("ImageNet weights: %s", obtained.path)
-        return obtained.path
+        )
+    log.info("ImageNet weights: %s", obtained.path)
+    return obtained.path
 
 
 def _entry(name: str) -> Pretrained:
