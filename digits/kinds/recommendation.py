@@ -50,8 +50,8 @@ PADDED_PARTS = 8
 # Small datasets are validated after this many steps rather than after each epoch.
 STEPS_PER_VALIDATION = 10
 # Networks for photos, best first.
-ON_CPU = ("mobilenetv3", "efficientnetv2", "resnet50", "convnext", "vit")
-ON_GPU = ("convnext", "efficientnetv2", "resnet50", "mobilenetv3", "vit")
+ON_CPU = ("efficientnetlite", "mobilenetv3", "efficientnetv2", "resnet50", "convnext", "vit")
+ON_GPU = ("convnext", "efficientnetv2", "resnet50", "efficientnetlite", "mobilenetv3", "vit")
 
 
 @dataclass(frozen=True)

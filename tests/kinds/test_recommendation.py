@@ -108,7 +108,7 @@ def test_each_rule_gives_its_reason_in_one_sentence() -> None:
 
 def test_weights_to_download_are_announced() -> None:
     photos = Facts(CLASSES, 256, 256, 3)
-    assert _recommend(photos, ALL).download == CATALOG["mobilenetv3"].full.megabytes
+    assert _recommend(photos, ALL).download == CATALOG["efficientnetlite"].full.megabytes
     assert _recommend(photos, GPU).download == _recommend(photos, NOTHING).download == 0
 
 

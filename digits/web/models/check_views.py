@@ -18,7 +18,7 @@ from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
 from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
-from digits.web.models.form_filling import fit, open_form, recipe_of, weights_places
+from digits.web.models.form_filling import fit, open_form, recipe_of
 from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.networks import (
@@ -134,7 +134,7 @@ def obtain_weights(name: str) -> AnyResponse:
     require_tensorflow()
     if name not in CATALOG:
         raise NotFound(f"There are no ImageNet weights called “{name}”.")
-    places = weights_places()
+    places = network_settings.weights_places()
     if found := places.find(CATALOG[name]):
         return jsonify(ObtainedWeights(str(found)))
     recipe = ObtainWeights(name=name, weights_folder=str(places.folder), weights_sources=[*places.sources])

@@ -114,10 +114,7 @@ def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: s
     put_weights(site, "resnet50")
     page = site.get("/models/images/classification/new").get_data(as_text=True)
     assert "The ImageNet weights of ResNet-50 are on this server." in page
-    assert site.post("/models/weights/resnet50").get_json() == {
-        "ok": True,
-        "path": str(folder / CATALOG["resnet50"].without_top.name),
-    }
+    assert site.post("/models/weights/resnet50").get_json()["ok"]
 
 
 def test_a_form_obtains_weights_before_a_training_needs_them(site: Site) -> None:
