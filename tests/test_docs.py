@@ -20,6 +20,7 @@ from digits.web.live import messages as live_messages
 from digits.web.models.form import SOLVERS
 from digits.web.services import background
 from digits.worker.compat.guaranteed import names_table
+from tools.network_api import network_api
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -49,24 +50,8 @@ def test_links_work(page):
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
-def test_the_index_lists_every_page():
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", text("README.md")))
-
-
-def test_every_network_function_is_described():
-    tree = ast.parse((ROOT / "digits" / "worker" / "network" / "api.py").read_text())
-    public = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    public |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
-    missing = {name for name in public if not name.startswith("_") and name not in text("networks.md")}
-    assert missing == set()
-
-
-def test_every_key_of_collections_is_described():
-    tree = ast.parse((ROOT / "digits" / "worker" / "network" / "api.py").read_text())
-    (keys,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "GraphKeys"]
-    names = [target.id for node in keys.body if isinstance(node, ast.Assign) for target in node.targets]
-    assert [name for name in names if f"`{name}`" not in text("networks.md")] == []
+def test_the_reference_of_functions_of_networks_is_current():
+    assert text("network-api.md") == network_api(), "python -m tools.network_api > docs/network-api.md"
 
 
 def test_everything_available_to_networks_is_described():

@@ -103,7 +103,8 @@ def test_the_wheel_contains_pages_and_scripts(wheel):
         str(path.relative_to(ROOT)) for path in (ROOT / "digits" / "kinds").glob("*/templates/*.html")
     }
     assert partials and partials <= files
-    assert own_files("docs", ".md", ".png") <= files
+    built = {f"digits/static/docs/{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
+    assert built | {"digits/static/docs/searchindex.js", "digits/static/docs/_static/site.css"} <= files
     assert own_files("static/js", ".js") | own_files("static/css", ".css") <= files
     assert own_files("static/img", ".svg", ".png", ".ico") <= files
 
@@ -133,7 +134,7 @@ def test_installing_the_wheel_needs_no_node(wheel, tmp_path):
     program = (
         "from digits.core.resources import checkout_folder, resource_folder\n"
         "assert checkout_folder() is None\n"
-        "print(*(resource_folder(name) for name in ('static', 'templates', 'docs')), sep='\\n')\n"
+        "print(*(resource_folder(name) for name in ('static', 'templates')), sep='\\n')\n"
     )
     found = subprocess.run(
         [sys.executable, "-c", program],
@@ -143,9 +144,7 @@ def test_installing_the_wheel_needs_no_node(wheel, tmp_path):
         text=True,
         check=True,
     )
-    assert found.stdout.splitlines() == [
-        str(target / "digits" / name) for name in ("static", "templates", "docs")
-    ]
+    assert found.stdout.splitlines() == [str(target / "digits" / name) for name in ("static", "templates")]
     assert list((target / "digits" / "static" / "vendor").glob("*.js"))
 
 
@@ -165,7 +164,7 @@ def test_the_command_and_the_extras_are_declared(wheel):
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     assert "digits = digits.cli.main:main" in wheel.read(f"{folder}/entry_points.txt").decode()
     about = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
-    assert set(about.get_all("Provides-Extra")) == {"gpu", "heif", "parquet", "s3", "test", "vit"}
+    assert set(about.get_all("Provides-Extra")) == {"docs", "gpu", "heif", "parquet", "s3", "test", "vit"}
     assert about["License-Expression"] == "BSD-3-Clause"
     needs = [need for need in about.get_all("Requires-Dist") if "extra" not in need]
     assert any(need.startswith("tensorflow") for need in needs)

@@ -35,7 +35,7 @@ def main() -> None:
         uv = str(Path(folder) / "bin" / "uv")
         serve = _compile(uv, "pyproject.toml")
         locks = {"serve": serve}
-        for extra in ("gpu", "test"):
+        for extra in ("docs", "gpu", "test"):
             locks[extra] = _without(_compile(uv, "pyproject.toml", "--extra", extra), serve)
         locks["node"] = _compile(uv, "-", text=NODE)
     for purpose, packages in locks.items():

@@ -19,6 +19,7 @@ prepare() {
     local purpose=$1 stamp="$VENV/.ready-$1" digest
     digest=$(ingredients_digest) || fail "The command sha256sum is missing (package coreutils)."
     if [ -x "$PYTHON" ] && [ -f "$ROOT/static/vendor/.stamp" ] && [ -f "$stamp" ] && [ "$(<"$stamp")" = "$digest" ]; then
+        build_documentation
         return
     fi
     say "Setting up in $ROOT (once; a few minutes with an empty package cache)."
@@ -27,6 +28,13 @@ prepare() {
     printf '%s' "$digest" >"$VENV/.ready-serve"
     [ "$purpose" = serve ] || printf '%s' "$digest" >"$stamp"
     say "Ready."
+}
+
+# Build the documentation site if a page has changed.
+build_documentation() {
+    local stamp="$VENV/.ready-docs"
+    [ -d "$ROOT/static/docs" ] && [ -z "$(find "$ROOT/docs" -newer "$stamp" -print -quit 2>&1)" ] && return
+    "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && touch "$stamp"
 }
 
 # Print a hash of everything that determines the installed packages, including the path: a venv cannot be moved.
@@ -83,7 +91,7 @@ is_fitting() {
 
 # Install the packages, with the hashes in requirements/*.txt, then the checkout without dependencies.
 install_packages() {
-    local locks=(--requirement "$ROOT/requirements/serve.txt")
+    local locks=(--requirement "$ROOT/requirements/serve.txt" --requirement "$ROOT/requirements/docs.txt")
     if has_nvidia_driver; then
         say "Found an NVIDIA driver: installing TensorFlow with the CUDA libraries (about 3 GB)."
         locks+=(--requirement "$ROOT/requirements/gpu.txt")

@@ -14,7 +14,7 @@ def checkout_folder() -> Path | None:
 
 
 def resource_folder(name: str) -> Path:
-    """Return the folder ``docs``, ``templates`` or ``static``: beside the package in a checkout, else inside it.
+    """Return the folder ``templates`` or ``static``: beside the package in a checkout, else inside it.
 
     Raises FileNotFoundError if the installation is incomplete.
     """

@@ -361,7 +361,9 @@ REFRESH = """async () => {
 # Waits until the page has the colors of the scheme. Collecting the elements without violations takes long.
 RUN_AXE = """async ([scheme, only]) => {
   const isPaper = document.querySelector('meta[name="color-scheme"][content="light"]');
-  while (!isPaper && document.documentElement.dataset.theme !== scheme) await new Promise(requestAnimationFrame);
+  // A script sets the colors of our pages; those of the documentation depend on the scheme alone.
+  const { theme } = document.body.dataset;
+  while (!isPaper && !theme && document.documentElement.dataset.theme !== scheme) await new Promise(requestAnimationFrame);
   await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
   const options = only ? { runOnly: { type: 'rule', values: only } } : { rules: { 'duplicate-id': { enabled: true } } };
   return (await axe.run(document, { resultTypes: ['violations'], ...options })).violations;

@@ -12,7 +12,7 @@ PAGES = {
     "new dataset": "/datasets/images/classification/new",
     "new model": "/models/images/classification/new",
     "login": "/login",
-    "documentation": "/docs/networks.md",
+    "documentation": "/docs/networks.html",
 }
 
 

@@ -41,7 +41,7 @@ def _dataset_fields(schemas: dict[str, Any]) -> Iterator[str]:
     }
     yield from _fields(shared)
     for kind, form in forms.items():
-        yield from ("", f"#### {kind}", "")
+        yield from ("", f"### {kind}", "")
         yield from _fields({name: field for name, field in form.items() if name not in shared})
 
 
@@ -58,7 +58,7 @@ def _resources(schemas: dict[str, Any]) -> Iterator[str]:
         if "title" not in schema:  # the fields of a form
             continue
         words = " ".join(schema.get("description", "").replace("``", "`").split())
-        yield from (f"#### {name}", "", *([words, ""] if words else []), "| Key | Value |", "|---|---|")
+        yield from (f"### {name}", "", *([words, ""] if words else []), "| Key | Value |", "|---|---|")
         required = schema.get("required", ())
         for key, value in schema["properties"].items():
             yield f"| {f'`{key}`' if key in required else f'*{key}*'} | {_cell(_values(value))} |"

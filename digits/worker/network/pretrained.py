@@ -25,8 +25,8 @@ def pretrained(
 
     ``source`` is the name of a network with ImageNet weights, such as ``resnet50``; the path of a Keras model
     (``.keras`` or ``.h5``); the folder of a SavedModel; or the id of another model job, optionally followed by ``/``
-    and the epoch or the name of a snapshot, for its export as one of these (see `job_export.exported`). A relative path
-    starts at the folder of the network's file.
+    and the epoch or the name of a snapshot, for its export as one of these. A relative path starts at the folder
+    of the network's file.
 
     - A network with ImageNet weights takes images of pixels from 0 to 255, float32 [N, H, W, 1 or 3], which it
       preprocesses itself. It returns features, float32 [N, C], their maps [N, H, W, C] (of a transformer, its tokens
