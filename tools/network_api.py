@@ -25,12 +25,7 @@ def network_api() -> str:
     """Return the page as Markdown."""
     (tower,) = [item for item in _body("tower") if isinstance(item, ast.ClassDef) and item.name == "Tower"]
     sections = [_PREAMBLE, f"## Tower\n\n{_described(tower)}\n"]
-    functions = {
-        item.name: item for module in ("api", "detection", "pretrained") for item in _functions(module)
-    }
-    for name in _public():
-        if name in functions:
-            sections.append(_section(functions[name]))
+    sections += [_section(function) for function in _public()]
     return "\n".join([*sections, *_other()])
 
 

@@ -25,7 +25,7 @@ from digits.web.resources.errors import Error, InvalidForm
 Schema = dict[str, Any]
 
 # Neither resources nor pages: files of the pages themselves, and another program behind a proxy.
-_HIDDEN = ("/static/", "/tensorboard/", "/font-roboto/", "/docs/images/")
+_HIDDEN = ("/static/", "/tensorboard/", "/font-roboto/")
 # The forms that requests send, besides those for datasets, which depend on the kind.
 _FORMS: dict[str, type[Form]] = {
     "model_form.create": ModelForm,

@@ -21,14 +21,14 @@ PAGES_ONLY = {
     "/",
     "/login",
     "/docs/",
-    "/docs/{name}",
+    "/docs/{path}",
     "/datasets/{kind}/new",
     "/datasets/{job_id}/versions/new",
     "/models/{kind}/new",
     "/models/{kind}/{call}",
     "/pretrained_models/new",
 }
-NOT_DESCRIBED = ("/static/", "/tensorboard/", "/font-roboto/", "/docs/images/")
+NOT_DESCRIBED = ("/static/", "/tensorboard/", "/font-roboto/")
 JSON = {"Accept": "application/json"}
 PAGE = {"Accept": "text/html"}
 
