@@ -32,6 +32,9 @@ class Metric:
     ``%`` are from 0 to 1. ``best`` is ``highest`` or ``lowest``: this selects the best snapshot, stops a training
     early, and ranks models. A name with a slash at its end stands for all metrics that start with it.
 
+    ``perfect`` is its best possible value, 1 for percents. ``grades`` are how far a fair and a good model are on the
+    way from its `Baseline` to that; see `digits.kinds.verdict`.
+
     Metrics with the same ``chart``, the title of a chart, share it; by default, each has its own. That of None, such as
     a metric of evaluations, is drawn on the first chart with a metric whose name is part of its own. The axis
     does not extend below ``low``. With ``has_tile``, the latest value is also shown above the charts, if the metric is
@@ -46,8 +49,12 @@ class Metric:
     low: float | None = None
     has_tile: bool = True
     word: str = ""
+    perfect: float | None = None
+    grades: tuple[float, float] = (0.4, 0.8)
 
     def __post_init__(self) -> None:
+        if self.unit == "%" and self.best == "highest":
+            object.__setattr__(self, "perfect", 1.0)
         if not self.word:  # abbreviations, such as mAP and R², keep their capitals
             is_word = self.title[1:2].islower() and self.title[1:] == self.title[1:].lower()
             object.__setattr__(self, "word", self.title.lower() if is_word else self.title)
@@ -62,6 +69,18 @@ class Metric:
     def suffix(self) -> str:
         """The unit for a title above plain numbers, such as `` (dB)``."""
         return f" ({self.unit})" if self.unit not in ("", "%") else ""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The ``value`` of a metric that a model without any skill reaches: ``words`` say how, in a sentence.
+
+    ``title`` is the verdict on a model that is not better.
+    """
+
+    value: float
+    words: str
+    title: str = "At the level of guessing"
 
 
 # Networks of all kinds can report it.
@@ -158,6 +177,8 @@ class Views(Generic[AnyRecipe]):
     Without ``checks_appearance``, health checks compare records but do not evaluate their appearance: they are not
     photos. Without ``checks_counts``, they do not evaluate the number of records per group, such as ranges of a number.
 
+    ``class_score`` is the most important one of the scores of each class in the details of an evaluation.
+
     Without ``ranks_classes``, a prediction is not a list of classes, even though each record has a class.
 
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
@@ -181,6 +202,7 @@ class Views(Generic[AnyRecipe]):
     shows_images = True
     checks_appearance = True
     checks_counts = True
+    class_score = "recall"
     ranks_classes = True
     has_input = False
     has_inputs = False
@@ -246,6 +268,10 @@ class Views(Generic[AnyRecipe]):
             name for word in words for name in metrics if name == word or (word in name and word != "loss")
         ]
         return " · ".join(self.describe_metric(name, metrics[name]) for name in dict.fromkeys(names))
+
+    def baseline(self, manifest: Manifest, split: str) -> Baseline | None:
+        """Return what a model without any skill reaches on a ``split``, in the kind's metric; None if unknown."""
+        return None
 
     def describe_error(self, error: float) -> str:
         """Format the error of a prediction, as computed by the kind's `digits.kinds.network.evaluation.Evaluation`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.targets.target import DatasetFit, Feature, Features, Read, Target
@@ -58,6 +59,10 @@ class ClassIndex(Target, frozen=True, kw_only=True):
     def _describe_list(self, predicted: list[tuple[str, float]]) -> str:
         name, percent = predicted[0]
         return f"{name} {percent:.0f}%"
+
+    def mistakes(self, values: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+        wrong: NDArray[np.bool_] = predicted.argmax(axis=1) != values
+        return wrong
 
     def is_right(self, predicted: Any, label: str) -> bool | None:
         return bool(predicted[0][0] == label) if isinstance(predicted, list) else None

@@ -35,6 +35,10 @@ class LabelSet(Target, frozen=True, kw_only=True):
         if self.shape != [len(self.names)]:
             raise ValueError("target: labels are float32, one number for each name")
 
+    def mistakes(self, values: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+        wrong: NDArray[np.bool_] = ((100 * predicted >= _MIN_PERCENT) != (values > 0.5)).any(axis=1)
+        return wrong
+
     @property
     def contained_names(self) -> list[str]:
         return self.names

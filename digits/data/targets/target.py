@@ -252,6 +252,13 @@ class Target(Struct, frozen=True, kw_only=True):
         """Return whether a prediction is the class ``label``; None if it is not a class."""
         return None
 
+    def mistakes(self, values: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which records are predicted wrongly, bool [records]; all of them if nothing is right or wrong.
+
+        ``values`` are the targets and ``predicted`` the outputs of a model, each with the records first.
+        """
+        return np.ones(len(values), np.bool_)
+
     # Pictures
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
+from digits.data.sources import show
 from digits.kinds import views
 from digits.kinds.classification.recipe import CreateClassification
 
@@ -28,6 +29,14 @@ class Views(views.Views[CreateClassification]):
     infer = "Classify"
     infer_title = "Classify an image"
     result = "Top predictions appear here."
+
+    def baseline(self, manifest: Manifest, split: str) -> views.Baseline | None:
+        counts = manifest.splits[split].counts
+        if not sum(counts):
+            return None
+        share = max(counts) / sum(counts)
+        name = show(manifest.groups[counts.index(max(counts))])
+        return views.Baseline(share, f"Always answering “{name}” reaches {views.ACCURACY.format(share)}.")
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [("Classes", str(len(manifest.target.labels)))]

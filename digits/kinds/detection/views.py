@@ -18,16 +18,20 @@ class Views(views.Views[CreateDetection]):
     distribution = "Objects per class"
     counts_overlap = True
     metrics = (
-        views.Metric("map", "mAP", "%", low=0),
+        views.Metric("map", "mAP", "%", low=0, grades=(0.2, 0.5)),
         views.Metric("map50", "mAP@50", "%", chart=None),
     )
     invitation = f"Locate objects in images by box and class. From {', '.join(titles())} or TFRecord files."
     infer = "Detect objects"
     infer_title = "Detect objects in an image"
     result = "Detected objects appear here."
+    class_score = "ap"
     draws_on_image = True
     annotation_format = "coco"
     transformations = views.UNBLENDED
+
+    def baseline(self, manifest: Manifest, split: str) -> views.Baseline:
+        return views.Baseline(0.0, "Hardly any of the objects is found.", "Finds almost nothing")
 
     def describe_error(self, error: float) -> str:
         return f"F1 {100 * (1 - error):.0f}%"

@@ -17,7 +17,7 @@ class Views(views.Views[CreateMultilabel]):
     distribution = "Images per label"
     counts_overlap = True
     metrics = (
-        views.Metric("map", "mAP", "%", low=0),
+        views.Metric("map", "mAP", "%", low=0, grades=(0.3, 0.7)),
         views.Metric("f1", "F1", "%", low=0),
         views.Metric("f1_macro", "F1, mean of classes", "%", chart=None),
         views.Metric("exact_match", "All labels right", "%", chart=None),
@@ -29,6 +29,14 @@ class Views(views.Views[CreateMultilabel]):
     infer = "Predict labels"
     infer_title = "Predict the labels of an image"
     result = "Labels appear here."
+    class_score = "f1"
+
+    def baseline(self, manifest: Manifest, split: str) -> views.Baseline | None:
+        shares = manifest.target.mean
+        if not shares:
+            return None
+        value = sum(shares) / len(shares)
+        return views.Baseline(value, f"Guessing reaches about {self.metrics[0].format(value)}.")
 
     def tiles(self, manifest: Manifest) -> list[tuple[str, str]]:
         each = sum(manifest.target.mean)

@@ -5,7 +5,7 @@ The module ``metrics`` of a kind defines ``Metrics``, a subclass of the class he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,3 +47,7 @@ class Metrics:
         Of a very large split, these are the records of its first part.
         """
         return {}
+
+    def resampler(self, values: NDArray[np.float32]) -> Callable[[NDArray[np.intp]], Mapping[str, float]]:
+        """Return a function that returns `summarize_records` of the records at some places, which may repeat."""
+        return lambda places: self.summarize_records(values[places])

@@ -35,7 +35,7 @@ class Views(views.Views[CreatePairs]):
     groups = "labels"
     distribution = "Pairs"
     metrics = (
-        views.Metric("auc", "AUC", low=0),
+        views.Metric("auc", "AUC", low=0, perfect=1.0),
         views.Metric("accuracy", "Accuracy", "%", low=0),
         views.Metric("best_accuracy", "Best accuracy", "%", chart=None),
         views.Metric(THRESHOLD, "Distance threshold", best="lowest", low=0, has_tile=False),
@@ -51,6 +51,9 @@ class Views(views.Views[CreatePairs]):
     checks_appearance = False
     takes_image = False
     ranks_classes = False
+
+    def baseline(self, manifest: Manifest, split: str) -> views.Baseline:
+        return views.Baseline(0.5, "Guessing reaches an AUC of 0.5.")
 
     def describe_input(self, manifest: Manifest) -> str:
         return views.describe_images(manifest.width, manifest.height, manifest.channels // len(INPUTS))

@@ -21,12 +21,16 @@ class Views(views.Views[CreateRegression]):
     metrics = (
         views.Metric("mae", "MAE", best="lowest", chart="Error"),
         views.Metric("rmse", "RMSE", best="lowest", chart="Error"),
-        views.Metric("r2", "R²", low=-1),
+        views.Metric("r2", "R²", low=-1, perfect=1.0, grades=(0.3, 0.8)),
     )
     invitation = (
         "Predict one or more numbers for each image, such as an angle or an age. "
         "From a CSV, JSON Lines or Parquet file, or TFRecord files."
     )
+
+    def baseline(self, manifest: Manifest, split: str) -> views.Baseline | None:
+        words = "Always predicting the average would be about as good."
+        return views.Baseline(0.0, words, "No better than the average")
 
     def describe_record(self, manifest: Manifest, record: Record) -> str:
         numbers = record.features.get(manifest.target.feature, [])

@@ -19,7 +19,7 @@ class Views(views.Views[CreateSegmentation]):
     distribution = "Images per class"
     counts_overlap = True
     metrics = (
-        views.Metric("miou", "mIoU", "%", low=0),
+        views.Metric("miou", "mIoU", "%", low=0, grades=(0.3, 0.6)),
         views.Metric("iou/", "IoU per class", "%", low=0, has_tile=False),
         views.Metric("pixel_accuracy", "Pixel accuracy", "%", low=0),
     )
@@ -30,10 +30,20 @@ class Views(views.Views[CreateSegmentation]):
     infer = "Segment"
     infer_title = "Segment an image"
     result = "The mask appears here."
+    class_score = "iou"
     draws_on_image = True
     annotation_format = "coco"
     transformations = views.UNBLENDED
     annotation_tools = "CVAT"
+
+    def baseline(self, manifest: Manifest, split: str) -> views.Baseline | None:
+        names, shares = manifest.target.names, manifest.target.mean
+        if not shares:
+            return None
+        largest = max(range(len(names)), key=shares.__getitem__)
+        value = shares[largest] / len(names)
+        words = f"A mask that is all “{show(names[largest])}” reaches about {self.metrics[0].format(value)}."
+        return views.Baseline(value, words, "No better than an empty mask")
 
     def describe_error(self, error: float) -> str:
         return f"IoU {100 * (1 - error):.0f}%"

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+from digits.data.sources import count_of
+
 # The size of a plot in the units of its SVG.
 SIDE = 200
 
 
-def of(details: dict[str, Any], names: list[str]) -> list[dict[str, Any]]:
-    """Return the charts for the ``details`` of an evaluation; ``names`` are those of the targets, if they are known."""
+def of(details: dict[str, Any], record: str) -> list[dict[str, Any]]:
+    """Return the charts for the ``details`` of an evaluation, which count records called ``record``."""
     charts = []
     if details.get("calibration"):
-        charts.append(_calibration(details["calibration"]))
+        charts.append(_calibration(details["calibration"], record))
     for number in details.get("numbers", []):
         title = "Residuals" if len(details["numbers"]) == 1 else f"Residuals of {number['name']}"
-        charts.append(_histogram(f"{title} (prediction − target)", number["counts"], number["edges"]))
+        charts.append(_histogram(f"{title} (prediction − target)", number["counts"], number["edges"], record))
     charts += [
-        _histogram(item["title"], item["counts"], item["edges"]) for item in details.get("histograms", [])
+        _histogram(item["title"], item["counts"], item["edges"], record)
+        for item in details.get("histograms", [])
     ]
     return charts
 
 
-def scatters(points: list[list[tuple[float, float]]], names: list[str]) -> list[dict[str, Any]]:
+def scatters(points: list[list[tuple[float, float]]], names: list[str], record: str) -> list[dict[str, Any]]:
     """Return a plot of predicted over true values for each number; the diagonal is a perfect prediction."""
     charts = []
     for name, pairs in zip(names, points, strict=True):
@@ -42,13 +45,13 @@ def scatters(points: list[list[tuple[float, float]]], names: list[str]) -> list[
                 "low": f"{low:.3g}",
                 "high": f"{high:.3g}",
                 "points": places,
-                "summary": f"{len(pairs):,} images, from {low:.3g} to {high:.3g}.",
+                "summary": f"{count_of(len(pairs), record)}, from {low:.3g} to {high:.3g}.",
             }
         )
     return charts
 
 
-def _calibration(bins: list[dict[str, Any]]) -> dict[str, Any]:
+def _calibration(bins: list[dict[str, Any]], record: str) -> dict[str, Any]:
     total = max(1, sum(each["count"] for each in bins))
     width = SIDE / len(bins)
     return {
@@ -66,7 +69,7 @@ def _calibration(bins: list[dict[str, Any]]) -> dict[str, Any]:
                 "height": round(SIDE * each["accuracy"], 1),
                 "share": round(0.25 + 0.75 * each["count"] / total, 2),
                 "words": f"Confidence {100 * place / len(bins):.0f}–{100 * (place + 1) / len(bins):.0f}%: "
-                f"{each['count']:,} images, {100 * each['accuracy']:.1f}% right",
+                f"{count_of(each['count'], record)}, {100 * each['accuracy']:.1f}% right",
             }
             for place, each in enumerate(bins)
             if each["count"]
@@ -74,7 +77,7 @@ def _calibration(bins: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _histogram(title: str, counts: list[int], edges: list[float]) -> dict[str, Any]:
+def _histogram(title: str, counts: list[int], edges: list[float], record: str) -> dict[str, Any]:
     return {
         "type": "histogram",
         "title": title,
@@ -83,7 +86,7 @@ def _histogram(title: str, counts: list[int], edges: list[float]) -> dict[str, A
         "bins": [
             {
                 "percent": round(100 * count / max(1, *counts), 2),
-                "words": f"{edges[place]:.3g} to {edges[place + 1]:.3g}: {count:,} images",
+                "words": f"{edges[place]:.3g} to {edges[place + 1]:.3g}: {count_of(count, record)}",
             }
             for place, count in enumerate(counts)
         ],

@@ -49,11 +49,10 @@ def excluded_words(result: Evaluation, views: Views[Any]) -> str:
 
 def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
     """Return the number of records of each true class, by row, and predicted class; None for other kinds."""
-    try:
-        predictions = evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
-        targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
-    except UnreadableFile:
+    arrays = _load_predictions(job, result)
+    if arrays is None:
         return None
+    targets, predictions = arrays
     if targets.dtype.kind != "i" or targets.ndim != 1:
         return None
     counted = targets >= 0  # the model lacks the classes of the others
@@ -126,11 +125,15 @@ def shown_matrix(
 
 
 def worst_records(
-    job: ModelJob, result: Evaluation, dataset: DatasetJob, manifest: Manifest
+    job: ModelJob,
+    result: Evaluation,
+    dataset: DatasetJob,
+    manifest: Manifest,
+    limit: int = evaluations.WORST,
 ) -> list[dict[str, Any]]:
-    """Return the records with the largest errors, each as in the gallery, with its prediction."""
+    """Return the mistakes with the largest errors, each as in the gallery, with its prediction."""
     try:
-        errors = in_thread(_largest_errors, job, result)
+        errors = in_thread(_largest_errors, job, result, manifest, limit)
         places = [Place(result.split, number) for number in errors]
         items = gallery_items(dataset, manifest, RecordImages(dataset, manifest), places)
     except UnreadableFile:
@@ -138,11 +141,28 @@ def worst_records(
     return in_thread(_with_predictions, items, errors, job, result, views_of(dataset.data_kind), manifest)
 
 
-def _largest_errors(job: ModelJob, result: Evaluation) -> dict[int, float]:
-    """Return the largest errors in descending order, by the numbers of their records; raises UnreadableFile."""
+def _largest_errors(job: ModelJob, result: Evaluation, manifest: Manifest, limit: int) -> dict[int, float]:
+    """Return the largest errors of mistakes in descending order, by the numbers of their records.
+
+    Raises UnreadableFile.
+    """
     errors = evaluations.load_array(job.folder, result.name, evaluations.ERRORS_FILE)
-    order = np.argsort(-errors, kind="stable")[: evaluations.WORST]
-    return {int(place): float(errors[place]) for place in order if np.isfinite(errors[place])}
+    is_mistake = errors > 0
+    if arrays := _load_predictions(job, result):
+        is_mistake &= manifest.target.mistakes(*arrays)
+    order = np.argsort(-errors, kind="stable")
+    return {int(place): float(errors[place]) for place in order[is_mistake[order]][:limit]}
+
+
+def _load_predictions(job: ModelJob, result: Evaluation) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return the targets and the predictions of all records; None if they are not numbers."""
+    try:
+        return (
+            evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE),
+            evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE),
+        )
+    except UnreadableFile:
+        return None
 
 
 def _with_predictions(
@@ -169,11 +189,10 @@ def _with_predictions(
 def _describe_predictions(
     job: ModelJob, result: Evaluation, manifest: Manifest, places: list[int]
 ) -> list[str]:
-    try:
-        predictions = evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
-        targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
-    except UnreadableFile:
+    arrays = _load_predictions(job, result)
+    if arrays is None:
         return [""] * len(places)
+    targets, predictions = arrays
     # Predictions have the names of the model.
     target = manifest.target.renamed(result.classes) if result.classes else manifest.target
     return [target.describe_both(targets[place], predictions[place]) for place in places]
@@ -181,13 +200,10 @@ def _describe_predictions(
 
 def load_points(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[list[tuple[float, float]]]:
     """Return the true and the predicted value of up to `MAX_POINTS` records, for each number of a regression."""
-    if not result.details.get("numbers"):
+    arrays = _load_predictions(job, result) if result.details.get("numbers") else None
+    if arrays is None:
         return []
-    try:
-        predictions = evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE)
-        targets = evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE)
-    except UnreadableFile:
-        return []
+    targets, predictions = arrays
     places = np.linspace(0, len(targets) - 1, min(len(targets), MAX_POINTS)).astype(int)
     return [
         list(zip(targets[places, column].tolist(), predictions[places, column].tolist(), strict=True))

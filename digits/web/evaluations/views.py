@@ -130,7 +130,7 @@ def show(job_id: str) -> str:
         links=_links(job, result, options),
         size=shown_size(*current) if current else (1, 1),
         worst=worst_records(job, result, *current) if current else [],
-        **in_thread(_parts, job, result, current[1] if current else None, explore, options),
+        **in_thread(_parts, job, result, current[1] if current else None, explore, options, views.record),
     )
 
 
@@ -150,7 +150,12 @@ def _with_matrix(job: ModelJob, result: Evaluation) -> EvaluationResult:
 
 
 def _parts(
-    job: ModelJob, result: Evaluation, manifest: Manifest | None, explore: str, options: dict[str, str]
+    job: ModelJob,
+    result: Evaluation,
+    manifest: Manifest | None,
+    explore: str,
+    options: dict[str, str],
+    record: str,
 ) -> dict[str, Any]:
     """Return the parts of the page that depend on the predictions; reads files.
 
@@ -162,7 +167,7 @@ def _parts(
         "names": names,
         "worst_url": explore,
         "matrix": None,
-        "charts": evaluation_charts.of(details, names),
+        "charts": evaluation_charts.of(details, record),
         "details": details,
         "is_current": manifest is not None,
     }
@@ -174,7 +179,7 @@ def _parts(
         parts["matrix"] = shown_matrix(matrix, names, options, "" if result.classes else explore)
     points = load_points(job, result, manifest)
     if points:
-        parts["charts"] = [*evaluation_charts.scatters(points, names), *parts["charts"]]
+        parts["charts"] = [*evaluation_charts.scatters(points, names, record), *parts["charts"]]
     return parts
 
 

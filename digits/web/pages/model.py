@@ -9,6 +9,7 @@ from flask import Blueprint
 from digits.core.model_job import ModelJob
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.views import training_charts, views_of
+from digits.web.evaluations import model_result
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
 from digits.web.models import continuing
@@ -40,6 +41,7 @@ def show(job_id: str) -> str:
         can_continue=continuing.can_continue(job),
         schedule_note=continuing.schedule_note(job.recipe),
         cursor=state.cursor,
+        result=model_result.panel(job),
         evaluation=evaluation_panel.panel(job),
         batches=prediction_runs.recent(job),
         production_names=services().production.names_of(job.id),

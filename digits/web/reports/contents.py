@@ -261,7 +261,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         note = f"{note} {changed}".strip()
     names = result.names(current[1].target.names) if current else []
     worst: Sequence[WorstRecord] = ()
-    plots = evaluation_charts.of(result.details, names)
+    plots = evaluation_charts.of(result.details, views.record)
     tables: list[Table] = []
     if current:
         dataset, manifest = current
@@ -272,7 +272,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         found_tables, points = in_thread(_numbers, job, result, manifest)
         tables += found_tables
         if points:
-            plots = [*evaluation_charts.scatters(points, names), *plots]
+            plots = [*evaluation_charts.scatters(points, names, views.record), *plots]
     return Evaluated(
         title=title_of(result, job),
         name=result.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -189,9 +189,13 @@ class Writer:
         counted = self._select_counted(predictions)
         found: dict[str, evaluations.Interval] = {}
         if self._kind.metric not in self.evaluation.shares:
+            has_values = counted.values.shape[1] > 0
+            resampler = self._metrics.resampler(counted.values) if has_values else lambda places: {}
             found = intervals.bootstrap(
                 counted.records,
-                lambda places: _scores(self._metrics, self.evaluation, counted.select(places)),
+                lambda places: _scores(
+                    self._metrics, self.evaluation, counted.select(places), lambda: resampler(places)
+                ),
             )
         shares = {name: value for name, value in metrics.items() if name in self.evaluation.shares}
         return {
@@ -234,7 +238,12 @@ class Writer:
             split=self._recipe.split,
             records=predictions.records,
             total=self._manifest.splits[self._recipe.split].count,
-            metrics=_scores(self._metrics, self.evaluation, counted),
+            metrics=_scores(
+                self._metrics,
+                self.evaluation,
+                counted,
+                lambda: self._metrics.summarize_records(counted.values),
+            ),
             details=self.evaluation.details(counted),
             classes=self._fit.target.names if self._fit.maps_names else [],
             lacking=self._fit.lacking,
@@ -301,12 +310,17 @@ class Collected:
         return Found(self.count, statistics=statistics, values=arrays["values"], **kept)
 
 
-def _scores(metrics: Metrics, evaluation: Evaluation, predictions: Found) -> dict[str, float]:
+def _scores(
+    metrics: Metrics,
+    evaluation: Evaluation,
+    predictions: Found,
+    summarize_records: Callable[[], Mapping[str, float]],
+) -> dict[str, float]:
     """Return all metrics, those of validations as they compute them."""
     means: Mapping[str, float] = {
         name: float(values.mean(dtype=np.float64)) for name, values in predictions.statistics.items()
     }
     scores = metrics.summarize(means)
     if predictions.values.shape[1]:
-        scores |= metrics.summarize_records(predictions.values)
+        scores |= summarize_records()
     return {name: float(value) for name, value in (scores | evaluation.metrics(predictions)).items()}

@@ -75,7 +75,7 @@ def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
 
     result, page = site.evaluate(model)
     report = site.report(model)
-    assert "Worst predictions" in report and "data:image/jpeg;base64," in report
+    assert "Worst mistakes" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["map50"] == pytest.approx(max(values["map50"]), abs=1e-4)
     assert page.count('alt="Prediction for') > 0 and 'class="box"' in page and "AP@50" in page
     assert re.search(r"F1 \d+% · ", page)

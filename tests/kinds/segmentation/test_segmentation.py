@@ -91,7 +91,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
         result, page = site.evaluate(model)
         report = site.report(model)
         compared, comparison = site.compare_with_worse(model, dataset)
-    assert "Worst predictions" in report and "data:image/jpeg;base64," in report
+    assert "Worst mistakes" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["miou"] == pytest.approx(values["miou"][best], abs=1e-4)
     assert page.count('alt="Prediction for') == page.count('<img class="mask" src="data:image/png') > 0
     assert f"evaluation={model}" in page

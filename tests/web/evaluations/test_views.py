@@ -14,6 +14,7 @@ from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import ACCURACY
 from digits.runtime.executors.executor import place
 from tests.site import Site, bars
 from tests.web.trained import WHOLE_BATCHES, Finished, shared_site, train, wait_for_evaluation
@@ -68,9 +69,24 @@ def test_a_training_ends_with_evaluations_of_the_test_and_the_validation_split(
     assert found["metrics"]["log_loss"] == pytest.approx(losses[-1], rel=1e-3)
 
 
+def test_the_page_of_the_model_shows_the_result_on_the_test_split_first(
+    site: Site, dataset: str, model: str
+) -> None:
+    tested = site.json(f"/models/{model}/evaluation.json")["evaluations"][0]
+    page = site.get(f"/models/{model}").text
+    shown = page[page.index('id="result"') : page.index('class="tiles model-tiles"')]
+    assert f"Accuracy on {tested['records']} test images" in shown
+    assert ACCURACY.format(tested["metrics"]["accuracy"]) in shown and "95% interval" in shown
+    assert shown.count("button-primary") == 1 and "Confusion matrix" in shown
+    wrong = tested["records"] - np.trace(np.array(tested["confusion_matrix"]))
+    assert shown.count("<figure>") == min(wrong, 6)
+    # One that was not evaluated has only the training's validation, or none.
+    assert 'class="panel result"' not in site.get(f"/models/{site.finished_model(dataset)}").text
+
+
 def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> None:
     page = site.get(f"/models/{model}/evaluation").text
-    assert "Confusion matrix" in page and "Worst predictions" in page
+    assert "Confusion matrix" in page and "Worst mistakes" in page
     cells = re.findall(r'<td class="is-(?:right|wrong)"[^>]*><a href="([^"]+)"[^>]*>([\d,]+)</a>', page)
     found, _ = site.json(f"/models/{model}/evaluation.json")["evaluations"]
     matrix = np.array(found["confusion_matrix"])
@@ -98,7 +114,8 @@ def test_any_snapshot_split_and_dataset_can_be_evaluated(
     site.post(f"/models/{model}/evaluation", dataset=other, split="val")
     found = wait_for_evaluation(site, model, 3)["evaluations"]
     assert {item["dataset_id"] for item in found} == {dataset, other}
-    panel = site.get(f"/models/{model}").text
+    page = site.get(f"/models/{model}").text
+    panel = page[page.index('id="evaluation"') : page.index('id="evaluate-form"')]
     assert panel.count("/evaluation?name=") == 3
     # The images of a deleted dataset are not shown, but the numbers are.
     site.client.delete(f"/datasets/{other}")

@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
+from digits.data import label_errors
 from digits.kinds.network import evaluation
 from digits.kinds.network.curves import class_scores, curves
 from digits.kinds.network.evaluation import Found
 
 TOP = 5
 BINS = 10
+# The probability of another class from which a label is suspect.
+SURE = 0.95
 _TINY = 1e-7
 
 
@@ -51,11 +54,16 @@ class Evaluation(evaluation.Evaluation):
         return scores
 
     def details(self, found: Found) -> dict[str, Any]:
-        """The scores of each class, the bins of the calibration, and the curves of the classes that occur."""
+        """The scores of each class, the bins of the calibration, and the curves of the classes that occur.
+
+        The ``suspects`` are records that are probably labeled wrong: the model is sure of another class.
+        """
         likely = found.predicted.argmax(axis=1)
+        suspects = label_errors.find(found.predicted, found.targets)
         return {
             "classes": class_scores(found.targets, likely, labels=np.arange(len(self.target.names))),
             "calibration": calibration(found.predicted.max(axis=1), likely == found.targets),
+            "suspects": int((suspects["confidence"] >= SURE).sum()),
             "curves": curves(
                 found.predicted, np.unique(found.targets), lambda number: found.targets == number
             ),

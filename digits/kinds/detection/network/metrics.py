@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from digits.kinds.network import metrics
 # COCO's limit on the detections of an image.
 MAX_DETECTIONS = 100
 _TRUE_COLUMNS = 5
+_NO_PRECISION = {"map": 0.0, "map50": 0.0}
 
 
 class Metrics(metrics.Metrics):
@@ -41,6 +43,22 @@ class Metrics(metrics.Metrics):
     def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
         return mean_average_precision(*self.split(values))
 
+    def resampler(self, values: NDArray[np.float32]) -> Callable[[NDArray[np.intp]], Mapping[str, float]]:
+        """Match the detections with the objects only once, because that takes most of the time."""
+        found, true = self.split(values)
+        evaluation = _match(found, true)
+        images, matches = len(values), evaluation.evalImgs if evaluation else []
+
+        def summarize(places: NDArray[np.intp]) -> Mapping[str, float]:
+            if evaluation is None:
+                return _NO_PRECISION
+            # All images of a class follow each other.
+            starts = range(0, len(matches), images)
+            evaluation.evalImgs = [matches[start + place] for start in starts for place in places.tolist()]
+            return _means(_accumulate(evaluation))
+
+        return summarize
+
     def split(self, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the detections and the objects in the `record_values`, as for `mean_average_precision`."""
         objects = self.target.shape[0]
@@ -60,9 +78,7 @@ def mean_average_precision(found: NDArray[np.float32], true: NDArray[np.float32]
     positive. The means are over the classes that have objects.
     """
     precision = _precisions_of(found, true)
-    if precision is None:
-        return {"map": 0.0, "map50": 0.0}
-    return {"map": _mean(precision), "map50": _mean(precision[0])}
+    return dict(_NO_PRECISION) if precision is None else _means(precision)
 
 
 def average_precisions(found: NDArray[np.float32], true: NDArray[np.float32]) -> dict[int, dict[str, float]]:
@@ -81,20 +97,28 @@ def average_precisions(found: NDArray[np.float32], true: NDArray[np.float32]) ->
 
 
 def _precisions_of(found: NDArray[np.float32], true: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Return the precisions [thresholds, recalls, classes]; None without objects or detections."""
+    """Return the precisions [thresholds, recalls, classes], -1 where a class has no objects.
+
+    None without objects or detections.
+    """
+    evaluation = _match(found, true)
+    return None if evaluation is None else _accumulate(evaluation)
+
+
+def _match(found: NDArray[np.float32], true: NDArray[np.float32]) -> Any:
+    """Return a `COCOeval` that has matched the detections with the objects; None without objects or detections."""
     detected = np.isfinite(found).all(axis=2) & (found[..., 4] > 0)
     of_image, order = np.nonzero(detected)
     detections = found[of_image, order]
     if not (true[..., 4] >= 0).any() or not len(detections):
         return None
     with contextlib.redirect_stdout(io.StringIO()):  # its progress
-        return _precisions(true, of_image, detections)
+        return _match_images(true, of_image, detections)
 
 
-def _precisions(
+def _match_images(
     true: NDArray[np.float32], of_image: NDArray[np.integer], detections: NDArray[np.float32]
-) -> NDArray[np.float64]:
-    """Return the precisions [thresholds, recalls, classes]; -1 where a class has no objects."""
+) -> Any:
     truth = COCO()
     classes = true[..., 4].astype(int)
     categories = np.unique(classes[classes >= 0]).tolist()
@@ -125,11 +149,23 @@ def _precisions(
         np.column_stack([of_image, _as_coco(detections), detections[:, 4:6]]).astype(np.float64)
     )
     evaluation = COCOeval(truth, results, "bbox")
+    # Objects of all areas, and the most detections per image.
+    parameters = evaluation.params
+    parameters.areaRng, parameters.areaRngLbl = parameters.areaRng[:1], parameters.areaRngLbl[:1]
+    parameters.maxDets = [MAX_DETECTIONS]
     evaluation.evaluate()
-    evaluation.accumulate()
-    # Of all areas, and with the most detections per image.
-    found: NDArray[np.float64] = evaluation.eval["precision"][:, :, :, 0, -1]
+    return evaluation
+
+
+def _accumulate(evaluation: Any) -> NDArray[np.float64]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        evaluation.accumulate()
+    found: NDArray[np.float64] = evaluation.eval["precision"][:, :, :, 0, 0]
     return found
+
+
+def _means(precision: NDArray[np.float64]) -> dict[str, float]:
+    return {"map": _mean(precision), "map50": _mean(precision[0])}
 
 
 def _as_coco(rows: NDArray[np.float32]) -> NDArray[np.float64]:

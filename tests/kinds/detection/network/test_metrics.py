@@ -55,6 +55,10 @@ near(of(wrong), (2 / 3 + 1) / 2, (2 / 3 + 1) / 2)
 other = perfect.copy()
 other[0, 1, 5] = 2
 near(of(other), 0.5, 0.5)
+# A sample of the images, with an image twice, gives what their values would.
+values = metrics.record_values(tf.constant(wrong), tf.constant(y)).numpy()
+for places in ([0, 1, 2], [2, 0, 0], [1, 1, 1], [2, 2, 2]):
+    assert metrics.resampler(values)(np.array(places)) == metrics.summarize_records(values[places]), places
 # A region to ignore around that false positive: it is neither right nor wrong. Objects in a region still count.
 ignoring = y.copy()
 ignoring[2, 1] = [0, 0, 12, 12, -2]
