@@ -9,14 +9,14 @@ const SECOND = 1000;
 const turns = new WeakMap();
 
 /**
-  * On click, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
+  * On click on `button`, if there is one, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
  * `watch.stage = () => words` can report the current stage.
   * Errors are shown and passed to `failed(error)`; `refused(region, error)` may handle one by returning true.
   * Returns a function that does the same without a click once the region is idle, and resolves to {answer} or {error}.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
   async function run(isClick) {
-    for (const busy of [button, region]) busy.setAttribute('aria-busy', 'true');
+    for (const busy of [button, region]) busy?.setAttribute('aria-busy', 'true');
     region.hidden = false;
     const progress = startProgress(region, doing);
     let shown = region;
@@ -33,7 +33,7 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
       return { error };
     } finally {
       progress.stop();
-      for (const busy of [button, region]) busy.removeAttribute('aria-busy');
+      for (const busy of [button, region]) busy?.removeAttribute('aria-busy');
       shown?.scrollIntoView({ block: 'nearest' });
     }
   }
@@ -45,7 +45,7 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
   }
 
   // Ignore clicks while a request is pending.
-  button.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn(true));
+  button?.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn(true));
   return () => inTurn(false);
 }
 

@@ -32,17 +32,18 @@ export function startDatasetSearch(form, datasets) {
   keepInAddress(form, 'dataset-search', 'dataset', 'dataset');
 }
 
-/** Replaces the list of previous models with the search results, keeping the selected one. */
+/** Replaces the list of previous models with those for another dataset or a search, keeping the selected one. */
 export function startModelSearch(form) {
   const list = document.getElementById('previous-list');
   const radios = () => [...list.querySelectorAll('[name="previous_networks"]')];
-  start('previous-search', {
+  const findNow = start('previous-search', {
     async find(words, isLatest) {
       const chosen = radios().find(({ checked }) => checked)?.value ?? '';
-      const url = `${urlPrefix}/models/network-choices?q=${words}&chosen=${chosen}`;
+      const url = `${urlPrefix}/models/network-choices?q=${words}&chosen=${chosen}&dataset=${form.elements.dataset.value}`;
       const fresh = await fragment(url);
       if (!isLatest()) return;
       morphChildren(list, fresh);
+      document.getElementById('previous-search').hidden = !('searchable' in document.getElementById('previous-found').dataset);
       return radios().find(({ value }) => value !== chosen)?.value ?? chosen;
     },
     choose(id) {
@@ -51,10 +52,11 @@ export function startModelSearch(form) {
       radio.focus();
     },
   });
+  form.elements.dataset.addEventListener('change', findNow);
   keepInAddress(form, 'previous-search', 'previous_networks', 'previous');
 }
 
-/** Searches while the user types; Enter selects the first result. */
+/** Searches while the user types; Enter selects the first result. Returns a function that searches again. */
 function start(id, { find, choose }) {
   const search = document.getElementById(id);
   if (!search) return;
@@ -74,6 +76,7 @@ function start(id, { find, choose }) {
     const first = await findNow();
     if (first) choose(first);
   });
+  return findNow;
 }
 
 /** Stores the choice in the URL, so that it is still listed after a reload. */

@@ -1,12 +1,20 @@
-// Create model: runs the preflight first, so that errors are shown in the form instead of after hours in the queue.
+// Create model: runs the preflight first, so that errors and warnings are shown before hours in the queue.
+
+import { button, element } from './element.js';
+import { showConcerns } from './preflight_result.js';
 
 // Without TensorFlow on the server, or before the dataset is finished, the check is not possible.
 const CANNOT_CHECK = [503, 409];
+// Results that are no reason to hesitate.
+const HARMLESS = ['good', 'unknown'];
 // A check usually takes a second; offer to skip it only if it takes longer.
 const PATIENCE_MILLISECONDS = 2000;
 
-/** `check()` runs the preflight once `region` is idle and returns {answer} or {error}. `job` submits the form. */
-export function startCreating(form, region, check, job) {
+/**
+  * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
+  * `remedies(answer)` returns what to do about warnings as [words, function].
+ */
+export function startCreating(form, region, check, job, remedies) {
   const unchecked = document.getElementById('create-unchecked');
 
   function send(id = '') {
@@ -16,15 +24,30 @@ export function startCreating(form, region, check, job) {
 
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
-    const isBusy = region.getAttribute('aria-busy') === 'true';
-    job.busy(isBusy ? 'Waiting for the current operation…' : 'Checking one training step first…');
+    job.busy('Checking one training step first…');
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();
     clearTimeout(offer);
-    if (answer && answer.result.verdict_level !== 'bad') return send(answer.id);
+    if (answer && HARMLESS.includes(answer.result.verdict_level) && !answer.warnings?.length) return send(answer.id);
     if (CANNOT_CHECK.includes(error?.status)) return send();
-    unchecked.hidden = Boolean(error?.errors); // invalid fields would be rejected anyway
+    unchecked.hidden = !error || Boolean(error.errors); // invalid fields would be rejected anyway
     job.free();
+    if (answer) concern(answer);
   });
   unchecked.addEventListener('click', () => form.reportValidity() && send());
+
+  /** Shows the warnings in `answer` with the remedies. */
+  function concern(answer) {
+    const buttons = remedies(answer).map(([words, act]) =>
+      button('button button-small', words, () => {
+        act();
+        region.hidden = true;
+        form.querySelector('[type="submit"]').focus();
+      }),
+    );
+    const anyway = button('button button-small', 'Train anyway', () => send(answer.id));
+    showConcerns(region, answer, element('div', 'row', ...buttons, anyway));
+    region.hidden = false;
+    region.focus();
+  }
 }

@@ -6,14 +6,14 @@ import { startAugmentationPreview } from './augmentation_preview.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
-import { startFineTuning } from './fine_tuning.js';
+import { fill } from './fill_fields.js';
 import { startFormMemory } from './form_memory.js';
 import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSections } from './form_sections.js';
 import { postForm, request, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
-import { startNetworkList } from './network_list.js';
 import { startPreflight } from './preflight.js';
+import { startRecommendation } from './recommendation.js';
 import { startSolver } from './solver.js';
 import { startSweep } from './sweep.js';
 import { startVisualizing } from './visualize.js';
@@ -43,7 +43,6 @@ function start() {
     for (const radio of form.querySelectorAll('[data-shows]')) {
       document.getElementById(radio.dataset.shows).hidden = !radio.checked;
     }
-    fineTuning.show();
     if (method() === 'custom') openEditor();
   }
 
@@ -57,7 +56,7 @@ function start() {
       form.elements.method.value = 'custom';
       // The server finds files that the network loads in the folder of the customized model.
       for (const radio of form.querySelectorAll('[name="previous_networks"]')) radio.checked = radio.value === network;
-      networks.keepSettings();
+      recommendation.keepSettings();
       showMethod();
       text.defaultValue = fresh;
       (await openEditor()).setText(fresh);
@@ -92,8 +91,7 @@ function start() {
   form.addEventListener('change', (event) => {
     if (event.target.name === 'method') showMethod();
     if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
-    if (['dataset', 'method'].includes(event.target.name)) networks.fit();
-    fineTuning.show();
+    if (event.target.name === 'dataset') recommendation.chooseDataset().then(suggest, (error) => toast(error.message, 'danger'));
     suggest();
   });
 
@@ -102,12 +100,11 @@ function start() {
   startVariants(form, form.elements.solver_type, 'solver');
   startVariants(form, form.elements.early_stopping_metric, 'stopping');
   startSections(form);
-  startSolver(form, form.elements.solver_type, (name) => networks.isApplied(name));
+  startSolver(form, form.elements.solver_type, (name) => recommendation.isApplied(name));
   startDevices(form);
   startDatasetSearch(form, datasets);
   startModelSearch(form);
-  const networks = startNetworkList(form, datasets);
-  const fineTuning = startFineTuning(form, networks);
+  const recommendation = startRecommendation(form, datasets);
   startAugmentationPreview(form, document.getElementById('augmentation-preview'));
   startLrPreview(form, document.getElementById('lr-preview'));
 
@@ -116,9 +113,16 @@ function start() {
   const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
   const network = () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? ''));
   startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
-  const check = startPreflight(form, document.getElementById('preflight'), result, { failed, focus: { custom_network: focusEditor } });
-  const job = startCreatingJob(form, { memory, focus: { custom_network: focusEditor } });
-  startCreating(form, result, check, job);
+  const beforeTraining = document.getElementById('train-result');
+  const focus = { custom_network: focusEditor };
+  const passed = (answer) => Number.isFinite(answer.result.seconds_total) && recommendation.measured(answer.result.seconds_total);
+  const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, focus, passed });
+  const job = startCreatingJob(form, { memory, focus });
+  startCreating(form, beforeTraining, check, job, (answer) => {
+    const advice = recommendation.advice();
+    const fields = (answer.remedies ?? []).map(({ words, fields: values }) => [words, () => fill(form, values)]);
+    return [...(advice ? [[`${advice} instead`, recommendation.restore]] : []), ...fields];
+  });
   startSweep(form, document.getElementById('sweep'), form.querySelector('[type="submit"]'));
   showMethod();
   showDataset(form.elements.dataset.value);

@@ -12,15 +12,16 @@ const STEP_BY_STEP = 'eager';
 const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', STEP_BY_STEP];
 
 /**
-  * `failed(error)` receives an error in the network; `focus` contains functions that focus special fields, by name.
-  * Returns a function that resolves to {answer} or {error} for the current form: without a click, after any pending check,
-  * and without another check if the latest one had the same settings.
+  * On click, `button` shows the result in `region`. `failed(error)` receives an error in the network; `focus` contains
+  * functions that focus special fields, by name; `passed(answer)` receives every result.
+  * Returns a function that checks the current form before a training and resolves to {answer} or {error}: it reuses a
+  * pending or the latest check with the same settings, and reports its progress in `trainRegion`.
  */
-export function startPreflight(form, button, region, { failed, focus }) {
-  // The pending check, or the latest one if it does not advise against training: {settings, answer}.
+export function startPreflight(form, button, region, trainRegion, { failed, focus, passed }) {
+  // The pending check, or the latest one that succeeded: {settings, answer}.
   let latest = null;
 
-  const run = startAsking(button, region, {
+  const asking = {
     doing: 'Running one step…',
     ask(isClick, progress) {
       clearFieldErrors(form);
@@ -37,7 +38,7 @@ export function startPreflight(form, button, region, { failed, focus }) {
       return answer;
     },
     show(place, answer) {
-      if (answer.result.verdict_level === 'bad') latest = null;
+      passed(answer);
       showPreflight(place, answer);
     },
     failed,
@@ -49,7 +50,9 @@ export function startPreflight(form, button, region, { failed, focus }) {
       showFieldErrors(form, errors, focus);
       return true;
     },
-  });
+  };
+  startAsking(button, region, asking);
+  const run = startAsking(null, trainRegion, asking);
 
   const isCurrent = () => latest?.settings === settingsOf(form);
 

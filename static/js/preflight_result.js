@@ -1,37 +1,42 @@
 // The result of a preflight: in the form, and later on the model's page.
 
-import { button, element, notice, table } from './element.js';
+import { element, notice, table } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { isolate } from './names.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 
-const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', bad: 'danger' };
+const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', long: 'warning', bad: 'danger' };
 
 /** Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. */
-export function showPreflight(region, { result, warnings = [], batch_url: picture, loaded_weights: loaded, seconds }) {
-  const box = element('div', 'preflight');
-  if (result.verdict) {
-    const judged = notice(`tone-${TONES[result.verdict_level] ?? 'info'}`, result.verdict);
-    judged.setAttribute('role', 'status');
-    box.append(judged);
-  }
-  if (result.suggestion) box.append(suggestionOf(result.suggestion));
-  for (const text of warnings) box.append(notice('tone-warning', text));
-  box.append(element('div', 'tiles', ...tilesOf(result).map(tile)));
-  if (picture) box.append(pictureOf(picture, result.batch ?? []));
-  if (loaded) box.append(weights(loaded));
-  if (result.printed) box.append(printed(result.printed));
-  if (result.layers) box.append(layersOf(result.layers));
-  if (Number.isFinite(seconds)) box.append(element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`));
-  region.replaceChildren(box);
+export function showPreflight(region, answer) {
+  region.replaceChildren(element('div', 'preflight', ...verdict(answer), ...details(answer)));
 }
 
-/** A notice with a button that applies Fine-tune, in the form only. */
-function suggestionOf(text) {
-  const box = notice('tone-info', text);
-  const choose = document.getElementById('use-fine-tune');
-  if (choose) box.append(button('button button-small', 'Fine-tune instead', () => choose.click()));
-  return box;
+/** Shows the warnings of a preflight, then `actions`, and all else on request. */
+export function showConcerns(region, answer, actions) {
+  const all = element('details', 'disclosure', element('summary', '', 'Result of the check'), element('div', 'preflight', ...details(answer)));
+  region.replaceChildren(element('div', 'preflight', ...verdict(answer), actions, all));
+}
+
+function verdict({ result, warnings = [] }) {
+  const said = [];
+  if (result.verdict) {
+    const judged = notice(`tone-${TONES[result.verdict_level] ?? 'info'}`, element('p', '', [result.verdict, result.advice].filter(Boolean).join(' ')));
+    judged.setAttribute('role', 'status');
+    said.push(judged);
+  }
+  return [...said, ...warnings.map((text) => notice('tone-warning', text))];
+}
+
+function details({ result, batch_url: picture, loaded_weights: loaded, seconds }) {
+  return [
+    element('div', 'tiles', ...tilesOf(result).map(tile)),
+    picture && pictureOf(picture, result.batch ?? []),
+    loaded && weights(loaded),
+    result.printed && printed(result.printed),
+    result.layers && layersOf(result.layers),
+    Number.isFinite(seconds) && element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`),
+  ].filter(Boolean);
 }
 
 function weights(loaded) {
@@ -96,13 +101,14 @@ function tilesOf(result) {
   const { loss, cross_entropy: entropy, chance_loss: chance, seconds_per_step: step, seconds_per_epoch: epoch, seconds_total: total, images_per_second: speed } = result;
   const { memory_bytes: memory, gpu_memory_bytes: gpuMemory, memory_free_bytes: free, parameters, parameters_per_image: perImage, shape, input } = result;
   const notes = {
-    loss: isKnown(chance) && [isDifferent(entropy, loss) && `cross-entropy ${number(entropy)}`, `chance level ${number(chance)}`].filter(Boolean).join(', '),
+    // With regularization or additional losses, the loss exceeds the cross-entropy.
+    loss: isKnown(chance) && [`chance level ${number(chance)}`, isDifferent(entropy, loss) && `loss ${number(loss)} with regularization`].filter(Boolean).join(', '),
     epoch: isKnown(step) && `${shortDuration(step)}/step`,
     total: isKnown(speed) && `${number(speed)} img/s`,
     memory: isKnown(gpuMemory) ? isKnown(memory) && `plus ${bytes(memory)} of system memory` : isKnown(free) && `${bytes(free)} free`,
   };
   return [
-    { known: loss, label: 'Initial loss', value: () => number(loss), note: notes.loss },
+    { known: loss, label: isKnown(entropy) ? 'Initial cross-entropy' : 'Initial loss', value: () => number(entropy ?? loss), note: notes.loss },
     { known: epoch, label: 'Time per epoch', value: () => shortDuration(epoch), note: notes.epoch },
     { known: total, label: 'Estimated total time', value: () => shortDuration(total), note: notes.total },
     { known: gpuMemory ?? memory, label: isKnown(gpuMemory) ? 'GPU memory' : 'Memory', value: () => bytes(gpuMemory ?? memory), note: notes.memory },
@@ -113,7 +119,6 @@ function tilesOf(result) {
 
 const isKnown = (value) => value !== null && value !== undefined;
 
-// With regularization or additional losses, the loss exceeds the cross-entropy.
 const isDifferent = (entropy, loss) => isKnown(entropy) && Math.abs(entropy - loss) > 0.01 * Math.abs(loss);
 
 function tile({ label, value, note }) {
@@ -134,7 +139,9 @@ function pictureOf(address, notes) {
     const words = other && other !== label ? `${isolate(label)} with ${isolate(other)}` : isolate(label);
     counts.set(words, (counts.get(words) ?? 0) + 1);
   }
-  const labels = [...counts].sort().map(([words, count]) => `${words} (${count})`).join(', ');
+  // Labels of which few repeat, such as numbers of boxes, are no summary.
+  const isSummary = counts.size * 2 <= notes.length;
+  const labels = isSummary ? [...counts].sort().map(([words, count]) => `${words} (${count})`).join(', ') : '';
   const image = element('img', { src: address, alt: 'Images of the first batch' });
   return element('figure', 'preflight-batch', image, element('figcaption', 'help', `First batch as the network receives it${labels && `: ${labels}`}.`));
 }

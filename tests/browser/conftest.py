@@ -337,11 +337,26 @@ def create_dataset(page: Page) -> None:
     expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
 
 
+def customize(page: Page) -> None:
+    """Show all settings of the form of a model."""
+    page.locator("#customize > summary").click()
+
+
+def start_training(page: Page) -> None:
+    """Train the model described in the form, whatever the check warns of, and wait for its page."""
+    page.get_by_role("button", name="Train", exact=True).click()
+    anyway = page.get_by_role("button", name="Train anyway")
+    expect(anyway.or_(page.locator("#job-name"))).to_be_visible(timeout=120_000)
+    if anyway.is_visible():
+        anyway.click()
+    expect(page).to_have_url(re.compile(f"/models/{JOB_PAGE}"), timeout=60_000)
+
+
 def train_model(page: Page, epochs: int) -> None:
     """Train the model described in the form, and wait on its page until it is done."""
+    customize(page)
     page.get_by_label("Epochs", exact=True).fill(str(epochs))
-    page.get_by_role("button", name=re.compile("Train model")).click()
-    expect(page).to_have_url(re.compile(f"/models/{JOB_PAGE}"), timeout=60_000)
+    start_training(page)
     expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=60_000)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, write_network
+from tests.browser.conftest import PageFaults, ServerProcess, customize, write_network
 
 NEW_DATASET = "/datasets/images/classification/new"
 NEW_MODEL = "/models/images/classification/new"
@@ -46,6 +46,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
         expect(page.get_by_label("Name", exact=True)).to_have_value("My network on Bars")
 
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
     expect(page.locator(".cm-content")).to_contain_text("class UserModel(Tower):")  # the template
     expect(notice).to_be_hidden()
@@ -84,12 +85,12 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     mend = cut(page, page_faults, "/models/images/classification.json$")
     page.route("**/models/preflight", lambda route: route.fulfill(status=503, json={}))
     page_faults.allow("/models/preflight$")
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#create-status")).to_contain_text("The server does not respond")
     check_accessibility(page)
     expect_all()
     mend()
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#job-name")).to_have_text("My network on Bars", timeout=LOADED_MILLISECONDS)
     assert len(asked) == 2, "a submitted form asked whether to leave the page"
     page.go_back()
@@ -134,6 +135,7 @@ def test_the_dataset_form_survives_back_and_explains_an_invalid_split(page: Page
 def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults, dataset) -> None:
     page_faults.allow("/models/(preflight|visualize-lr)$")
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     rate = page.get_by_label("Base learning rate")
     rate.fill("0.1, 0.01")
     expect(page.locator("#sweep")).to_contain_text("2 models: ResNet-32 on Bars learning_rate:0.1, ResNet-32")
@@ -143,7 +145,7 @@ def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults
     expect(page.locator("#lr-preview figcaption")).to_contain_text(
         "write 0.01 for one number, or [0, 01] for two"
     )
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#learning_rate-error")).to_contain_text("write 0.01 for one number")
     expect(rate).to_be_focused()
 
@@ -159,9 +161,10 @@ def test_a_long_check_shows_its_progress(page: Page, dataset) -> None:
         "import(document.querySelector('script[src$=\"/page.js\"]').src.replace('page.js', 'dialog.js'))"
         ".then(({ toast }) => toast('Saved'))"
     )
-    covering, button = page.locator(".toast"), page.get_by_role("button", name="Train model")
+    covering, button = page.locator(".toast"), page.get_by_role("button", name="Train", exact=True)
     toast, create = page.evaluate(PLACE, [covering.element_handle(), button.element_handle()])
     assert toast["bottom"] < create["top"] or toast["top"] > create["bottom"], "the toast covers Create"
+    customize(page)
     page.get_by_role("button", name="Check", exact=True).click()
     region = page.locator("#visualize-result")
     expect(region.get_by_role("status")).to_have_text("Building the network…")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import REFRESH, TWO_LAYERS, write_network
+from tests.browser.conftest import REFRESH, TWO_LAYERS, customize, write_network
 
 DONE_MILLISECONDS = 60_000
 
@@ -94,6 +94,7 @@ def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"/models/images/classification/new?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="LeNet", exact=True).check()
     caption = page.locator("#lr-preview figcaption")
     expect(caption).to_contain_text("From 0.01")
@@ -102,14 +103,15 @@ def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing
     expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
     expect(page.locator("#lr-preview canvas")).to_be_visible()
 
-    page.get_by_role("button", name="Customize LeNet").click()
+    page.get_by_text("About LeNet").click()
+    page.get_by_role("button", name="Edit the code of LeNet").click()
     text = page.locator('[name="custom_network"]')
     expect(text).to_have_value(re.compile("conv1"))
     page.locator(".cm-content").click()
     page.keyboard.press("Control+Home")
     page.keyboard.insert_text("# mine\n")
     page.get_by_role("radio", name="Standard").check()
-    page.get_by_role("button", name="Customize LeNet").click()
+    page.get_by_role("button", name="Edit the code of LeNet").click()
     page.get_by_role("button", name="Keep my network").click()
     expect(text).to_have_value(re.compile("^# mine"))
 

@@ -17,7 +17,7 @@ from digits.core.recipe import Train
 from digits.core.status import Status
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
-from tests.browser.conftest import PageFaults, ServerProcess
+from tests.browser.conftest import PageFaults, ServerProcess, customize
 
 MODELS = 120
 DATASETS = 60
@@ -188,6 +188,7 @@ def test_a_dataset_and_a_model_are_found_in_the_form(
     expect(dataset.locator("option:checked")).to_have_text("birds 37")
     expect(page.locator('[name="model_name"]')).to_have_value(re.compile("on birds 37$"))
 
+    customize(page)
     page.get_by_role("radio", name="Previous", exact=True).check()
     expect(page.locator('[name="previous_networks"]')).to_have_count(25)
     page.get_by_label("Find a model").focus()

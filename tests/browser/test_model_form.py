@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import BROKEN, finished, write_network
+from tests.browser.conftest import BROKEN, customize, finished, start_training, write_network
 from tests.worker.networks import LINEAR
 
 NEW_MODEL = "/models/images/classification/new"
@@ -22,8 +22,9 @@ def test_all_sections_are_accessible(
     # On a busy machine, previews may be refused or take too long.
     page_faults.allow(r"/models/augmentation-preview$")
     page.goto(NEW_MODEL)
-    sections = page.locator("main details")
-    expect(page.locator("main details[open]")).to_have_count(0)
+    customize(page)
+    sections = page.locator("#customize details:visible")
+    expect(page.locator("#customize details[open]")).to_have_count(0)
     page.get_by_role("radio", name="Custom", exact=True).check()
     for section in sections.all():
         section.locator("summary").click()
@@ -41,6 +42,7 @@ def test_augmented_images_of_the_dataset_follow_the_settings(
 ):
     page_faults.allow(r"/models/augmentation-preview$")
     page.goto(NEW_MODEL)
+    customize(page)
     page.locator("#augmentation summary").click()
     preview = page.locator("#augmentation-preview")
     variants = preview.locator("figure:not(.original) img")
@@ -61,10 +63,11 @@ def test_augmented_images_of_the_dataset_follow_the_settings(
 def test_an_error_opens_only_its_section(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
+    customize(page)
     page.locator("#stopping summary").click()
     page.get_by_label("Snapshots to keep").fill("0")
     page.locator("#stopping summary").click()
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     field = page.locator('[name="snapshots_kept"]')
     expect(field).to_be_visible()
     expect(field).to_have_attribute("aria-invalid", "true")
@@ -74,6 +77,7 @@ def test_an_error_opens_only_its_section(page: Page, page_faults, dataset):
 def test_sections_in_use_are_open_when_the_form_returns(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
+    customize(page)
     page.locator("#augmentation summary").click()
     page.get_by_label("Flip").select_option("fliplr")
     page.get_by_label("Epochs", exact=True).fill("0")
@@ -88,6 +92,7 @@ def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_th
     page: Page, dataset
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     shown = {
         "SGD": set(),
         "NESTEROV": {"momentum"},
@@ -112,55 +117,46 @@ def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_th
     expect(page.locator('[name="beta_2"]')).to_have_value("0.999")
 
 
-def test_a_network_sets_its_recommended_settings_until_they_are_undone(
+def test_the_card_describes_the_recommendation_and_what_was_changed(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
-    applied = page.locator("#applied-settings")
-    undo = applied.get_by_role("button", name="Undo the settings of the network")
-    expect(page.get_by_role("radio", name="ResNet-32", exact=True)).to_be_checked()  # fits small color images
-    expect(page.locator('[name="learning_rate"]')).to_have_value("0.1")
-    expect(page.locator('[name="aug_pad_crop"]')).to_have_value("0")  # these images are smaller
-    expect(undo).to_be_hidden()
-    page.get_by_label("Batch size").fill("6")
-    expect(page.get_by_label("Batch size")).to_have_accessible_description("Edited. ResNet-32: 128")
-    before = fields(page)
-
-    page.get_by_role("radio", name="MobileNetV3", exact=True).check()
-    expect(applied.get_by_role("status")).to_contain_text(
-        "MobileNetV3 sets: optimizer RMSProp, RMS decay 0.9, base"
+    headline, state, reason = (
+        page.locator("#headline"),
+        page.locator("[data-state]"),
+        page.locator("[data-reason]"),
     )
-    expect(applied.get_by_role("status")).not_to_contain_text("pad and crop")
-    expect(page.get_by_label("RMS decay")).to_be_visible()
-    expect(page.get_by_label("Learning-rate schedule")).to_have_value("step")
-    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.002 ")
-    expect(page.locator('[name="crop_size"]')).to_have_value("")  # these images are smaller
+    restore = page.get_by_role("button", name="Use the recommended settings")
+    expect(headline).to_have_text("Train ResNet-32 from scratch")  # designed for small color images
+    expect(state).to_have_text("Recommended")
+    expect(reason).to_contain_text("color images of 16×16 pixels")
+    expect(restore).to_be_hidden()
+    expect(page.get_by_label("Epochs", exact=True)).to_be_hidden()
+    check_accessibility(page)
+
+    customize(page)
+    before = fields(page)
+    expect(page.locator('[name="aug_pad_crop"]')).to_have_value("0")  # these images are smaller
+    expect(page.get_by_role("radio", name="AlexNet", exact=True)).to_be_disabled()
+    expect(page.locator("#network-alexnet-summary")).to_contain_text(
+        "Requires images of at least 67×67 pixels"
+    )
+    page.get_by_label("Batch size").fill("6")
+    expect(page.get_by_label("Batch size")).to_have_accessible_description("Recommended: 128")
+    expect(state).to_have_text("Customized")
+    expect(reason).to_have_text("Changed: batch size.")
+    page.get_by_role("radio", name="LeNet", exact=True).check()
+    expect(headline).to_have_text("Train LeNet from scratch")
+    expect(reason).to_have_text("Recommended: train ResNet-32 from scratch.")
+    expect(page.get_by_label("Base learning rate")).to_have_value("0.01")
+    expect(page.locator("#lr-preview figcaption")).to_contain_text("From 0.01 ")
     expect(page.locator(".edited-note")).to_have_count(0)
     check_accessibility(page)
 
-    undo.press("Enter")
-    expect(applied).to_contain_text("Earlier settings restored.")
-    expect(page.get_by_role("radio", name="MobileNetV3", exact=True)).to_be_focused()
-    expect(undo).to_be_hidden()
-    after = fields(page)
-    # Only MobileNetV3 has pretrained weights to choose.
-    assert {name for name in after if after[name] != before.get(name)} == {
-        "standard_networks",
-        "initial_weights",
-    }
-    expect(page.locator(".edited-note")).to_have_text(["Edited. ResNet-32: 128"])
-
-    # The settings can be applied again; Undo keeps later edits.
-    page.get_by_role("button", name="Use recommended settings (MobileNetV3)").click()
-    rate = page.get_by_label("Base learning rate")
-    rate.fill("0.004")
-    expect(rate).to_have_accessible_description("Edited. MobileNetV3: 0.002")
-    undo.click()
-    expect(applied).to_contain_text("restored, except what you have edited since: base learning rate.")
-    expect(rate).to_have_value("0.004")
-    expect(rate).to_have_accessible_description("Edited. ResNet-32: 0.1")
-    expect(page.get_by_label("Batch size")).to_have_value("6")
-    check_accessibility(page)
+    restore.press("Enter")
+    expect(state).to_have_text("Recommended")
+    expect(page.get_by_role("button", name="Train", exact=True)).to_be_focused()
+    assert fields(page) == before
 
 
 def fields(page: Page) -> dict[str, str]:
@@ -179,34 +175,31 @@ def gray_dataset(create: Callable[..., dict[str, Any]], server: Any, image_folde
     return finished(server, job)
 
 
-def test_selecting_a_dataset_selects_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
+def test_selecting_a_dataset_recommends_its_network_unless_one_was_chosen(page: Page, dataset, gray_dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
-    status = page.locator("#applied-settings").get_by_role("status")
-    lenet, small = (page.get_by_role("radio", name=name, exact=True) for name in ("LeNet", "ResNet-32"))
     page.locator('[name="dataset"]').select_option(gray_dataset["id"])
-    expect(lenet).to_be_checked()
-    expect(status).to_contain_text("LeNet sets: base learning rate 0.01, learning-rate schedule Step decay")
+    expect(page.locator("#headline")).to_have_text("Train LeNet from scratch")
+    expect(page.locator("[data-reason]")).to_contain_text("grayscale images of 28×28 pixels")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("LeNet on Gray")
+    customize(page)
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("5")
-    page.locator("#applied-settings button").click()
-    expect(small).to_be_checked()
-    expect(page.get_by_label("Epochs", exact=True)).to_have_value("164")
-
-    page.goto(f"{NEW_MODEL}?dataset={gray_dataset['id']}")
-    expect(lenet).to_be_checked()
     page.get_by_role("radio", name="Auto-encoder", exact=True).check()
     page.locator('[name="dataset"]').select_option(dataset["id"])
+    expect(page.locator("[data-reason]")).to_have_text("Recommended: train ResNet-32 from scratch.")
     expect(page.get_by_role("radio", name="Auto-encoder", exact=True)).to_be_checked()
     expect(page.get_by_label("Optimizer")).to_have_value("ADAM")
 
 
 def test_a_custom_network_starts_with_the_defaults(page: Page, dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
-    expect(page.locator("#applied-settings")).to_contain_text("A custom network starts with: ")
+    expect(page.locator("#headline")).to_have_text("Train your own network")
     expect(page.get_by_label("Optimizer")).to_have_value("SGD")
     page.get_by_role("radio", name="Standard", exact=True).check()
     expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
-    page.get_by_role("button", name="Customize ResNet-32").click()
+    page.get_by_text("About ResNet-32").click()
+    page.get_by_role("button", name="Edit the code of ResNet-32").click()
     expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("residual"))
     expect(page.get_by_label("Optimizer")).to_have_value("MOMENTUM")
 
@@ -221,26 +214,18 @@ def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_datas
         learning_rate=0.5,
     )
     page.goto(f"/clone/{job['id']}")
+    customize(page)
     page.locator('[name="dataset"]').select_option(gray_dataset["id"])
     expect(page.get_by_role("radio", name="LeNet", exact=True)).to_be_checked()
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
     expect(page.get_by_label("Base learning rate")).to_have_value("0.5")
     expect(page.locator(".edited-note")).to_have_count(0)
-    expect(page.locator("#applied-settings")).to_contain_text(re.compile(r"^\s*$"), use_inner_text=True)
+    expect(page.locator("[data-reason]")).to_have_text("With the settings of “Cloned”.")
 
 
-def test_networks_can_be_searched_and_hidden_settings_are_not_submitted(page: Page, dataset):
+def test_hidden_settings_are_not_submitted(page: Page, dataset):
     page.goto(NEW_MODEL)
-    cards = page.locator("#networks .choice:visible")
-    all_of_them = cards.count()
-    page.get_by_label("Find a network").fill("residual 32")
-    expect(cards).to_have_count(1)
-    expect(cards).to_contain_text("ResNet-32")
-    page.get_by_label("Find a network").press("Enter")
-    expect(page).to_have_url(re.compile(f"{NEW_MODEL}$"))
-    page.get_by_label("Find a network").fill("")
-    expect(cards).to_have_count(all_of_them)
-
+    customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
     page.locator("#tuning-section summary").click()
     page.get_by_label("Freeze layers").fill("conv1/*")
@@ -256,6 +241,7 @@ def test_a_check_shows_errors_at_their_fields(
 ):
     page_faults.allow(r"/models/(preflight|augmentation-preview)$")
     page.goto(NEW_MODEL)
+    customize(page)
     page.locator("#augmentation summary").click()
     page.get_by_label("Zoom").fill("7")
     page.locator("#augmentation summary").click()
@@ -277,6 +263,7 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(
     page: Page, dataset, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="LeNet", exact=True).check()
     page.get_by_label("Epochs", exact=True).fill("2")
     page.get_by_label("Batch size").fill("24")  # large enough to include every class
@@ -284,7 +271,7 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(
     found = page.locator("#visualize-result .preflight")
     expect(found).to_be_visible(timeout=STEP_MILLISECONDS)
     expect(found.locator(".tile-label")).to_have_text(
-        ["Initial loss", "Time per epoch", "Estimated total time", "Memory", "Parameters", "Input"]
+        ["Initial cross-entropy", "Time per epoch", "Estimated total time", "Memory", "Parameters", "Input"]
     )
     expect(found.locator(".tile").first).to_contain_text("chance level 1.10")
     expect(found.locator(".tile").last).to_contain_text("16 × 16 × 3")
@@ -295,10 +282,18 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
     check_accessibility(page)
 
-    page.get_by_role("button", name="Train model").click()
+    # The network has many parameters for so few images.
+    page.get_by_role("button", name="Train", exact=True).click()
+    warning = page.locator("#train-result")
+    expect(warning).to_contain_text("it will memorize the images")
+    expect(warning.get_by_role("button")).to_have_text(
+        ["Train ResNet-32 from scratch instead", "Train anyway"]
+    )
+    check_accessibility(page)
+    warning.get_by_role("button", name="Train anyway").click()
     panel = page.locator("#preflight-panel")
     expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
-    panel.locator("summary").click()
+    expect(panel).to_have_attribute("open", "")
     expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
     picture = panel.get_by_alt_text("Images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
@@ -310,6 +305,7 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     page: Page, dataset, trained, check_accessibility: Callable[[Page], None]
 ):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="Previous", exact=True).check()
     page.locator("label.choice-title", has_text="Trained").click()
     page.locator(f'[name="{trained["id"]}-snapshot"]').select_option("1")
@@ -322,7 +318,7 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     details.locator("summary").click()
     check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("Tuned")
-    page.get_by_role("button", name="Train model").click()
+    start_training(page)
     panel = page.locator("#weights-panel")
     expect(panel.locator("summary")).to_contain_text(note, timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
@@ -335,14 +331,16 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
 @pytest.mark.tensorflow
 def test_a_customized_network_keeps_the_model_with_its_files(page: Page, dataset, trained):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="Previous", exact=True).check()
-    page.get_by_role("button", name="Customize Trained").click()
+    page.get_by_role("button", name="Edit the code of Trained").click()
     expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("scope='classes'"))
     model = page.locator(f'[name="previous_networks"][value="{trained["id"]}"]')
     expect(model).to_be_checked()
     page.get_by_role("radio", name="Standard").check()
     page.get_by_role("radio", name="LeNet", exact=True).check()
-    page.get_by_role("button", name="Customize LeNet").click()
+    page.get_by_text("About LeNet").click()
+    page.get_by_role("button", name="Edit the code of LeNet").click()
     expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("conv1"))
     expect(model).not_to_be_checked()
 
@@ -353,6 +351,7 @@ def test_an_eager_check_shows_values(
 ):
     page_faults.allow(r"/models/preflight$")
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
     network = LINEAR.replace(
         "def inference(self):", "def inference(self):\n        print(self.x.numpy().shape)"
@@ -371,8 +370,8 @@ def test_an_eager_check_shows_values(
 
     # Training does not support this, so the check reports it.
     page.get_by_label("Name", exact=True).fill("Looks at values")
-    page.get_by_role("button", name="Train model").click()
-    expect(page.locator("#visualize-result [role=alert]")).to_contain_text("numpy", timeout=STEP_MILLISECONDS)
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#train-result [role=alert]")).to_contain_text("numpy", timeout=STEP_MILLISECONDS)
 
 
 @pytest.mark.tensorflow
@@ -382,20 +381,22 @@ def test_an_error_returns_to_the_form_before_anything_is_queued(
     page_faults.allow(r"/models/preflight$")
     name = "Never queued"
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
     page.get_by_label("Name", exact=True).fill(name)
     # A check on its own finds the error as well.
-    for line, button in ((2, "Check"), (3, "Train model")):
+    for line, button in ((2, "Check"), (3, "Train")):
         write_network(page, "\n" * (line - 2) + BROKEN)
         page.get_by_role("button", name=button, exact=True).click()
-        problem = page.locator("#visualize-result [role=alert]")
+        region = "#visualize-result" if button == "Check" else "#train-result"
+        problem = page.locator(f"{region} [role=alert]")
         expect(problem).to_contain_text("division by zero", timeout=STEP_MILLISECONDS)
         expect(page.locator("#editor-problems")).to_contain_text(f"Line {line}:")
-    expect(page.get_by_role("button", name="Train model")).to_be_enabled()
+    expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
     expect(page.locator('[name="custom_network"]')).to_have_value(f"\n{BROKEN}")
     check_accessibility(page)
     assert name not in page.request.get("/index.json").text()
-    page.get_by_role("button", name="Skip check and create").click()
+    page.get_by_role("button", name="Skip the check").click()
     expect(page.locator("#job-name")).to_have_text(name)
     expect(page.locator("#preflight-panel")).to_have_count(0)
 
@@ -438,6 +439,7 @@ def passed(number: int, kind: str = "good") -> dict[str, Any]:
 def by_hand(page: Page, dataset: dict[str, Any]) -> ByHand:
     answering = ByHand(page)
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
     return answering
 
 
@@ -445,9 +447,9 @@ def test_create_uses_the_result_of_a_running_check(page: Page, by_hand: ByHand):
     page.get_by_role("button", name="Check").click()
     check = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Name", exact=True).fill("A check does not ask for it")
-    page.get_by_role("button", name="Train model").click()
-    expect(page.locator("#create-status")).to_have_text("Waiting for the current operation…")
-    expect(page.get_by_role("button", name="Train model")).to_be_disabled()
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#create-status")).to_have_text("Checking one training step first…")
+    expect(page.get_by_role("button", name="Train", exact=True)).to_be_disabled()
     check.fulfill(json=passed(1))
     by_hand.was_created_after("preview-1")
     assert len(by_hand.checking) == 1
@@ -457,7 +459,7 @@ def test_create_uses_the_result_of_the_previous_check(page: Page, by_hand: ByHan
     page.get_by_role("button", name="Check").click()
     by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
     expect(page.locator("#visualize-result")).to_contain_text("Loss 1")
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     by_hand.was_created_after("preview-1")
     assert len(by_hand.checking) == 1
 
@@ -466,34 +468,21 @@ def test_create_shows_the_error_of_a_running_check(page: Page, page_faults, by_h
     page_faults.allow(r"/models/preflight$")
     page.get_by_role("button", name="Check").click()
     check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     check.fulfill(status=400, json={"error": {"message": "Too large"}})
-    expect(page.get_by_role("button", name="Train model")).to_be_enabled()
+    expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
     expect(page.locator("#visualize-result [role=alert]")).to_contain_text("Too large")
     expect(page.locator("#create-status")).to_have_text("")
     assert len(by_hand.checking) == 1
-    page.get_by_role("button", name="Train model").click()  # more memory may be free now
+    page.get_by_role("button", name="Train", exact=True).click()  # more memory may be free now
     by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "bad"))
-    expect(page.locator("#visualize-result")).to_contain_text("Loss 2")
-    page.get_by_role("button", name="Skip check and create").click()
-    by_hand.was_created_after("")
-
-
-def test_create_waits_for_visualize_and_then_checks(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Visualize").click()
-    building = by_hand.wait_for(by_hand.visualizing, 1)
-    page.get_by_role("button", name="Train model").click()
-    expect(page.locator("#create-status")).to_have_text("Waiting for the current operation…")
-    expect(page.locator("#visualize-result [role=status]")).to_have_text("Building the network…")
-    assert not by_hand.checking
-    # A network that cannot be visualized may still train.
-    building.fulfill(json={})
-    by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
-    by_hand.was_created_after("preview-1")
+    expect(page.locator("#train-result")).to_contain_text("Loss 2")
+    page.get_by_role("button", name="Train anyway").click()
+    by_hand.was_created_after("preview-2")
 
 
 def test_changes_made_during_a_check_are_checked_as_well(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     first = by_hand.wait_for(by_hand.checking, 1)
     page.get_by_label("Epochs", exact=True).fill("7")
     first.fulfill(json=passed(1))
@@ -505,11 +494,11 @@ def test_changes_made_during_a_check_are_checked_as_well(page: Page, by_hand: By
 
 
 def test_a_model_created_without_a_check_is_created_once(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Train model").click()
+    page.get_by_role("button", name="Train", exact=True).click()
     check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_role("button", name="Skip check and create").click()
+    page.get_by_role("button", name="Skip the check").click()
     by_hand.was_created_after("")
     check.fulfill(json=passed(1))
-    expect(page.locator("#visualize-result")).to_contain_text("Loss 1")
+    expect(page.locator("#train-result")).to_contain_text("Loss 1")
     page.wait_for_timeout(100)
     by_hand.was_created_after("")

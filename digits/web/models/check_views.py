@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -10,16 +12,16 @@ from digits.core import preflight_result as preflights
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
 from digits.core.model_job import request_devices
-from digits.core.recipe import ObtainWeights, Preflight
+from digits.core.recipe import ObtainWeights, Preflight, Train
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
-from digits.web.models import network_lint, network_settings
+from digits.web.models import network_lint
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
-from digits.web.models.networks import calls_pretrained, check_kind, network_folder, network_of
+from digits.web.models.networks import check_kind, network_folder, network_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.networks import (
     BuiltNetwork,
@@ -27,6 +29,7 @@ from digits.web.resources.networks import (
     CheckStage,
     Diagnostics,
     ObtainedWeights,
+    Remedy,
     Schedule,
     ScheduleColumns,
 )
@@ -35,6 +38,9 @@ from digits.web.responses.representation import respond_invalid, returns
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("model_checks", __name__)
+
+# A shorter training is offered for one that takes longer than this.
+LONG_SECONDS = 30 * 60
 
 
 @blueprint.post("/models/lint")
@@ -114,7 +120,8 @@ def preflight() -> AnyResponse:
     if preview.state.failure:
         return _preview_failed(preview)
     result = for_browser(preview.state.result)
-    result["suggestion"] = "" if calls_pretrained(text) else network_settings.suggestion(dataset, training)
+    if form.method.data != "custom":  # the advice is about source code that the user did not write
+        result["advice"] = ""
     preflights.save(preview.folder, result, preview.state.warnings)
     checked = describe(
         CheckedTraining,
@@ -122,6 +129,7 @@ def preflight() -> AnyResponse:
         result=result,
         loaded_weights=events.facts(preview.state.loaded_weights),
         warnings=preview.state.warnings,
+        remedies=_remedies(result, training),
         batch_url=url_for("model_checks.preflight_picture", preview_id=preview.id),
     )
     return jsonify(checked)
@@ -159,6 +167,15 @@ def preflight_picture(preview_id: str) -> Response:
     if folder is None:
         raise NotFound("This picture no longer exists.")
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
+
+
+def _remedies(result: dict[str, Any], training: Train) -> list[Remedy]:
+    """Return changes of the form that shorten a training that takes long."""
+    seconds, heads = result.get("seconds_total"), training.fine_tune.head_epochs if training.fine_tune else 0
+    if result["verdict_level"] == "good" or not seconds or seconds <= LONG_SECONDS:
+        return []
+    epochs = int(training.epochs * LONG_SECONDS / seconds)
+    return [Remedy(f"Train {epochs} epochs instead", {"train_epochs": str(epochs)})] if epochs > heads else []
 
 
 def _preview_failed(preview: ShortTaskResult) -> AnyResponse:

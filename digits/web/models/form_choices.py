@@ -12,15 +12,13 @@ from digits.core.status import Status
 from digits.kinds import Kind, all_kinds
 from digits.kinds.form_fields import choices
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.recommendation import facts_of, fine_tuning, recommend
 from digits.kinds.standard_networks import Network, networks
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
-from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
 from digits.web.offload import in_turns
-from digits.web.resources.datasets import DatasetChoice, RecommendedModel
+from digits.web.resources.datasets import DatasetChoice
 from digits.web.resources.encoding import describe
 from digits.web.services import services
 
@@ -51,23 +49,35 @@ def usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
 
 
 def previous_networks(
-    words: str = "", chosen: str | None = None, weights: str | None = None
+    dataset: DatasetJob | None, words: str = "", chosen: str | None = None, weights: str | None = None
 ) -> dict[str, Any]:
-    """Return the newest models that match, and the chosen one, with their snapshots.
+    """Return the newest models for the kind of ``dataset`` that match and have snapshots, and the chosen model.
 
     Of each model, the snapshot ``weights`` is selected, or else the default one.
     """
-    matching = services().store.index.select(ModelJob, words)
-    listed = [job for job in matching[:SHOWN_MODELS] if _has_network(job)]
+    kind = dataset.data_kind if dataset else None
+    fitting = (job for job in services().store.index.select(ModelJob, words) if _fits(job, kind))
+    listed = list(itertools.islice(in_turns(fitting), SHOWN_MODELS + 1))
+    has_more = len(listed) > SHOWN_MODELS
+    del listed[SHOWN_MODELS:]
     job = services().store.find(chosen or "")
     if isinstance(job, ModelJob) and job not in listed and _has_network(job):
         listed.insert(0, job)
     return {
-        "previous": [(job, model_serializers.snapshots(job, weights)) for job in in_turns(iter(listed))],
-        "previous_count": len(matching),
+        "previous": [
+            (serializers.row(job), model_serializers.snapshots(job, weights))
+            for job in in_turns(iter(listed))
+        ],
+        "has_more_models": has_more,
         "searching": bool(words),
         "chosen": chosen,
     }
+
+
+def _fits(job: ModelJob, kind: Kind | None) -> bool:
+    """Return whether the network and the weights of ``job`` can be used for datasets of ``kind``."""
+    data = serializers.data_of(job)
+    return bool(data and data.data_kind == kind and _has_network(job) and job.snapshots())
 
 
 def _has_network(job: ModelJob) -> bool:
@@ -97,18 +107,8 @@ def kinds_by_transformation() -> dict[str, list[str]]:
 
 
 def dataset_choice(job: DatasetJob) -> DatasetChoice:
-    """Return the row of a dataset with its kind and the recommended settings."""
-    facts, available = facts_of(job), network_settings.server_resources()
-    best = recommend(facts, available)
-    return describe(
-        DatasetChoice,
-        serializers.row(job),
-        data_kind=job.data_kind.name,
-        recommendation=describe(RecommendedModel, best, seconds=best.expectation.seconds) if best else None,
-        adapted=network_settings.adapted_settings(facts, available),
-        random=network_settings.adapted_settings(facts, available, fine_tune=False),
-        fine_tune=fine_tuning(facts),
-    )
+    """Return the row of a dataset with its kind."""
+    return describe(DatasetChoice, serializers.row(job), data_kind=job.data_kind.name)
 
 
 def metric_choices() -> dict[str, list[tuple[str, str, str]]]:

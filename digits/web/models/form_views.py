@@ -29,7 +29,7 @@ from digits.web.models.form_filling import fill_from, fit, next_name, open_form,
 from digits.web.models.networks import check_kind, network_folder, network_of
 from digits.web.models.submit import new_model
 from digits.web.offload import in_turns
-from digits.web.resources.datasets import DatasetChoices
+from digits.web.resources.datasets import DatasetChoices, DatasetRecommendation
 from digits.web.resources.models import CreatedModels, Model
 from digits.web.resources.networks import SweepNames
 from digits.web.responses.pages import render_in_turns
@@ -45,17 +45,20 @@ def new(kind: Kind) -> str:
     """Render the form. A ``clone`` has another model's settings, with its rates multiplied by ``rate_factor``."""
     form = open_form(None)
     form.dataset.data = request.args.get("dataset") or newest_dataset(kind) or form.dataset.data
-    clone = request.args.get("clone")
+    clone, source = request.args.get("clone"), ""
     if clone:
         fill_from(form, clone)
+        source = f"With the settings of “{form.model_name.data}”"
         form.model_name.data = next_name(form.model_name.data)
         if "rate_factor" in request.args:
-            form.scale_rates(positive(request.args, "rate_factor"))
+            form.scale_rates(factor := positive(request.args, "rate_factor"))
+            source += f", and {factor:g} times its learning rates"
+        source += "."
     else:
         fit(form, is_recommended=True)
     if previous := request.args.get("previous"):
         form.set(method="previous", previous_networks=previous)
-    return _form_page(form, is_fitted=not clone)
+    return _form_page(form, is_fitted=not clone, source=source)
 
 
 @twin(blueprint, "/models/<kind:kind>", Model)
@@ -131,20 +134,35 @@ def dataset_choices() -> Response:
     return jsonify(DatasetChoices([dataset_choice(job) for job in in_turns(iter(datasets))], has_more))
 
 
+@blueprint.get("/models/recommendation.json")
+@returns(DatasetRecommendation)
+def recommendation() -> Response:
+    """Return the recommended network and settings for a ``dataset``."""
+    job = services().store.get(request.args.get("dataset", ""), DatasetJob)
+    return jsonify(DatasetRecommendation(network_settings.recommendation_of(job)))
+
+
 @blueprint.get("/models/network-choices")
 def network_choices() -> str:
-    """Render the form's list of the newest models that match the search ``q``, and the ``chosen`` one."""
+    """Render the form's list of the newest models for a ``dataset`` that match ``q``, and the ``chosen`` one."""
+    dataset = services().store.find(request.args.get("dataset", ""))
     words, chosen = request.args.get("q", ""), request.args.get("chosen")
-    return render_template("_previous_networks.html", **previous_networks(words, chosen))
+    models = previous_networks(dataset if isinstance(dataset, DatasetJob) else None, words, chosen)
+    return render_template("_previous_networks.html", **models)
 
 
-def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
-    """Render the form. ``is_fitted`` means that it has the recommended settings for the dataset."""
+def _form_page(form: ModelForm, *, is_fitted: bool = False, source: str = "") -> str:
+    """Render the form. ``is_fitted`` means that it has the recommended settings for the dataset.
+
+    ``source`` says in a sentence where other settings come from.
+    """
     form.custom_network.data = form.custom_network.data or template()
     if form.method.data == "pretrained":  # the page lists imported models among the others
         form.set(method="previous", previous_networks=form.pretrained_networks.data)
         form.previous_networks.errors = [*form.previous_networks.errors, *form.pretrained_networks.errors]
     _, has_more = usable_datasets()
+    job = services().store.find(form.dataset.data or "")
+    dataset = job if isinstance(job, DatasetJob) else None
     return render_in_turns(
         "model_new.html",
         form=form,
@@ -152,13 +170,15 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False) -> str:
         solver_fields=SOLVER_FIELDS,
         datasets=[dataset_choice(job) for job in in_turns(iter(offer_datasets(form)))],
         search_datasets=has_more,
+        best=network_settings.recommendation_of(dataset) if dataset else None,
         is_fitted=is_fitted,
+        source=source,
         kinds_for=kinds_by_transformation(),
         metrics=metric_choices(),
         default_settings=network_settings.default_settings(),
         networks=list(offered_networks().values()),
-        settings_of=network_settings.settings_of,
         **previous_networks(
+            dataset,
             chosen=form.previous_networks.data or request.args.get("previous"),
             weights=form.custom_network_snapshot.data,
         ),

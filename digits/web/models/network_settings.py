@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import humanize
 from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, Field
 
@@ -15,17 +16,18 @@ from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import CATALOG, PREFIX, Pretrained
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recommendation import (
-    Facts,
     Recommendation,
     Resources,
     WeightsState,
     facts_of,
     fields_of_rules,
+    fine_tuning,
     recommend,
 )
-from digits.kinds.standard_networks import Network, every_network, networks
+from digits.kinds.standard_networks import every_network, networks
 from digits.runtime.devices import Device
 from digits.web.models.form import ModelForm
+from digits.web.resources.datasets import NetworkSettings, RecommendedModel
 from digits.web.services import services
 
 
@@ -65,28 +67,49 @@ def recommended(
     return recommend(facts_of(dataset), server_resources(), network, fine_tune)
 
 
-def settings_of(network: Network) -> dict[str, str]:
-    """Return the settings of ``network``, with the form's defaults for fields that only other networks set."""
-    return network.values | {
-        name: text for name, text in default_settings().items() if name not in network.values
-    }
-
-
-def adapted_settings(
-    facts: Facts, available: Resources, fine_tune: bool | None = None
-) -> dict[str, dict[str, str]]:
-    """Return, for each network for the kind of dataset, the recommended settings that are not its own.
-
-    ``fine_tune`` requests ImageNet weights, or random ones.
-    """
-    adapted = {}
-    for name, item in networks([facts.kind]).items():
-        recommendation = recommend(facts, available, name, fine_tune)
-        if recommendation:
-            adapted[name] = dict(
-                (default_settings() | recommendation.settings).items() - settings_of(item).items()
+def recommendation_of(dataset: DatasetJob) -> RecommendedModel | None:
+    """Return what the form shows of the recommendation for ``dataset``, with the settings of all networks."""
+    facts, available = facts_of(dataset), server_resources()
+    best = recommend(facts, available)
+    if best is None:
+        return None
+    return RecommendedModel(
+        network=best.network,
+        headline=_headline(best),
+        reason=best.reason,
+        seconds=best.expectation.seconds,
+        time=_time(best, available),
+        download=best.download,
+        networks={
+            name: NetworkSettings(
+                _full(recommend(facts, available, name)),
+                _full(recommend(facts, available, name, fine_tune=False)),
+                best.refusals.get(name, ""),
             )
-    return adapted
+            for name in networks([facts.kind])
+        },
+        fine_tune=fine_tuning(facts),
+    )
+
+
+def _headline(best: Recommendation) -> str:
+    title = every_network()[best.network].title
+    if best.settings.get("initial_weights") == "imagenet":
+        return f"Fine-tune {title} from ImageNet weights"
+    return f"Train {title} from scratch"
+
+
+def _time(best: Recommendation, available: Resources) -> str:
+    seconds = best.expectation.seconds
+    if seconds is None:
+        return ""
+    device = "the GPU" if available.device == "gpu" else "the CPU"
+    return f"About {humanize.naturaldelta(seconds)} on {device}"
+
+
+def _full(recommendation: Recommendation | None) -> dict[str, str]:
+    """Return the recommended settings, with the form's defaults for all other fields that some network sets."""
+    return default_settings() | (recommendation.settings if recommendation else {})
 
 
 def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = ()) -> None:
@@ -155,9 +178,3 @@ def save_recommended(
     (folder / recipe.task).mkdir(parents=True)
     (folder / recipe.network).write_text(every_network()[best.network].text, encoding="utf-8")
     recipe.save(folder / recipe.task)
-
-
-def suggestion(dataset: DatasetJob, training: Train) -> str:
-    """Return the reason to start from ImageNet weights instead of ``training``; empty if none is recommended."""
-    best = None if training.weights else recommended(dataset)
-    return best.reason if best and "fine_tune" in best.settings else ""

@@ -141,33 +141,45 @@ class DatasetSummary(Struct):
     dataset: DatasetContents | None
 
 
-class RecommendedModel(Struct):
-    """The recommended network for a dataset, and the fields of the form that it sets, with the reason.
+class NetworkSettings(Struct):
+    """The recommended fields of the form for a network, with their texts, and those for random initial weights.
 
-    ``seconds`` is the expected duration of the training, and ``download`` the size of the weights that must be
-    downloaded first, in MB. ``refusals`` are the reasons why networks cannot be used, by network.
+    ``refusal`` is the reason why the network cannot be used; empty if it can.
+    """
+
+    settings: dict[str, str]
+    random: dict[str, str]
+    refusal: str
+
+
+class RecommendedModel(Struct):
+    """The recommended network for a dataset with the reason, and the settings of all networks for its kind.
+
+    ``headline`` describes the training. ``seconds`` is its expected duration, in words in ``time``, and ``download``
+    the size of the weights that must be downloaded first, in MB. ``fine_tune`` contains the fields with which any
+    network is fine-tuned.
     """
 
     network: str
-    settings: dict[str, str]
+    headline: str
     reason: str
     seconds: float | None
+    time: str
     download: int
-    refusals: dict[str, str]
+    networks: dict[str, NetworkSettings]
+    fine_tune: dict[str, str]
+
+
+class DatasetRecommendation(Struct):
+    """The recommendation for a dataset; None if there is no network for its kind."""
+
+    recommendation: RecommendedModel | None
 
 
 class DatasetChoice(JobRow):
-    """A dataset that a model can be trained on, with the recommended model.
-
-    ``adapted`` contains, by network, the recommended settings that are not the network's own, ``random`` those
-    for random initial weights. ``fine_tune`` contains the settings of Fine-tune for any network.
-    """
+    """A dataset that a model can be trained on."""
 
     data_kind: str
-    recommendation: RecommendedModel | None
-    adapted: dict[str, dict[str, str]]
-    random: dict[str, dict[str, str]]
-    fine_tune: dict[str, str]
 
 
 class ResizedExample(Struct):

@@ -33,6 +33,13 @@ class BuiltNetwork(Struct):
     ok: bool = True
 
 
+class Remedy(Struct):
+    """A change of the form that a button with these ``words`` makes, as texts by field."""
+
+    words: str
+    fields: dict[str, str]
+
+
 class CheckedTraining(Struct):
     """The result of the check of a training, with the URL of a picture of its first batch."""
 
@@ -40,6 +47,7 @@ class CheckedTraining(Struct):
     result: JsonObject
     loaded_weights: JsonObject | None
     warnings: list[str]
+    remedies: list[Remedy]
     batch_url: str
     seconds: float
     ok: bool = True

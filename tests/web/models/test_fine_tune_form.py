@@ -145,15 +145,23 @@ def test_a_network_that_is_requested_alone_starts_from_random_weights(site: Site
     assert recipe.weights == "imagenet:resnet50"
 
 
-def test_the_form_contains_the_recommendation(site: Site, dataset: str) -> None:
+def test_the_recommendation_for_a_dataset_contains_the_settings_of_all_networks(
+    site: Site, dataset: str
+) -> None:
     put_weights(site, "resnet50")
-    rows = site.get("/models/dataset-choices.json").get_json()["datasets"]
-    (row,) = (row for row in rows if row["id"] == dataset)
-    best = row["recommendation"]
-    assert (best["network"], best["settings"]["fine_tune"], best["download"]) == ("resnet50", "true", 0)
-    assert "fine-tuning ResNet-50" in best["reason"] and "alexnet" in best["refusals"]
-    assert row["adapted"]["resnet50"].items() <= best["settings"].items()
-    assert "fine_tune" not in row["random"]["resnet50"] and row["fine_tune"]["fine_tune"] == "true"
+    best = site.json(f"/models/recommendation.json?dataset={dataset}")["recommendation"]
+    assert (best["network"], best["download"]) == ("resnet50", 0)
+    assert best["headline"] == "Fine-tune ResNet-50 from ImageNet weights"
+    assert "fine-tuning ResNet-50" in best["reason"]
+    networks = best["networks"]
+    assert networks["resnet50"]["settings"]["fine_tune"] == "true"
+    assert networks["resnet50"]["settings"]["initial_weights"] == "imagenet"
+    assert networks["resnet50"]["random"]["fine_tune"] == "false"
+    assert best["fine_tune"]["fine_tune"] == "true"
+    assert "67×67" in networks["alexnet"]["refusal"] and not networks["resnet50"]["refusal"]
+    assert site.get(f"/models/recommendation.json?dataset={dataset}0").status_code == 404
+    page = site.get(f"/models/images/classification/new?dataset={dataset}").text
+    assert f'<h2 id="headline">{best["headline"]}</h2>' in page and best["reason"] in page
 
 
 def test_networks_name_entries_of_the_catalog() -> None:

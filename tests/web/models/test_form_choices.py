@@ -6,9 +6,11 @@ import re
 
 import pytest
 
+from digits.core.recipe import CreateDataset
 from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.jobs import DatasetJob
 from tests.site import Site
 
@@ -22,9 +24,9 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("digits.web.models.form_choices.SHOWN_MODELS", 2)
 
 
-def dataset(site: Site, name: str, status: Status = Status.DONE) -> str:
+def dataset(site: Site, name: str, status: Status = Status.DONE, recipe: CreateDataset | None = None) -> str:
     folder = site.services.store.new_folder()
-    recipe = CreateClassification(train=FolderSplit(folder="/data"))
+    recipe = recipe or CreateClassification(train=FolderSplit(folder="/data"))
     task = Task(name="create", title="Create")
     for step in (Status.RUN, status):
         task.move(step)
@@ -58,7 +60,7 @@ def test_a_short_list_needs_no_search(site: Site) -> None:
     dataset(site, "birds")
     site.finished_model(dataset(site, "fish"))
     page = site.get(NEW).text
-    assert "dataset-search" not in page and "previous-search" not in page
+    assert "dataset-search" not in page and "data-searchable" not in page
 
 
 def test_a_search_finds_every_usable_dataset(site: Site) -> None:
@@ -109,21 +111,29 @@ def test_a_clone_has_the_next_free_name_and_rates_times_a_factor(site: Site) -> 
         assert site.get(f"{NEW}?clone={second}&rate_factor={factor}").status_code == 400
 
 
-def test_the_form_lists_the_newest_models_and_the_chosen_one(site: Site) -> None:
+def test_the_form_lists_the_newest_models_that_fit_the_dataset(site: Site) -> None:
     parent = dataset(site, "birds")
     ids = [site.finished_model(parent) for _ in range(4)]
-    page = site.get(NEW).text
+    fish = dataset(site, "fish")
+    page = site.get(f"{NEW}?dataset={fish}").text
     assert models(page) == [ids[3], ids[2]]
-    assert "Showing 2 of 4 models" in page
+    assert "Showing the newest 2 models" in page and "<bdi>birds</bdi> · <time" in page
     assert models(site.get(f"{NEW}?previous={ids[0]}").text) == [ids[0], ids[3], ids[2]]
+    for path in (site.services.store.folder / ids[3]).glob("snapshot_1.*"):
+        path.unlink()
+    assert models(site.get(f"{NEW}?dataset={fish}").text) == [ids[2], ids[1]]
+    boxes = dataset(site, "boxes", recipe=CreateDetection(images="/data", labels="/data"))
+    assert models(site.get(f"{NEW}?dataset={boxes}").text) == []
 
 
 def test_a_search_finds_every_model_and_keeps_the_chosen_one(site: Site) -> None:
-    fish = site.finished_model(dataset(site, "fish"))
+    parent = dataset(site, "fish")
+    fish = site.finished_model(parent)
     birds = [site.finished_model(dataset(site, "birds")) for _ in range(3)]
-    found = site.get("/models/network-choices?q=fish").text
+    choices = f"/models/network-choices?dataset={parent}"
+    found = site.get(f"{choices}&q=fish").text
     assert models(found) == [fish] and "1 found" in found
-    found = site.get(f"/models/network-choices?q=birds&chosen={fish}").text
+    found = site.get(f"{choices}&q=birds&chosen={fish}").text
     assert models(found) == [fish, birds[2], birds[1]]
     assert re.search(rf'value="{fish}"[^>]* checked', found)
-    assert models(site.get("/models/network-choices?q=nothing").text) == []
+    assert models(site.get(f"{choices}&q=nothing").text) == []

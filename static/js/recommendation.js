@@ -1,0 +1,224 @@
+// The recommendation for the chosen dataset: fills in the form, offers the networks that can be used, and describes on
+// the card what the form trains.
+
+import { edits, labelsOf, markEdits } from './edited_fields.js';
+import { fill } from './fill_fields.js';
+import { duration } from './format.js';
+import { getJson, urlPrefix } from './http.js';
+
+const LABELS_SHOWN = 4;
+
+/**
+  * Initializes the card and the choice of a network in `form`. Returns functions: `isApplied(name)` returns whether a
+  * field has the recommended value; `restore()` applies the recommendation, which `advice()` describes unless it is
+  * applied; `keepSettings()` makes a custom network keep the current settings; `measured(seconds)` shows a time that
+  * was measured with the current settings; `chooseDataset()` is to be called when the dataset has changed.
+ */
+export function startRecommendation(form, datasets) {
+  const card = document.getElementById('card');
+  const part = (name) => card.querySelector(`[data-${name}]`);
+  const radios = [...form.querySelectorAll('[name="standard_networks"]')];
+  const { fine_tune: tuning, dataset } = form.elements;
+  // {network, headline, reason, time, download, networks: {id: {settings, random, refusal}}, fine_tune}, or null.
+  let best = JSON.parse(document.getElementById('recommendation-data').textContent);
+  let source = card.dataset.source ?? '';
+  let expected = null; // The recommended settings for the chosen network.
+  let seconds = null;
+  let isApplying = false;
+  let keepsSettings = !form.hasAttribute('data-fitted') || form.elements.custom_network.value !== form.elements.custom_network.defaultValue;
+
+  const method = () => form.elements.method.value;
+  const network = () => radios.find(({ checked }) => checked);
+  const weights = () => (network()?.dataset.pretrained ? form.elements.initial_weights.value : 'random');
+  const isTuned = () => tuning.checked && !tuning.matches(':disabled');
+  const defaults = () => Object.fromEntries(JSON.parse(form.querySelector('[name="method"][value="custom"]').dataset.settings));
+
+  /** Returns the settings that are recommended for the chosen method, network and weights; null without a recommendation. */
+  function wanted() {
+    const tuned = isTuned();
+    if (method() !== 'standard') return { ...defaults(), ...(tuned && best?.fine_tune), fine_tune: String(tuned) };
+    const offered = best?.networks[network()?.value];
+    if (!offered) return null;
+    const { initial_weights: initial, fine_tune: tunes } = offered.settings;
+    if (weights() === initial && String(tuned) === tunes) return offered.settings;
+    return { ...offered.random, ...(tuned && best.fine_tune), fine_tune: String(tuned), initial_weights: weights() };
+  }
+
+  function apply(settings) {
+    isApplying = true;
+    // Twice, because changing the solver sets its usual learning rate, which must not replace the one in `settings`.
+    for (let pass = 0; pass < 2; pass += 1) fill(form, settings);
+    isApplying = false;
+    expected = settings;
+    show();
+  }
+
+  const isRecommended = () =>
+    Boolean(best) && method() === 'standard' && network()?.value === best.network && !edits(form, best.networks[best.network].settings).length;
+
+  function restore() {
+    choose(form.querySelector('[name="method"][value="standard"]'));
+    choose(radios.find(({ value }) => value === best.network));
+    source = '';
+    apply(best.networks[best.network].settings);
+  }
+
+  /* What the chosen dataset, method and network offer ------------------------------------------------------------ */
+
+  function offerNetworks() {
+    for (const radio of radios) {
+      const offered = best?.networks[radio.value];
+      const box = radio.closest('.choice');
+      box.hidden = !offered;
+      box.querySelector('[data-refusal]').textContent = offered?.refusal ?? '';
+      // A disabled field would not be sent; the server refuses it with the reason.
+      radio.disabled = Boolean(offered?.refusal) && !radio.checked;
+    }
+    const kind = datasets.find(({ id }) => id === dataset.value)?.data_kind;
+    const isFor = (kinds) => !kind || kinds.split(' ').includes(kind);
+    for (const option of form.querySelectorAll('option[data-kinds]')) offerOption(option, isFor(option.dataset.kinds));
+    for (const fields of form.querySelectorAll('[data-for-kinds]')) include(fields, isFor(fields.dataset.forKinds));
+  }
+
+  function offerWeights() {
+    const pretrained = network()?.dataset.pretrained ?? '';
+    const isStandard = method() === 'standard';
+    const initial = isStandard ? weights() : '';
+    includeSet('standard-weights', isStandard && pretrained !== '');
+    includeSet('tuning-weights', method() === 'custom' || initial === 'file');
+    includeSet('tuning', !isStandard || initial !== 'random');
+    for (const note of form.querySelectorAll('[data-weights]')) note.hidden = initial !== 'imagenet' || note.dataset.weights !== pretrained;
+    for (const about of form.querySelectorAll('[data-about]')) about.hidden = about.dataset.about !== network()?.value;
+  }
+
+  const isUsable = (radio) => Boolean(radio) && best?.networks[radio.value]?.refusal === '';
+
+  async function chooseDataset() {
+    const id = dataset.value;
+    const wasRecommended = isRecommended();
+    const { recommendation } = await getJson(`${urlPrefix}/models/recommendation.json?dataset=${encodeURIComponent(id)}`);
+    if (dataset.value !== id) return;
+    best = recommendation;
+    offerNetworks();
+    if (best && (wasRecommended || (method() === 'standard' && !isUsable(network())))) restore();
+    else {
+      if (best && !isUsable(network())) choose(radios.find(({ value }) => value === best.network));
+      if (expected) expected = wanted();
+      show();
+    }
+  }
+
+  form.addEventListener('change', ({ target }) => {
+    if (isApplying) return;
+    if (target.name === 'method') {
+      // A custom network starts with the defaults, unless it is made from another one.
+      const keeps = !expected || edits(form, expected).length > 0 || (method() === 'custom' && keepsSettings);
+      offerWeights();
+      if (!keeps && wanted()) apply(wanted());
+    } else if (target.name === 'standard_networks') apply(isTuned() && target.dataset.pretrained ? wanted() : best.networks[target.value].settings);
+    else if (target.name === 'initial_weights') {
+      tuning.checked = target.value !== 'random'; // pretrained weights are rarely used without fine-tuning
+      announce(tuning);
+    } else if (target === tuning) {
+      offerWeights();
+      apply(wanted());
+    }
+  });
+  for (const type of ['input', 'change']) {
+    form.addEventListener(type, ({ target }) => {
+      if (isApplying || target.name === 'model_name') return;
+      seconds = null;
+      show();
+    });
+  }
+  part('restore').addEventListener('click', () => {
+    restore();
+    form.querySelector('[type="submit"]').focus();
+  });
+
+  /* The card ------------------------------------------------------------ */
+
+  function headline() {
+    if (method() === 'custom') return 'Train your own network';
+    if (method() === 'previous') {
+      const radio = form.querySelector('[name="previous_networks"]:checked');
+      return radio ? `Train the network of “${radio.dataset.title}”` : 'Choose a model';
+    }
+    const { title } = network().dataset;
+    const from = { random: 'from scratch', imagenet: 'from ImageNet weights', file: 'from your weights' }[weights()];
+    return `${weights() !== 'random' && tuning.checked ? 'Fine-tune' : 'Train'} ${title} ${from}`;
+  }
+
+  function reason(words) {
+    if (source) return source;
+    if (!best || words !== best.headline) return best ? `Recommended: ${best.headline.charAt(0).toLowerCase()}${best.headline.slice(1)}.` : '';
+    const labels = labelsOf(form, edits(form, best.networks[best.network].settings));
+    const rest = labels.length - LABELS_SHOWN;
+    return `Changed: ${labels.slice(0, LABELS_SHOWN).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}.`;
+  }
+
+  function say(name, words) {
+    part(name).hidden = !words;
+    part(name).querySelector('span').textContent = words;
+  }
+
+  function show() {
+    offerWeights();
+    markEdits(form, expected);
+    const recommended = isRecommended();
+    const words = recommended ? best.headline : headline();
+    part('state').textContent = recommended ? 'Recommended' : 'Customized';
+    part('state').className = `badge badge-plain ${recommended ? 'tone-success' : 'tone-info'}`;
+    document.getElementById('headline').textContent = words;
+    part('reason').textContent = recommended ? best.reason : reason(words);
+    say('time', seconds === null ? (recommended ? best.time : '') : `About ${duration(seconds)}, measured`);
+    say('download', recommended && best.download ? `Downloads ${best.download} MB of weights first` : '');
+    part('restore').hidden = recommended || !best;
+  }
+
+  offerNetworks();
+  offerWeights();
+  if (form.hasAttribute('data-fitted')) expected = wanted();
+  show();
+  return {
+    chooseDataset,
+    restore,
+    advice: () => (best && !isRecommended() ? best.headline : ''),
+    isApplied: (name) => Boolean(expected && name in expected && !edits(form, expected).includes(name)),
+    keepSettings: () => (keepsSettings = true),
+    measured(total) {
+      seconds = total;
+      show();
+    },
+    show,
+  };
+}
+
+/** Shows or hides an option. If the selected option is hidden, the list selects its first available one. */
+function offerOption(option, fits) {
+  option.hidden = option.disabled = !fits;
+  const list = option.closest('select');
+  if (fits || list.value !== option.value) return;
+  list.selectedIndex = [...list.options].findIndex(({ disabled }) => !disabled);
+  announce(list);
+}
+
+/** Shows or hides a part of the form. Disabled fields are not sent; the server then turns these options off. */
+function include(part, fits) {
+  part.hidden = !fits;
+  for (const control of part.querySelectorAll('input, select')) control.disabled = !fits;
+}
+
+/** Shows or hides a fieldset. Hidden fields are not sent. */
+function includeSet(id, fits) {
+  const set = document.getElementById(id);
+  set.hidden = set.disabled = !fits;
+}
+
+function choose(radio) {
+  if (radio.checked) return;
+  radio.checked = true;
+  announce(radio);
+}
+
+const announce = (control) => control.dispatchEvent(new Event('change', { bubbles: true }));
