@@ -18,7 +18,7 @@ from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
-from digits.web.models import network_lint
+from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
 from digits.web.models.networks import check_kind, network_folder, network_of
