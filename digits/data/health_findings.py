@@ -46,8 +46,8 @@ PLAIN_MODES = ("", "L", "RGB")
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _BINS = 16
-_SIZE_EDGES = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 65536)
-_ASPECT_EDGES = (0.1, 1 / 3, 0.5, 2 / 3, 0.8, 0.95, 1.05, 1.25, 1.5, 2, 3, 10)
+# The axis of a histogram is logarithmic if the largest value is more than so many times the smallest.
+_LINEAR_FACTOR = 8
 
 Statistics = NDArray[Any]
 # Places with equal values, and the number of the run of each.
@@ -468,14 +468,28 @@ def _image_histograms(rows: Statistics) -> list[Histogram]:
     brightness = np.linspace(0, 256, _BINS + 1)
     histograms = [_histogram("Brightness", "", "brightness", rows["brightness"], brightness)]
     if len(width):
-        size = np.sqrt(width * height)
-        histograms.append(
-            _histogram("Source size (mean of the sides)", "px", "source_size", size, _SIZE_EDGES)
-        )
-        histograms.append(
-            _histogram("Source aspect ratio (width / height)", "", "aspect", width / height, _ASPECT_EDGES)
-        )
+        size, aspect = np.sqrt(width * height), width / height
+        histograms += [
+            _histogram("Source size (mean of the sides)", "px", "source_size", size, _round_edges(size)),
+            _histogram("Source aspect ratio (width / height)", "", "aspect", aspect, _round_edges(aspect)),
+        ]
     return histograms
+
+
+def _round_edges(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return round edges of about `_BINS` bins that contain all positive ``values``."""
+    low, high = float(values.min()), float(values.max())
+    if high > _LINEAR_FACTOR * low:
+        # 1, 2, 5, 10, …
+        powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        steps: NDArray[np.float64] = np.outer(powers, (1, 2, 5)).ravel()
+        first, last = np.searchsorted(steps, low, "right") - 1, np.searchsorted(steps, high)
+        return steps[max(0, first) : last + 1]
+    rough = (high - low) / _BINS or 1.0
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    edges: NDArray[np.float64] = step * np.arange(np.floor(low / step), np.ceil(high / step) + 1)
+    return edges
 
 
 def _histogram(title: str, unit: str, filter: str, values: NDArray[Any], edges: Any) -> Histogram:

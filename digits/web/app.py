@@ -57,6 +57,7 @@ from digits.web.predictions import epochs as epoch_predictions
 from digits.web.predictions import inside as inside_views
 from digits.web.predictions import single as inference_views
 from digits.web.records import explore as explore_views
+from digits.web.records import pending_edits as pending_edit_views
 from digits.web.records import views as record_views
 from digits.web.reports import views as report_views
 from digits.web.responses.assets import Assets
@@ -128,6 +129,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         explore_views.blueprint,
         record_views.blueprint,
         version_views.blueprint,
+        pending_edit_views.blueprint,
         comparison_views.blueprint,
         evaluation_views.blueprint,
         embedding_views.blueprint,

@@ -3,6 +3,7 @@
 import { toast } from './dialog.js';
 import { element, scrolling } from './element.js';
 import { postForm, request } from './http.js';
+import { startViewer } from './image_viewer.js';
 import { startJobPage } from './job_page.js';
 import { clipped } from './names.js';
 import { setProgress } from './progress.js';
@@ -10,6 +11,7 @@ import { refreshParts } from './refresh.js';
 
 const SPLITS = [['train', 'Training'], ['val', 'Validation'], ['test', 'Test']];
 const job = startJobPage();
+startViewer(document.getElementById('viewer'), document.querySelector('main'));
 
 const counts = document.getElementById('counts');
 const drawKnownCounts = () => drawCounts(JSON.parse(document.getElementById('counts-data').textContent));

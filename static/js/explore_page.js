@@ -25,7 +25,7 @@ function show(url, isPast = false) {
       morph(box, fresh);
       fill(controls, isPast);
       hideSubmit();
-      drawEdits();
+      editor.draw();
       // The last page has no link to a next one, and a removed filter none to remove it.
       if (!focused.isConnected) box.querySelector(wasInPager ? '.pager [aria-current]' : `#${SEARCH}`)?.focus({ preventScroll: true });
     },
@@ -110,5 +110,6 @@ const typed = document.getElementById(SEARCH);
 if (typed && typed.value !== typed.defaultValue) search(typed.form);
 
 hideSubmit();
-const drawEdits = startEditing(box);
-startViewer(document.getElementById('viewer'), box);
+const viewer = document.getElementById('viewer');
+const editor = startEditing(box, viewer);
+startViewer(viewer, box, { shown: editor.enlarge, pressed: editor.press });

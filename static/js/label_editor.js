@@ -1,28 +1,36 @@
-// Label fixing in the gallery: select images, then exclude, relabel or move them. Changes are saved as a new version.
+// Label fixing in the gallery and in the large view: exclude, relabel or move images. Changes are saved as a new version.
 
-import { element } from './element.js';
+import { toast } from './dialog.js';
+import { button, element } from './element.js';
 import { describeEdits, RecordEdits } from './record_edits.js';
 
 // The elements to click or focus to select a record.
 const CHOICE = '[data-enlarge], .snippet';
+// The keys of the first classes. In the large view, U and X restore and exclude an image.
+const CLASS_KEYS = [...'1234567890qwertyiopasdfghjklzcvbnm'];
+// A mouse that moves farther, in pixels, selects the images in a rectangle.
+const DRAG_DISTANCE = 6;
 
-/** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`; returns a function to call when its contents change. */
-export function startEditing(box) {
-  const edits = new RecordEdits(box.dataset.dataset);
+/** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`, and of the large view `dialog`. */
+export function startEditing(box, dialog) {
+  const failed = (error) => toast(`The changes are not saved. ${error.message}`, 'danger');
+  const edits = new RecordEdits(JSON.parse(box.dataset.edits), box.dataset.editsUrl, failed);
+  const { names, form } = JSON.parse(box.dataset.target);
+  const panel = dialog.querySelector('#viewer-edit');
   const selected = new Set();
   // The suggested classes of the images seen so far: those selected may be on another page.
   const suggestions = new Map();
   let isOn = edits.count > 0;
   let last = null;
+  let enlarged = null;
 
   const items = () => [...box.querySelectorAll('[data-record]')];
   const bar = () => box.querySelector('#edit-bar');
   const chosen = () => Number(box.querySelector('#edit-label').value);
+  const name = (index) => names[index] ?? index;
 
   function describe({ exclude, label, labels = {}, numbers = {}, split }) {
     if (exclude) return 'Excluded';
-    const names = [...box.querySelectorAll('#edit-label option')].map(({ textContent }) => textContent);
-    const name = (index) => names[index] ?? index;
     return [
       label === undefined ? '' : `→ ${name(label)}`,
       ...Object.entries(labels).map(([index, isAdded]) => `${isAdded ? '+' : '−'} ${name(index)}`),
@@ -59,9 +67,50 @@ export function startEditing(box) {
     const words = describeEdits(edits.toJSON());
     const count = selected.size ? `${selected.size.toLocaleString('en')} selected` : 'Select images to change them';
     box.querySelector('#edit-status').textContent = words ? `${count}. Changes: ${words}.` : `${count}.`;
-    for (const button of bar().querySelectorAll('[data-needs-selection]')) button.disabled = selected.size === 0;
+    for (const control of bar().querySelectorAll('[data-needs-selection]')) control.disabled = selected.size === 0;
     bar().querySelector('[data-save]').hidden = !words;
     bar().querySelector('[data-edit="discard"]').hidden = !words;
+    drawPanel();
+  }
+
+  // The changes of the enlarged image
+
+  /** Whether the enlarged image has the class or label `index`, with its change. */
+  function has(index) {
+    const { label, labels } = edits.changes[enlarged.record] ?? {};
+    if (label !== undefined) return label === index;
+    return labels?.[index] ?? enlarged.labels.includes(names[index]);
+  }
+
+  function toggleClass(index) {
+    if (form === 'labels') change({ labels: { [index]: !has(index) } }, [enlarged.record]);
+    else if (enlarged.labels.includes(names[index])) change(null, [enlarged.record]);
+    else change({ label: index }, [enlarged.record]);
+  }
+
+  const panelActions = {
+    x: () => change(edits.changes[enlarged.record]?.exclude ? null : { exclude: true }, [enlarged.record]),
+    u: () => change(null, [enlarged.record]),
+  };
+
+  function drawPanel() {
+    panel.hidden = !enlarged;
+    if (!enlarged) return;
+    const pending = edits.changes[enlarged.record];
+    const withKey = (key, words, act, isPressed) => {
+      const made = button('button button-small', '', act);
+      made.append(key ? element('kbd', '', key.toUpperCase()) : '', element('bdi', 'clipped', words));
+      if (isPressed !== undefined) made.setAttribute('aria-pressed', String(isPressed));
+      return made;
+    };
+    const hasFocus = panel.contains(document.activeElement) ? [...panel.querySelectorAll('button')].indexOf(document.activeElement) : -1;
+    const classes = form === 'class' || form === 'labels' ? names.map((text, index) => withKey(CLASS_KEYS[index], text, () => toggleClass(index), has(index))) : [];
+    panel.replaceChildren(
+      element('div', { class: 'class-keys', role: 'group', 'aria-label': form === 'labels' ? 'Labels' : 'Class' }, ...classes),
+      element('div', 'row', withKey('x', 'Exclude', panelActions.x, Boolean(pending?.exclude)), pending ? withKey('u', 'Undo', panelActions.u) : ''),
+      element('p', { class: 'small muted', role: 'status' }, pending ? `Change for a new version: ${describe(pending)}` : ''),
+    );
+    panel.querySelectorAll('button')[hasFocus]?.focus();
   }
 
   function toggle(item, range) {
@@ -76,9 +125,10 @@ export function startEditing(box) {
     draw();
   }
 
-  function change(value) {
-    edits.apply(selected, value);
-    selected.clear();
+  function change(value, records = [...selected]) {
+    edits.apply(records, value);
+    if (enlarged) isOn = isOn || edits.count > 0;
+    else selected.clear();
     draw();
   }
 
@@ -124,27 +174,95 @@ export function startEditing(box) {
     },
     true,
   );
-  box.addEventListener('click', ({ target }) => {
-    if (target.closest('#edit-toggle')) {
+  box.addEventListener('click', async (event) => {
+    if (event.target.closest('#edit-toggle')) {
       isOn = !isOn;
       selected.clear();
       draw();
     }
-    const button = target.closest('[data-edit]');
-    if (button) actions[button.dataset.edit]();
+    const control = event.target.closest('[data-edit]');
+    if (control) actions[control.dataset.edit]();
+    const save = event.target.closest('[data-save]');
+    if (save) {
+      event.preventDefault();
+      await edits.saved;
+      window.location.assign(save.href);
+    }
   });
   box.addEventListener('keydown', (event) => {
     if (event.target.id === 'edit-number' && event.key === 'Enter') box.querySelector('[data-edit="set"]').click();
     const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
     if (!item || event.ctrlKey || event.metaKey || event.altKey) return;
+    const index = CLASS_KEYS.indexOf(event.key);
     if (event.key === ' ') {
       event.preventDefault();
       toggle(item, event.shiftKey);
     } else if (event.key === 'x') {
       selected.add(item.dataset.record);
       actions.exclude();
+    } else if (form === 'class' && index >= 0 && index < names.length) {
+      selected.add(item.dataset.record);
+      change({ label: index });
     }
   });
+  selectByDragging(box, () => isOn, (chosenItems) => {
+    for (const { dataset } of chosenItems) selected.add(dataset.record);
+    draw();
+  });
+  dialog.addEventListener('close', () => {
+    enlarged = null;
+  });
   draw();
-  return draw;
+
+  return {
+    draw,
+    /** Shows the changes of an image in the large view. */
+    enlarge(link) {
+      const { dataset } = link.closest('[data-record]');
+      const label = link.closest('figure').querySelector('figcaption bdi').title;
+      enlarged = { record: dataset.record, labels: form === 'labels' ? label.split(', ') : [label] };
+      drawPanel();
+    },
+    /** Changes the enlarged image; returns whether the key means something. */
+    press(key) {
+      const index = CLASS_KEYS.indexOf(key);
+      if (panelActions[key]) panelActions[key]();
+      else if ((form === 'class' || form === 'labels') && index >= 0 && index < names.length) toggleClass(index);
+      else return false;
+      return true;
+    },
+  };
+}
+
+/** Calls `select` with the records in the rectangle that a mouse draws over the gallery in `box`. */
+function selectByDragging(box, isOn, select) {
+  const frame = element('div', 'drag-frame');
+  let start = null;
+  box.addEventListener('dragstart', (event) => isOn() && event.preventDefault());
+  box.addEventListener('pointerdown', ({ button: pressed, pointerType, pageX, pageY, target }) => {
+    start = isOn() && pressed === 0 && pointerType === 'mouse' && target.closest('.gallery') ? { x: pageX, y: pageY } : null;
+  });
+  document.addEventListener('pointermove', ({ pageX, pageY }) => {
+    if (!start || (!frame.isConnected && Math.hypot(pageX - start.x, pageY - start.y) < DRAG_DISTANCE)) return;
+    if (!frame.isConnected) document.body.append(frame);
+    const [left, right] = [pageX, start.x].sort((a, b) => a - b);
+    const [top, bottom] = [pageY, start.y].sort((a, b) => a - b);
+    Object.assign(frame.style, { left: `${left}px`, top: `${top}px`, width: `${right - left}px`, height: `${bottom - top}px` });
+  });
+  document.addEventListener('pointerup', () => {
+    start = null;
+    if (!frame.isConnected) return;
+    const area = frame.getBoundingClientRect();
+    frame.remove();
+    select(
+      [...box.querySelectorAll('[data-record]')].filter((item) => {
+        const { left, right, top, bottom } = item.getBoundingClientRect();
+        return left < area.right && right > area.left && top < area.bottom && bottom > area.top;
+      }),
+    );
+    // The click that may follow would toggle the image under the mouse.
+    const ignore = (event) => event.stopPropagation() || event.preventDefault();
+    window.addEventListener('click', ignore, true);
+    setTimeout(() => window.removeEventListener('click', ignore, true));
+  });
 }

@@ -1,23 +1,27 @@
-// Unsaved changes to a dataset's images, which survive paging and reloads in this tab.
+// Changes of a dataset's images that are not part of a version yet. The server keeps them for all visitors.
 
-const KEY = 'digits-edits-';
+import { postForm } from './http.js';
 
 /**
- * The changes of the dataset `id`: {"train/7": {exclude: true} | {label: 2, split: "val"}}. Instead of a `label`, a record with any
- * number of labels has `labels`, {"2": true, "0": false}, and one with numbers has `numbers`, {"0": 1.5}.
+ * The changes of a dataset: {"train/7": {exclude: true} | {label: 2, split: "val"}}. Instead of a `label`, a record with
+ * any number of labels has `labels`, {"2": true, "0": false}, and one with numbers has `numbers`, {"0": 1.5}.
  */
 export class RecordEdits {
-  constructor(id) {
-    this.key = `${KEY}${id}`;
-    try {
-      this.changes = JSON.parse(sessionStorage.getItem(this.key)) ?? {};
-    } catch {
-      this.changes = {};
-    }
+  #unsaved = new Set();
+  #saving = Promise.resolve();
+
+  /** `changes` are those known to the server, `url` is where new ones are posted to, and `failed` is called with errors. */
+  constructor(changes, url, failed = () => {}) {
+    Object.assign(this, { changes, url, failed });
   }
 
   get count() {
     return Object.keys(this.changes).length;
+  }
+
+  /** Resolves when all changes were sent to the server. */
+  get saved() {
+    return this.#saving;
   }
 
   /** Applies a change to records; null restores them. */
@@ -29,16 +33,16 @@ export class RecordEdits {
       const { exclude, label, labels, numbers, split } = this.changes[record] ?? {};
       if (record.startsWith(`${split}/`)) delete this.changes[record].split;
       if (!exclude && label === undefined && !labels && !numbers && !this.changes[record]?.split) delete this.changes[record];
+      this.#unsaved.add(record);
     }
-    this.#save();
+    this.#saving = this.#saving.then(() => this.#save());
   }
 
   clear() {
-    this.changes = {};
-    this.#save();
+    this.apply(Object.keys(this.changes), null);
   }
 
-  /** The changes as the server expects them. */
+  /** The changes as the server expects them for a new version. */
   toJSON() {
     const edits = { exclude: [], relabel: [], add_labels: [], remove_labels: [], set_numbers: [], move: [] };
     for (const [record, { exclude, label, labels, numbers, split }] of Object.entries(this.changes)) {
@@ -56,18 +60,24 @@ export class RecordEdits {
     return edits;
   }
 
-  #save() {
+  /** Sends what is unsaved. After an error, the next call sends it again. */
+  async #save() {
+    if (!this.#unsaved.size) return;
+    const sent = [...this.#unsaved];
+    this.#unsaved.clear();
+    const changes = Object.fromEntries(sent.map((record) => [record, this.changes[record] ?? null]));
     try {
-      sessionStorage.setItem(this.key, JSON.stringify(this.changes));
-    } catch {
-      // Without storage, the changes last until the page is left.
+      await postForm(this.url, { changes: JSON.stringify(changes) });
+    } catch (error) {
+      for (const record of sent) this.#unsaved.add(record);
+      this.failed(error);
     }
   }
 }
 
 /** Combines the changes of a record: later ones of the same label or number replace earlier ones. */
 function merge(before = {}, change) {
-  const merged = { ...before, exclude: undefined, ...change };
+  const { exclude, ...merged } = { ...before, ...change };
   for (const name of ['labels', 'numbers']) if (change[name]) merged[name] = { ...before[name], ...change[name] };
   return merged;
 }

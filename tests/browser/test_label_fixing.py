@@ -55,11 +55,24 @@ def test_images_are_changed_in_a_new_version(
     expect(page.locator("#edit-status")).to_contain_text(words)
     check_accessibility(page)
 
-    # Unsaved changes survive a reload, and the dataset is unchanged.
+    # The server keeps unsaved changes, and the dataset is unchanged.
     page.reload()
     expect(page.locator("#edit-status")).to_contain_text(words)
     expect(page.locator(".change")).to_have_count(5)
     expect(page.locator("#explore-total")).to_contain_text("18 training images")
+
+    # In the large view, keys change an image and undo its change.
+    page.get_by_role("button", name="Edit").click()
+    page.locator("[data-enlarge]").nth(7).click()
+    change = page.locator("#viewer-edit").get_by_role("status")
+    page.keyboard.press("x")
+    expect(change).to_have_text("Change for a new version: Excluded")
+    page.keyboard.press("u")
+    expect(change).to_have_text("")
+    for key, name in (("1", "left"), ("2", "middle"), ("3", "right")):
+        expect(page.locator("#viewer-edit").get_by_role("button", name=name)).to_contain_text(key)
+    check_accessibility(page)
+    page.keyboard.press("Escape")
     page.get_by_role("link", name="Save as new version").click()
     expect(page.locator("#changes")).to_have_text(f"{words}.")
     expect(page.get_by_label("Name", exact=True)).to_have_value("Bars, version 2")

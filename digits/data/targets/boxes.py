@@ -120,16 +120,20 @@ class Boxes(Target, frozen=True, kw_only=True):
 
     def describe(self, value: Any) -> str:
         counts = self.count(value)
-        objects = (f"{count} {name}" for name, count in zip(self.names, counts, strict=True) if count)
-        return ", ".join(objects) or "no objects"
+        if not counts.any():
+            return "no objects"
+        if len(self.names) == 1:
+            return f"{counts[0]} box{'es' if counts[0] > 1 else ''}"
+        return ", ".join(f"{count} {name}" for name, count in zip(self.names, counts, strict=True) if count)
 
     def outlines(self, boxes: Iterable[Sequence[float]], size: Size) -> list[Outline]:
         """Return how to draw ``boxes``, rows of edges and a class, on images of a ``size`` (width, height).
 
-        Empty rows are omitted.
+        Empty rows are omitted, and so is the name of the only class.
         """
+        only = len(self.names) == 1
         styles = {
-            index: (name, css_color(color), False)
+            index: ("" if only else name, css_color(color), False)
             for index, (name, color) in enumerate(zip(self.names, self.palette, strict=True))
         }
         styles[IGNORED_BOX] = (IGNORED_NAME, IGNORED_COLOR, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 from flask import request, url_for
@@ -10,15 +11,18 @@ from msgspec.structs import asdict
 
 from digits.core.files import MissingFile, UnreadableFile
 from digits.core.model_job import ModelJob
+from digits.core.splits import SPLIT_TITLES
 from digits.core.status import Status
 from digits.core.task import Failure
 from digits.data import health, label_check
 from digits.data.health import Finding, Health, Histogram
 from digits.data.label_check import LabelCheck
 from digits.data.manifest import SKIPPED_FILE, Manifest
-from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import views_of
+from digits.kinds.jobs import DatasetJob, metric_rank
+from digits.kinds.views import Views, views_of
+from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.records.images import RecordImages
 from digits.web.resources.tasks import TaskProgress
 from digits.web.security.origin import is_opened_by_another_site
 from digits.web.services import services
@@ -27,6 +31,9 @@ from digits.web.services.background_recipes import health_check
 
 # The findings whose images a cleaned version excludes. Others may be intended.
 CLEANED = ("exact_duplicates_across_splits", "exact_duplicates", "blank")
+# Thumbnails of a finding.
+SHOWN_SAMPLES = 8
+MAX_TICKS = 5
 # Maximum number of models offered for finding wrong labels.
 SHOWN_MODELS = 25
 # Less accurate models find many labels that are not wrong.
@@ -51,10 +58,10 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
         checks.start(job, health_check(job))
     body: dict[str, Any] = asdict(state(job, result, problem))
     labels = load_label_check(job, manifest)
-    body["findings"] = [_finding(job, labels.finding)] if labels and labels.finding.count else []
+    body["findings"] = [_finding(job, manifest, labels.finding)] if labels and labels.finding.count else []
     body["labels"] = _label_panel(job, labels)
     if result is not None:
-        body["findings"] += [_finding(job, finding) for finding in result.findings]
+        body["findings"] += [_finding(job, manifest, finding) for finding in result.findings]
         body["histograms"] = [_histogram(job, item) for item in result.histograms if item.counts]
         body["images"] = result.images
         cleaned = [item.id for item in result.findings if item.id in CLEANED and item.removable_count]
@@ -92,16 +99,24 @@ def load_label_check(job: DatasetJob, manifest: Manifest | None) -> LabelCheck |
 
 
 def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] | None:
-    """Return the latest models that can search for wrong labels, and the result; None if the kind has no classes."""
+    """Return the latest models that can search for wrong labels, the best one first, and the result.
+
+    None if the kind has no classes.
+    """
     if not views_of(job.data_kind).checks_labels:
         return None
     children = services().store.children(job)
     done = (child for child in children if isinstance(child, ModelJob) and child.status is Status.DONE)
-    models = [{"id": model.id, "name": model.name} for model in itertools.islice(done, SHOWN_MODELS)]
+    best_first = sorted(
+        itertools.islice(done, SHOWN_MODELS), key=lambda model: _rank(model, job), reverse=True
+    )
+    models = [
+        {"id": model.id, "name": model.name, "metric": serializers.metric_words(model)}
+        for model in best_first
+    ]
     return {
         "models": models,
         "model": labels.model_name if labels else "",
-        "chosen": labels.model_id if labels else "",
         "count": labels.finding.count if labels else 0,
         "accuracy": labels.accuracy if labels else {},
         "is_weak": labels is not None and min(labels.accuracy.values(), default=1.0) < WEAK_ACCURACY,
@@ -109,7 +124,8 @@ def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] |
     }
 
 
-def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
+def _finding(job: DatasetJob, manifest: Manifest, finding: Finding) -> dict[str, Any]:
+    views = views_of(job.data_kind)
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
     url = f"{explore}&finding={finding.id}" if finding.records else None
@@ -120,6 +136,8 @@ def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
         "tone": tone,
         "icon": icon,
         "percent": 100 * finding.fraction,
+        "noun": _noun(views, finding),
+        "samples": _samples(job, manifest, finding) if views.shows_images else [],
         "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if has_list else url,
         "clean_url": url_for("versions.new", job_id=job.id, clean=finding.id)
         if finding.removable_count
@@ -131,6 +149,30 @@ def _finding(job: DatasetJob, finding: Finding) -> dict[str, Any]:
     }
 
 
+def _rank(model: ModelJob, dataset: DatasetJob) -> tuple[bool, float]:
+    return metric_rank(model, dataset) or (False, -math.inf)
+
+
+def _noun(views: Views[Any], finding: Finding) -> str:
+    """Return the word for what a finding counts."""
+    if finding.groups and not finding.records:
+        return views.group if finding.count == 1 else views.groups
+    return views.record if finding.count == 1 else views.records
+
+
+def _samples(job: DatasetJob, manifest: Manifest, finding: Finding) -> list[dict[str, str]]:
+    """Return the first images of a finding, for its thumbnails."""
+    images = RecordImages(job, manifest)
+    return [
+        {
+            "url": images.url(split, number),
+            "thumbnail": images.thumbnail(split, number),
+            "words": f"{SPLIT_TITLES[split]} image {number + 1:,}",
+        }
+        for split, number in finding.records[:SHOWN_SAMPLES]
+    ]
+
+
 def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     bins = []
@@ -140,13 +182,27 @@ def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
         limits = f"{low if place else ''}:{high if place + 1 < len(item.counts) else ''}"
         bins.append(
             {
-                "range": f"{low:.3g}–{high:.3g}" if high < 1000 else f"{low:,.0f}–{high:,.0f}",
+                "range": f"{_number(low)}–{_number(high)}",
                 "count": count,
                 "percent": 100 * count / max(item.counts) if any(item.counts) else 0,
                 "url": f"{explore}&{item.filter}={limits}" if item.filter and count else None,
             }
         )
-    words = "groups" if not item.filter else "images"
+    views = views_of(job.data_kind)
+    body = {"title": item.title, "unit": item.unit, "words": views.records}
+    if not item.filter:
+        body |= {"title": f"Training {views.records} per {views.group}", "words": views.groups}
     if item.edges[0] == item.edges[-1]:
-        return {"title": item.title, "unit": item.unit, "value": f"{item.edges[0]:.3g}", "words": words}
-    return {"title": item.title, "unit": item.unit, "bins": bins, "words": words}
+        return {**body, "value": f"{item.edges[0]:.3g}"}
+    return {**body, "bins": bins, "ticks": _ticks(item.edges)}
+
+
+def _ticks(edges: list[float]) -> list[tuple[float, str]]:
+    """Return the places, in percent of the axis, and the texts of at most `MAX_TICKS` edges at equal distances."""
+    last = len(edges) - 1
+    step = math.ceil(last / (MAX_TICKS - 1))
+    return [(100 * place / last, _number(edges[place])) for place in range(0, last + 1, step)]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -32,12 +33,14 @@ from digits.kinds.form_fields import (
     select,
 )
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.pending_edits import as_edits, remove_created
 from digits.kinds.request_fields import parse_integer
 from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
 from digits.kinds.views import views_of
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
+from digits.web.records.pending_edits import pending
 from digits.web.resources.jobs import BriefJob
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, twin
@@ -115,8 +118,10 @@ def new(job_id: str) -> str:
     values: dict[str, Any] = {"seed": secrets.randbelow(2**31), "dataset_name": _next_name(parent)}
     if clone := request.args.get("clone"):
         values |= _settings_of(services().store.get(clone, DatasetJob))
-    if findings := request.args.getlist("clean"):
+    elif findings := request.args.getlist("clean"):
         values["edits"] = _cleaning(parent, manifest, findings)
+    elif changes := pending(parent):
+        values["edits"] = msgspec.json.encode(as_edits(changes)).decode()
     return _page(parent, manifest, _form(manifest, None, **values))
 
 
@@ -134,6 +139,8 @@ def create(job_id: str) -> AnyResponse:
             write_json(folder / EDITS_FILE, msgspec.to_builtins(form.edits.edits))
             recipe.edits = str(folder / EDITS_FILE)
         job = submit_dataset(folder, recipe, form)
+    with suppress(UnreadableFile, OSError):  # the version exists in any case
+        in_thread(remove_created, parent.folder, form.edits.edits)
     return respond(serializers.brief(job), created=url_for("dataset_page.show", job_id=job.id))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from flask import Blueprint, request, url_for
@@ -11,7 +10,7 @@ from digits.core.files import UnreadableFile
 from digits.core.task import Failure
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.record_index import IndexCache
-from digits.data.records import SplitReader
+from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.datasets import health_panel
@@ -20,14 +19,20 @@ from digits.web.jobs import serializers
 from digits.web.jobs.query import Page, page_of
 from digits.web.offload import in_thread
 from digits.web.records import download_formats
-from digits.web.records.images import RecordImages, find_dataset
+from digits.web.records.gallery import gallery_items
+from digits.web.records.images import RecordImages, find_dataset, shown_size
+from digits.web.records.pending_edits import pending_words
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("dataset_page", __name__)
 
-SAMPLES_PER_GROUP = 8
-SHOWN_GROUPS = 100
+SAMPLES_PER_GROUP = 5
+SHOWN_GROUPS = 12
+# Of few groups, so many more samples are shown that they fill two rows.
+FEW_GROUPS = 4
+SAMPLES_OF_FEW_GROUPS = 10
+UNGROUPED_SAMPLES = 8
 SHOWN_MODELS = 25
 
 
@@ -54,7 +59,10 @@ def show(job_id: str) -> str:
         views=views_of(job.data_kind),
         dataset=body,
         samples=samples,
+        size=shown_size(job, manifest) if manifest is not None else None,
+        legend=manifest.target.legend() if manifest is not None and len(manifest.target.names) > 1 else [],
         counts=state.counts,
+        pending=pending_words(job) if body is not None else "",
         skipped=dataset_serializers.skipped(job),
         changes=dataset_serializers.changes(job),
         downloads=download_formats.offered(job) if body is not None else [],
@@ -72,29 +80,26 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
-    drawn = RecordImages(job, manifest)
-    return in_thread(_read_samples, job, manifest, split, drawn, services().record_indexes)
-
-
-def _read_samples(
-    job: DatasetJob, manifest: Manifest, split: SplitRecords, drawn: RecordImages, indexes: IndexCache
-) -> list[dict[str, Any]]:
-    index = indexes.get(job.folder, split)
-    groups: list[tuple[str, int | None, Any]] = [
-        (label, group, index.members(group)) for group, label in enumerate(manifest.groups[:SHOWN_GROUPS])
+    # Groups of images that contain several classes are not what a visitor looks for.
+    names = [] if manifest.lists_classes else manifest.groups[:SHOWN_GROUPS]
+    if names:
+        per_group = SAMPLES_OF_FEW_GROUPS if len(names) <= FEW_GROUPS else SAMPLES_PER_GROUP
+    else:
+        per_group = UNGROUPED_SAMPLES
+    members = in_thread(_first_members, job, split, len(names), per_group, services().record_indexes)
+    places = [Place("train", number) for numbers in members for number in numbers]
+    items = iter(gallery_items(job, manifest, RecordImages(job, manifest), places, decodes=False))
+    return [
+        {"label": name, "index": group if names else None, "items": [next(items) for _ in numbers]}
+        for group, (name, numbers) in enumerate(zip(names or [""], members, strict=True))
     ]
-    with SplitReader(job.folder, split, index) as reader:
-        return [
-            {
-                "label": label,
-                "index": group,
-                "items": [
-                    {
-                        "thumbnail": drawn.thumbnail("train", number),
-                        **drawn.drawings("train", number, partial(reader.read, number)),
-                    }
-                    for number in map(int, members[:SAMPLES_PER_GROUP])
-                ],
-            }
-            for label, group, members in groups or [("", None, range(split.count))]
-        ]
+
+
+def _first_members(
+    job: DatasetJob, split: SplitRecords, groups: int, count: int, indexes: IndexCache
+) -> list[list[int]]:
+    """Return the numbers of the first ``count`` records of each group, or of all records without ``groups``."""
+    if not groups:
+        return [list(range(min(count, split.count)))]
+    index = indexes.get(job.folder, split)
+    return [index.members(group)[:count].tolist() for group in range(groups)]

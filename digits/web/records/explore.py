@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 import humanize
+import msgspec
 from flask import Blueprint, Response, jsonify, request, url_for
 from markupsafe import Markup
 
@@ -24,6 +25,7 @@ from digits.data.record_search import (
     RecordQuery,
     RecordSearch,
 )
+from digits.data.targets.target import Target
 from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import nearest
@@ -39,6 +41,7 @@ from digits.web.records.images import (
     finished_manifest,
     shown_size,
 )
+from digits.web.records.pending_edits import pending
 from digits.web.records.query import MAX_TEXT, parse_query
 from digits.web.resources.encoding import describe
 from digits.web.resources.records import ExploredRecords, FindingCount, GalleryItem
@@ -135,7 +138,16 @@ def show(kind: Kind) -> str:
         annotation_download=download_formats.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,
         dataset_size=shown_size(job, manifest),
+        edits=msgspec.to_builtins(pending(job)),
+        edited_target={"names": manifest.target.names, "form": _edited_form(manifest.target)},
     )
+
+
+def _edited_form(target: Target) -> str:
+    """Return what the large view changes with one key: the ``class`` or the ``labels`` of an image, or neither."""
+    if target.classes:
+        return "class"
+    return "labels" if target.multi_hot else ""
 
 
 @blueprint.get("/datasets/<kind:kind>/explore.json")

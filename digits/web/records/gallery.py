@@ -21,14 +21,21 @@ from digits.web.services import services
 
 
 def gallery_items(
-    job: DatasetJob, manifest: Manifest, images: RecordImages, places: Sequence[Place]
+    job: DatasetJob,
+    manifest: Manifest,
+    images: RecordImages,
+    places: Sequence[Place],
+    *,
+    decodes: bool = True,
 ) -> list[GalleryItem]:
     """Return what galleries show of the records at ``places``; raises UnreadableFile and IndexError.
 
-    Waits for threads and another process, so it does not run in a thread itself.
+    Waits for threads and another process, so it does not run in a thread itself. Unless it ``decodes`` masks, they
+    have no labels.
     """
     items = in_thread(_read_items, job, manifest, images, places, services().record_indexes)
-    labels = decoded_labels(job, manifest, [(place.split, place.number) for place in places])
+    wanted = [(place.split, place.number) for place in places] if decodes else []
+    labels = decoded_labels(job, manifest, wanted)
     return (
         [replace(item, label=label) for item, label in zip(items, labels, strict=True)] if labels else items
     )

@@ -1,0 +1,76 @@
+"""Changes of records that wait for a new version: shared by all browsers, and part of its form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from digits.kinds.pending_edits import PENDING_FILE
+from tests.site import Site, bars
+from tests.web.trained import shared_site
+
+pytestmark = pytest.mark.integration
+site = shared_site
+
+
+@pytest.fixture(scope="module")
+def dataset(site: Site) -> str:
+    job_id = site.dataset(folder_train=str(bars(site.data / "bars", each=6)), folder_pct_val=20)
+    assert site.wait_for_end(job_id) == "Done"
+    return job_id
+
+
+def post(site: Site, job_id: str, changes: Any) -> Any:
+    return site.post(f"/datasets/{job_id}/pending-edits.json", changes=json.dumps(changes))
+
+
+def test_changes_wait_on_the_server_until_a_version_is_created(site: Site, dataset: str) -> None:
+    address = f"/datasets/{dataset}/pending-edits.json"
+    assert site.json(address) == {"changes": {}, "words": ""}
+    changes = {"train/0": {"exclude": True}, "train/1": {"label": 2, "split": "val"}, "val/0": {"label": 1}}
+    assert post(site, dataset, changes).get_json()["words"] == (
+        "1 image excluded, 2 images relabeled, 1 image moved"
+    )
+    assert post(site, dataset, {"val/0": None, "train/0": {"label": 1}}).status_code == 200
+    left = {"train/0": {"label": 1}, "train/1": {"label": 2, "split": "val"}}
+    assert site.json(address) == {"changes": left, "words": "2 images relabeled, 1 image moved"}
+    words = "2 images relabeled, 1 image moved, not yet in a version."
+    assert words in site.get(f"/datasets/{dataset}").text
+    edits = {"relabel": [["train", 0, 1], ["train", 1, 2]], "move": [["train", 1, "val"]]}
+    form = site.get(f"/datasets/{dataset}/versions/new").text
+    assert "&#34;relabel&#34;:[[&#34;train&#34;,0,1],[&#34;train&#34;,1,2]]" in form
+
+    # A version with other changes leaves them.
+    for given, kept in (({"exclude": [["train", 3]]}, left), (edits, {})):
+        fields = {"dataset_name": "better", "edits": json.dumps(given)}
+        version = site.post(f"/datasets/{dataset}/versions.json", **fields)
+        assert version.status_code == 200, version.get_json()
+        assert site.json(address)["changes"] == kept
+        site.wait_for_end(version.get_json()["id"])
+    assert "not yet in a version" not in site.get(f"/datasets/{dataset}").text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train/999": {"exclude": True}}, "There is no record 999"),
+        ({"other/0": {"exclude": True}}, "not valid"),
+        ({"train/0": {"label": 7}}, "has no class 7"),
+        ({"train/0": {"color": "red"}}, "unknown field `color`"),
+        ("nothing", "not valid"),
+    ],
+)
+def test_impossible_changes_are_refused(site: Site, dataset: str, changes: Any, message: str) -> None:
+    refused = post(site, dataset, changes)
+    assert refused.status_code == 400 and message in refused.get_json()["error"]["message"]
+
+
+def test_damaged_changes_are_reported(site: Site, dataset: str) -> None:
+    file = site.services.store.folder / dataset / PENDING_FILE
+    file.write_text("{")
+    assert "cannot be read: pending-edits.json" in site.get(f"/datasets/{dataset}").text
+    refused = site.get(f"/datasets/{dataset}/pending-edits.json")
+    assert refused.status_code == 400 and PENDING_FILE in refused.get_json()["error"]["hint"]
+    file.unlink()
