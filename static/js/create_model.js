@@ -12,9 +12,9 @@ const PATIENCE_MILLISECONDS = 2000;
 
 /**
   * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
-  * `remedies(answer)` returns what to do about warnings as [words, function].
+  * `obtain()` obtains the weights, and returns whether they could be. `remedies(answer)` returns what to do about warnings as [words, function].
  */
-export function startCreating(form, region, check, job, remedies) {
+export function startCreating(form, region, check, job, obtain, remedies) {
   const unchecked = document.getElementById('create-unchecked');
 
   function send(id = '') {
@@ -24,6 +24,8 @@ export function startCreating(form, region, check, job, remedies) {
 
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
+    job.busy('Waiting for the weights…');
+    if (!(await obtain())) return job.free('The weights are missing.', 'danger');
     job.busy('Checking one training step first…');
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();

@@ -17,6 +17,7 @@ import { startRecommendation } from './recommendation.js';
 import { startSolver } from './solver.js';
 import { startSweep } from './sweep.js';
 import { startVisualizing } from './visualize.js';
+import { startWeights } from './weights.js';
 
 const form = document.getElementById('model-form');
 const datasets = form ? JSON.parse(document.getElementById('datasets-data').textContent) : [];
@@ -82,6 +83,16 @@ function start() {
     return dataset ? `${names[method()] ?? 'Network'} on ${dataset}` : '';
   });
 
+  async function request(fromScratch = false) {
+    try {
+      await recommendation.request(fromScratch);
+    } catch (error) {
+      toast(error.message, 'danger');
+    }
+    suggest();
+    weights.obtain();
+  }
+
   form.addEventListener('click', (event) => {
     const button = event.target.closest('[data-customize]');
     if (!button) return;
@@ -91,7 +102,7 @@ function start() {
   form.addEventListener('change', (event) => {
     if (event.target.name === 'method') showMethod();
     if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
-    if (event.target.name === 'dataset') recommendation.chooseDataset().then(suggest, (error) => toast(error.message, 'danger'));
+    if (event.target.name === 'dataset') request();
     suggest();
   });
 
@@ -104,7 +115,10 @@ function start() {
   startDevices(form);
   startDatasetSearch(form, datasets);
   startModelSearch(form);
-  const recommendation = startRecommendation(form, datasets);
+  let weights = null;
+  const recommendation = startRecommendation(form, datasets, () => weights?.show());
+  weights = startWeights(form, { chosen: recommendation.weights, fromScratch: () => request(true) });
+  weights.obtain();
   startAugmentationPreview(form, document.getElementById('augmentation-preview'));
   startLrPreview(form, document.getElementById('lr-preview'));
 
@@ -118,7 +132,7 @@ function start() {
   const passed = (answer) => Number.isFinite(answer.result.seconds_total) && recommendation.measured(answer.result.seconds_total);
   const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, focus, passed });
   const job = startCreatingJob(form, { memory, focus });
-  startCreating(form, beforeTraining, check, job, (answer) => {
+  startCreating(form, beforeTraining, check, job, weights.obtain, (answer) => {
     const advice = recommendation.advice();
     const fields = (answer.remedies ?? []).map(({ words, fields: values }) => [words, () => fill(form, values)]);
     return [...(advice ? [[`${advice} instead`, recommendation.restore]] : []), ...fields];

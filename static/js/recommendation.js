@@ -12,9 +12,10 @@ const LABELS_SHOWN = 4;
   * Initializes the card and the choice of a network in `form`. Returns functions: `isApplied(name)` returns whether a
   * field has the recommended value; `restore()` applies the recommendation, which `advice()` describes unless it is
   * applied; `keepSettings()` makes a custom network keep the current settings; `measured(seconds)` shows a time that
-  * was measured with the current settings; `chooseDataset()` is to be called when the dataset has changed.
+  * was measured with the current settings; `weights()` returns the name of the ImageNet weights that the form uses, or
+  * "". `request()` is to be called when the dataset has changed. `changed()` is called when the choice may have changed.
  */
-export function startRecommendation(form, datasets) {
+export function startRecommendation(form, datasets, changed) {
   const card = document.getElementById('card');
   const part = (name) => card.querySelector(`[data-${name}]`);
   const radios = [...form.querySelectorAll('[name="standard_networks"]')];
@@ -93,14 +94,15 @@ export function startRecommendation(form, datasets) {
 
   const isUsable = (radio) => Boolean(radio) && best?.networks[radio.value]?.refusal === '';
 
-  async function chooseDataset() {
+  /** Requests the recommendation, `fromScratch` without ImageNet weights, and applies it unless settings were changed. */
+  async function request(fromScratch = false) {
     const id = dataset.value;
-    const wasRecommended = isRecommended();
-    const { recommendation } = await getJson(`${urlPrefix}/models/recommendation.json?dataset=${encodeURIComponent(id)}`);
+    const isWanted = fromScratch || isRecommended();
+    const { recommendation } = await getJson(`${urlPrefix}/models/recommendation.json?dataset=${encodeURIComponent(id)}&from_scratch=${fromScratch}`);
     if (dataset.value !== id) return;
     best = recommendation;
     offerNetworks();
-    if (best && (wasRecommended || (method() === 'standard' && !isUsable(network())))) restore();
+    if (best && (isWanted || (method() === 'standard' && !isUsable(network())))) restore();
     else {
       if (best && !isUsable(network())) choose(radios.find(({ value }) => value === best.network));
       if (expected) expected = wanted();
@@ -172,8 +174,8 @@ export function startRecommendation(form, datasets) {
     document.getElementById('headline').textContent = words;
     part('reason').textContent = recommended ? best.reason : reason(words);
     say('time', seconds === null ? (recommended ? best.time : '') : `About ${duration(seconds)}, measured`);
-    say('download', recommended && best.download ? `Downloads ${best.download} MB of weights first` : '');
     part('restore').hidden = recommended || !best;
+    changed();
   }
 
   offerNetworks();
@@ -181,8 +183,9 @@ export function startRecommendation(form, datasets) {
   if (form.hasAttribute('data-fitted')) expected = wanted();
   show();
   return {
-    chooseDataset,
+    request,
     restore,
+    weights: () => (method() === 'standard' && weights() === 'imagenet' ? network().dataset.pretrained : ''),
     advice: () => (best && !isRecommended() ? best.headline : ''),
     isApplied: (name) => Boolean(expected && name in expected && !edits(form, expected).includes(name)),
     keepSettings: () => (keepsSettings = true),
@@ -190,7 +193,6 @@ export function startRecommendation(form, datasets) {
       seconds = total;
       show();
     },
-    show,
   };
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import customize, finished, start_training
+from tests.browser.conftest import PageFaults, customize, finished, start_training
 
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
@@ -47,6 +48,53 @@ def test_imagenet_weights_turn_fine_tune_on(
     weights.get_by_role("radio", name="Random", exact=True).check()
     expect(page.locator('[name="fine_tune"]')).not_to_be_checked()
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("90")
+
+
+def test_weights_are_downloaded_when_the_form_opens_or_a_choice_is_offered(
+    page: Page,
+    page_faults: PageFaults,
+    create: Callable[..., dict[str, Any]],
+    server: Any,
+    image_folder: Any,
+    check_accessibility: Callable[[Page], None],
+) -> None:
+    size = {"resize_width": 64, "resize_height": 64, "resize_channels": 3}
+    dataset = finished(
+        server, create("datasets", dataset_name="Photos", method="folder", folder_train=image_folder, **size)
+    )
+    held: list[Route] = []
+    page.route("**/models/weights/*", lambda route: held.append(route))
+    page.route(
+        "**/models/preflight/progress?*",
+        lambda route: route.fulfill(json={"doing": "Halfway", "progress": 50}),
+    )
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    headline = str(page.locator("#headline").text_content())
+    assert headline.endswith("from ImageNet weights")
+    download = page.locator("#weights-download")
+    expect(download).to_contain_text("Halfway")
+    expect(download.locator(".progress-fill")).to_have_attribute("style", re.compile("--value: 50"))
+    check_accessibility(page)
+    page_faults.allow(r"/models/weights/\w+$")
+    held[0].fulfill(status=400, json={"error": {"message": "No internet"}})
+    missing = page.locator("[data-missing]:visible")
+    expect(missing).to_contain_text("could not be downloaded")
+    expect(download).to_be_hidden()
+    check_accessibility(page)
+
+    # A training needs them, too.
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(download).to_be_visible()
+    held[1].fulfill(status=400, json={"error": {"message": "No internet"}})
+    expect(page.locator("#create-status")).to_have_text("The weights are missing.")
+    missing.get_by_role("button", name="Upload the file").click()
+    expect(page.locator("#tuning-weights [data-upload-files]")).to_be_focused()
+    page.get_by_role("button", name="Use the recommended settings").click()
+    missing.get_by_role("button", name="Train from scratch instead").click()
+    expect(page.locator("#headline")).to_have_text("Train ResNet-32 from scratch")
+    expect(page.locator("[data-state]")).to_have_text("Recommended")
+    expect(missing).to_have_count(0)
+    assert len(held) == 2
 
 
 @pytest.mark.tensorflow

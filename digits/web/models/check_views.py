@@ -157,7 +157,9 @@ def obtain_weights(name: str) -> AnyResponse:
 def preflight_progress() -> Response:
     """Return the current stage of the check or the download of weights submitted with this ``watch``."""
     state = services().short_tasks.watched(request.args.get("watch", ""))
-    return jsonify(CheckStage(state.doing if state else None))
+    return jsonify(
+        CheckStage(state.doing if state else None, round(100 * state.fraction, 1) if state else 0.0)
+    )
 
 
 @blueprint.get("/models/previews/<preview_id>/batch.png")

@@ -137,9 +137,10 @@ def dataset_choices() -> Response:
 @blueprint.get("/models/recommendation.json")
 @returns(DatasetRecommendation)
 def recommendation() -> Response:
-    """Return the recommended network and settings for a ``dataset``."""
+    """Return the recommended network for a ``dataset``, with ``from_scratch`` without ImageNet weights."""
     job = services().store.get(request.args.get("dataset", ""), DatasetJob)
-    return jsonify(DatasetRecommendation(network_settings.recommendation_of(job)))
+    best = network_settings.recommendation_of(job, from_scratch=flag(request.args, "from_scratch"))
+    return jsonify(DatasetRecommendation(best))
 
 
 @blueprint.get("/models/network-choices")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def resources_of(devices: Sequence[Device], places: WeightsPlaces) -> Resources:
 def _state(entry: Pretrained, places: WeightsPlaces) -> WeightsState:
     if places.find(entry):
         return "at hand"
-    return "unknown" if entry.address else "missing"
+    return "missing" if entry.how_to_get else "unknown"
 
 
 def recommended(
@@ -67,9 +68,14 @@ def recommended(
     return recommend(facts_of(dataset), server_resources(), network, fine_tune)
 
 
-def recommendation_of(dataset: DatasetJob) -> RecommendedModel | None:
-    """Return what the form shows of the recommendation for ``dataset``, with the settings of all networks."""
+def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> RecommendedModel | None:
+    """Return what the form shows of the recommendation for ``dataset``, with the settings of all networks.
+
+    It does without ImageNet weights if a network is to be trained ``from_scratch``.
+    """
     facts, available = facts_of(dataset), server_resources()
+    if from_scratch:
+        available = replace(available, weights={})
     best = recommend(facts, available)
     if best is None:
         return None
@@ -137,11 +143,12 @@ def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:
     return {
         entry.id: {
             "title": entry.title,
-            "found": str(found) if (found := places.find(entry)) else None,
+            "found": places.find(entry) is not None,
             "megabytes": entry.full.megabytes,
             "license": entry.license,
             "file": entry.full.name,
             "folder": str(places.folder),
+            "address": f"{entry.address}/{entry.full.name}" if entry.address else "",
             "is_downloaded": not entry.how_to_get,
         }
         for entry in CATALOG.values()

@@ -54,9 +54,10 @@ class CheckedTraining(Struct):
 
 
 class CheckStage(Struct):
-    """What the check of a training does at present."""
+    """What the check of a training or a download does at present, and its progress in percent."""
 
     doing: str | None
+    progress: float
 
 
 class ObtainedWeights(Struct):

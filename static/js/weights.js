@@ -1,0 +1,68 @@
+// The ImageNet weights of the chosen network: downloads them as soon as they are recommended, and before a training.
+
+import { getJson, postForm, urlPrefix } from './http.js';
+
+const SECOND = 1000;
+const NO_TENSORFLOW = 503; // the page says so
+
+/**
+  * `chosen()` returns the name of the ImageNet weights that the form uses, or "". `fromScratch()` is called when the
+  * user does without them. Returns `obtain()`, which resolves to whether the training can start, and `show()`, to be
+  * called when the choice has changed.
+ */
+export function startWeights(form, { chosen, fromScratch }) {
+  const line = document.getElementById('weights-download');
+  const [words, fill] = ['[data-words]', '.progress-fill'].map((part) => line.querySelector(part));
+  const notices = [...form.querySelectorAll('[data-missing]')];
+  const missing = new Set(notices.map(({ dataset }) => dataset.missing));
+  const downloads = new Map(); // promises by name
+  const failed = new Set();
+
+  function show() {
+    line.hidden = !downloads.has(chosen());
+    for (const notice of notices) notice.hidden = !failed.has(notice.dataset.missing) || notice.dataset.missing !== chosen();
+  }
+
+  async function download(name) {
+    failed.delete(name);
+    words.textContent = 'Downloading the ImageNet weights…';
+    fill.style.setProperty('--value', 0);
+    const watch = [...crypto.getRandomValues(new Uint32Array(4))].join('');
+    const timer = setInterval(async () => {
+      const { doing, progress } = await getJson(`${urlPrefix}/models/preflight/progress?watch=${watch}`).catch(() => ({}));
+      if (!doing || name !== chosen()) return;
+      if (words.textContent !== doing) words.textContent = doing;
+      fill.style.setProperty('--value', progress);
+    }, SECOND);
+    try {
+      await postForm(`${urlPrefix}/models/weights/${name}`, { watch });
+      missing.delete(name);
+    } catch (error) {
+      if (error.status !== NO_TENSORFLOW) failed.add(name);
+    } finally {
+      clearInterval(timer);
+      downloads.delete(name);
+      show();
+    }
+  }
+
+  async function obtain() {
+    const name = chosen();
+    if (!missing.has(name)) return true;
+    if (!downloads.has(name)) downloads.set(name, download(name));
+    show();
+    await downloads.get(name);
+    return !failed.has(name);
+  }
+
+  form.addEventListener('click', ({ target }) => {
+    if (target.closest('[data-weights-retry]')) obtain();
+    if (target.closest('[data-weights-scratch]')) fromScratch();
+    if (target.closest('[data-weights-upload]')) {
+      form.querySelector('[name="initial_weights"][value="file"]').click();
+      form.querySelector('#customize').open = true;
+      form.querySelector('#tuning-weights [data-upload-files]').focus();
+    }
+  });
+  return { obtain, show };
+}
