@@ -336,6 +336,8 @@ class OptionalInteger(Bound, IntegerField):
         return self.binding.limits.default if self.data is None and self.binding else self.data
 
     def data_of(self, value: int | None) -> int | None:
+        if value is None:  # which may not be the default of the field
+            return None
         return self.default if self.binding and value == self.binding.limits.default else value
 
 

@@ -1,8 +1,8 @@
-"""Continue a training for more epochs after it has ended."""
+"""Continue a training after it has ended: for more epochs, or after a failure."""
 
 from __future__ import annotations
 
-from flask import request
+from flask import request, url_for
 
 from digits.core.errors import BadRequest, NotAllowed
 from digits.core.model_job import ModelJob, epoch_label
@@ -11,7 +11,8 @@ from digits.core.schedules import TITLES, Fixed
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
-from digits.web.jobs.serializers import data_of
+from digits.kinds.standard_networks import of_text
+from digits.web.jobs.serializers import data_of, kind_of
 
 
 def can_continue(job: ModelJob) -> bool:
@@ -61,6 +62,22 @@ def epochs_of_request(job: ModelJob) -> float | None:
             f"and at most {MAX_EPOCHS:,}."
         )
     return epochs
+
+
+def lower_rate(job: ModelJob) -> dict[str, str] | None:
+    """Return the ``url`` and the ``label`` of a clone with a lower learning rate if that is the remedy of a failure.
+
+    It is a tenth of the present one, or that of the standard network if this is lower.
+    """
+    factor = float(job.failure.remedy.get("rate_factor", 0)) if job.failure else 0.0
+    if not factor:
+        return None
+    label = "Clone with the rate divided by ten"
+    rate, network = job.recipe.solver.learning_rate, of_text(job.network_text())
+    if network and 0 < (own := float(network.values.get("learning_rate", 0))) < factor * rate:
+        label, factor = f"Clone with the network’s own rate, {own:g}", own / rate
+    url = url_for("model_form.new", kind=kind_of(job), clone=job.id, rate_factor=f"{factor:.6g}")
+    return {"label": label, "url": url}
 
 
 def schedule_note(recipe: Train) -> str:

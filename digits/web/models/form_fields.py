@@ -116,10 +116,14 @@ class PatternsField(TextField):
         return ", ".join(value)
 
 
+# By default; the best one is kept, too.
+SNAPSHOTS_KEPT = 5
+
+
 class RunFields(JobForm):
     """Snapshots to keep, early stopping, and logging for TensorBoard."""
 
-    snapshots_kept = whole("Snapshots to keep", Train, "snapshots_kept")
+    snapshots_kept = whole("Snapshots to keep", Train, "snapshots_kept", SNAPSHOTS_KEPT)
     best_metric = metric_name("Best snapshot", Train, "best_metric")
     early_stopping_metric = metric_name("Early stopping", EarlyStopping, "metric")
     early_stopping_patience = number("Patience (epochs)", EarlyStopping, "patience")

@@ -124,7 +124,7 @@ def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
 
 
 def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
-    """Return the snapshots of a model, newest first, for lists and choices.
+    """Return the snapshots of a model for lists and choices: the best one, then the others, newest first.
 
     The default one is that with the path ``weights``, the best one, or the newest one if none has been validated.
     """
@@ -132,7 +132,7 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
     best = saved.best
     default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
     rows = []
-    for snapshot in saved:
+    for snapshot in sorted(saved, key=lambda item: item is not best):
         title, metrics = (
             f"Epoch {epoch_label(snapshot.epoch)}"
             if snapshot.epoch or not job.is_imported

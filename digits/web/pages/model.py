@@ -38,6 +38,7 @@ def show(job_id: str) -> str:
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
         model=model_serializers.model_page(job),
+        lower_rate=continuing.lower_rate(job),
         can_continue=continuing.can_continue(job),
         schedule_note=continuing.schedule_note(job.recipe),
         cursor=state.cursor,

@@ -19,6 +19,7 @@ from digits.core.recipe import EarlyStopping, Solver, Train
 from digits.core.resume_point import ResumePoint, discard
 from digits.core.schedules import OneCycle, from_settings
 from digits.core.status import Status
+from digits.core.task import Failure
 from digits.kinds.standard_networks import every_network
 from digits.web.models.continuing import schedule_note
 from tests.site import Site
@@ -434,6 +435,18 @@ def test_a_failed_training_shows_the_reason(
     assert page.status_code == 200
     assert site.get(f"/models/{job_id}/metrics.json").status_code == 200
     assert b"NaN" not in site.get(f"/models/{job_id}/metrics.json").data
+
+
+def test_a_training_that_diverged_offers_a_clone_with_a_lower_rate(site: Site, dataset: str) -> None:
+    job = site.services.store.get(site.finished_model(dataset), ModelJob)
+    job.tasks[0].failure = Failure("The loss became infinite.", remedy={"rate_factor": "0.1"})
+    address = f"/models/images/classification/new?clone={job.id}&amp;rate_factor="
+    page = site.get(f"/models/{job.id}").text
+    assert f'{address}0.1">' in page and "Clone with the rate divided by ten" in page
+    # The standard network has a much lower one.
+    job.recipe.solver = Solver(learning_rate=1000.0)
+    page = site.get(f"/models/{job.id}").text
+    assert f'{address}1e-05">' in page and "Clone with the network’s own rate, 0.01" in page
 
 
 @pytest.mark.tensorflow

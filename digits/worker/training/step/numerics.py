@@ -86,11 +86,10 @@ def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: b
     value = "not a number (NaN)" if math.isnan(loss) else "infinite"
     return UserFault(
         f"The {metric} became {value} at step {step}, at the learning rate {rate:g}.",
-        f"Lower the learning rate, for example to {rate / 10:.3g}, or begin with a warm-up. If it also happens at "
-        "a low rate, look in the network for a division by zero or the logarithm of zero: training with "
-        "“Detect NaN/Inf” names the operation where it begins."
-        + " Earlier snapshots are still valid."
-        * has_snapshots,
+        "Lower the learning rate, or begin with a warm-up. If it also happens at a low rate, look in the network for "
+        "a division by zero or the logarithm of zero: training with “Detect NaN/Inf” names the operation where it "
+        "begins." + " Earlier snapshots are still valid." * has_snapshots,
+        remedy={"rate_factor": "0.1"},
     )
 
 
