@@ -155,10 +155,16 @@ class Rule:
         return min(having, key=lambda item: resources.weights_of(item) == "unknown", default=None)
 
 
-def fine_tuning(facts: Facts) -> Settings:
-    """Return the settings of Fine-tune: about 100 steps for the head and 250 for all layers, however few the images."""
-    head, whole = epochs_for(facts, 16, 100, at_least=1), epochs_for(facts, 16, 250, at_least=2)
-    every = _epochs_between_validations(facts, 16)
+def fine_tuning(
+    facts: Facts, batch_size: int = 16, head_steps: int = 100, whole_steps: int = 250, whole_epochs: int = 2
+) -> Settings:
+    """Return the settings of Fine-tune: about 100 steps for the head and 250 for all layers, however few the images.
+
+    All layers are trained for at least ``whole_epochs``.
+    """
+    head = epochs_for(facts, batch_size, head_steps, at_least=1)
+    whole = epochs_for(facts, batch_size, whole_steps, at_least=whole_epochs)
+    every = str(_epochs_between_validations(facts, batch_size))
     return {
         "fine_tune": "true",
         "head_epochs": str(head),
@@ -168,7 +174,7 @@ def fine_tuning(facts: Facts) -> Settings:
         "learning_rate": "0.0005",
         "lr_policy": "cosine",
         "lr_warmup": "10",
-        "batch_size": "16",
+        "batch_size": str(batch_size),
         "train_epochs": str(head + whole),
         "use_mean": "none",
         "crop_size": "",
@@ -176,9 +182,32 @@ def fine_tuning(facts: Facts) -> Settings:
         "early_stopping_metric": "loss",
         "early_stopping_patience": str(max(5, whole // 2)),
         "snapshots_kept": "1",
-        "val_interval": str(every),
-        "snapshot_interval": str(every),
+        "val_interval": every,
+        "snapshot_interval": every,
     }
+
+
+def fine_tuning_to_masks(facts: Facts) -> Settings:
+    """Return the settings of Fine-tune for segmentation, with small batches: each image has many labels."""
+    augmentation = {"aug_scale": "0.15", "aug_contrast": "0.2"}
+    return fine_tuning(facts, _batch_of_masks(facts), 60, 150, whole_epochs=8) | augmentation
+
+
+def training_on_masks(facts: Facts) -> Settings:
+    """Return the settings for segmentation from scratch: about 400 steps, however few the images."""
+    size = _batch_of_masks(facts)
+    every = str(_epochs_between_validations(facts, size))
+    return {
+        "batch_size": str(size),
+        "train_epochs": str(epochs_for(facts, size, 400, at_least=20, at_most=150)),
+        "snapshots_kept": "1",
+        "val_interval": every,
+        "snapshot_interval": every,
+    }
+
+
+def _batch_of_masks(facts: Facts) -> int:
+    return 4 if (facts.training_images or 800) <= 100 else 8
 
 
 def fields_of_rules() -> set[str]:
@@ -284,11 +313,21 @@ RULES = (
         "{network} finds boxes without weights from other images.",
     ),
     Rule(
-        "all",
+        "at least 64×64",
+        ("image-segmentation",),
+        lambda facts, resources: facts.side >= PHOTO_SIDE,
+        ("segmenter", "segmenter_resnet50"),
+        "{images} with masks: {network} starts from ImageNet weights, so that a dozen masks can be enough.",
+        fine_tuning_to_masks,
+        pretrained=True,
+    ),
+    Rule(
+        "smaller, or without weights",
         ("image-segmentation",),
         lambda facts, resources: True,
         ("unet",),
-        "{network} is accurate with few masks.",
+        "{images} with masks: {network} learns without weights from other images.",
+        training_on_masks,
     ),
     Rule("all", (), lambda facts, resources: True, (), "{network} is designed for this kind of dataset."),
 )

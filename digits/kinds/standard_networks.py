@@ -58,6 +58,7 @@ _ORDER = (
     "gan",
     "unet",
     "segmenter",
+    "segmenter_resnet50",
     "dncnn",
     "detector",
     "siamese",

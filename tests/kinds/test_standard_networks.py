@@ -70,7 +70,8 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     assert next(iter(offered)) == "lenet"
     assert {"alexnet", "resnet50", "autoencoder", "gan"} <= set(offered)
     assert not {"unet", "regression", "multilabel", "detector", "siamese"} & set(offered)
-    assert list(standard_networks.networks(["image-segmentation"])) == ["unet", "segmenter"]
+    segmenters = ["unet", "segmenter", "segmenter_resnet50"]
+    assert list(standard_networks.networks(["image-segmentation"])) == segmenters
     assert standard_networks.network("unet").title == "U-Net"
 
 

@@ -252,7 +252,7 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def target_for(name: str, y: np.ndarray) -> Target:
     """Return the target of a dataset with the labels ``y`` that the network ``name`` is usually trained on."""
-    if name in ("unet", "segmenter"):
+    if name == "unet":
         return Mask.of(["a", "b"], *y.shape[-2:])
     if name not in ("regression", "multilabel"):
         return ClassIndex.of(["a", "b"])
@@ -315,13 +315,16 @@ def test_the_u_net_reduces_large_images(in_child):
     assert shape == [200, 170, 2]
 
 
-def test_the_encoder_for_segmentation_starts_from_a_network_for_classification(in_child):
+@pytest.mark.parametrize(
+    ("name", "encoder"), [("segmenter", "efficientnetlite"), ("segmenter_resnet50", "resnet50")]
+)
+def test_the_encoder_for_segmentation_starts_from_a_network_for_classification(in_child, name, encoder):
     """Weights are matched by name and shape."""
-    shape, segmenter, _ = in_child(_traced, "segmenter", (45, 70, 1), "segmenter")
-    _, classifier, _ = in_child(_traced, "mobilenetv3", (64, 64, 3), "mobilenetv3")
+    shape, segmenter, _ = in_child(_traced, name, (45, 70, 1), "unet")
+    _, classifier, _ = in_child(_traced, encoder, (64, 64, 3), encoder)
     assert shape == [45, 70, 2]
-    missing = {name for name in segmenter if classifier.get(name) != segmenter[name]}
-    assert missing and all(name.startswith(("model/up", "model/scores")) for name in missing)
+    missing = {each for each in segmenter if classifier.get(each) != segmenter[each]}
+    assert missing and all(each.startswith(("model/up", "model/scores")) for each in missing)
 
 
 def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], dict[str, list[int]], int]:

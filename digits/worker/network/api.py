@@ -21,6 +21,7 @@ from digits.worker.network import tower
 from digits.worker.network.detection import decode_boxes as decode_boxes
 from digits.worker.network.detection import detection_loss as detection_loss
 from digits.worker.network.efficientnet_lite import EfficientNetLite0 as EfficientNetLite0
+from digits.worker.network.feature_maps import feature_maps as feature_maps
 from digits.worker.network.pretrained import pretrained as pretrained
 from digits.worker.precision import full_precision
 

@@ -57,6 +57,7 @@ CASES = {
     "gan": Case("image-gan", side=16),
     "unet": Case("image-segmentation", side=35),
     "segmenter": Case("image-segmentation", channels=1),
+    "segmenter_resnet50": Case("image-segmentation", channels=1),
     "dncnn": Case("image-processing"),
     "detector": Case("image-object-detection"),
     "siamese": Case("image-pairs", channels=2),
