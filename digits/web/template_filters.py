@@ -15,7 +15,9 @@ import humanize
 from flask import Flask
 from markupsafe import Markup
 
-_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
+from digits.data.sources import count_of
+
+_UNITS = (("day", 86400, "d"), ("hour", 3600, "h"), ("minute", 60, "min"), ("second", 1, "s"))
 # Less than this is not worth counting.
 JUST_NOW_SECONDS = 10
 
@@ -33,20 +35,20 @@ def add_filters(app: Flask) -> None:
 
 
 def duration(seconds: float | None) -> str:
-    """Return ``seconds`` in its two largest units, such as ``1 minute and 35 seconds``."""
+    """Return ``seconds`` in its two largest units, such as ``1 min 35 s``."""
     if seconds is None:
         return "?"
     if seconds < 0.5:
-        return "less than a second"
-    # Round to the second unit here: the library would show 1 hour and 60 minutes.
-    largest = next((place for place, (_, length) in enumerate(_UNITS) if seconds >= length), -1)
-    unit, length = _UNITS[largest:][:2][-1]
-    return _in_words(int(seconds / length + 0.5) * length, unit)
-
-
-@functools.lru_cache(maxsize=4096)
-def _in_words(whole: int, unit: str) -> str:
-    return humanize.precisedelta(whole, minimum_unit=unit, suppress=["months", "years"], format="%d")
+        return "less than 1 s"
+    largest = _largest_unit(seconds)
+    last = min(largest + 1, len(_UNITS) - 1)
+    # Round to the second unit, or it would show 1 h 60 min.
+    left = int(seconds / _UNITS[last][1] + 0.5) * _UNITS[last][1]
+    parts = []
+    for _, length, symbol in _UNITS:
+        count, left = divmod(left, length)
+        parts += [f"{count} {symbol}"] if count else []
+    return " ".join(parts)
 
 
 def ago(at: float, now: float | None = None) -> str:
@@ -54,7 +56,17 @@ def ago(at: float, now: float | None = None) -> str:
     seconds = (time.time() if now is None else now) - at
     if seconds < JUST_NOW_SECONDS:
         return "just now"
-    return f"{duration(seconds).partition(' and ')[0]} ago"
+    return f"{_in_largest_unit(seconds)} ago"
+
+
+def _in_largest_unit(seconds: float) -> str:
+    name, length, _ = _UNITS[_largest_unit(seconds)]
+    return count_of(int(seconds / length), name)
+
+
+def _largest_unit(seconds: float) -> int:
+    """Return the place of the largest unit of ``seconds`` in `_UNITS`."""
+    return next((place for place, (_, length, _) in enumerate(_UNITS) if seconds >= length), len(_UNITS) - 1)
 
 
 def sparkline(numbers: Sequence[float | None], label: str = "Training loss so far") -> Markup:
@@ -99,7 +111,7 @@ def _time_element(at: float) -> Markup:
 def _future_time_element(at: float) -> Markup:
     """Return a ``time`` element like ``in 5 minutes``; ``soon`` if the time has passed."""
     seconds = at - time.time()
-    return _time_in_words(at, f"in {duration(seconds).partition(' and ')[0]}" if seconds > 0 else "soon")
+    return _time_in_words(at, f"in {_in_largest_unit(seconds)}" if seconds > 0 else "soon")
 
 
 @functools.lru_cache(maxsize=4096)

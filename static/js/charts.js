@@ -15,8 +15,8 @@ const WORDS_MILLISECONDS = 2000;
 const TYPES = {
   loss: { show: number, range: fromZero, colors: COLORS },
   percent: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: '%', colors: COLORS },
-  rate: { show: number, range: fromZero, colors: ['--chart-4'] },
-  speed: { show: number, range: fromZero, colors: ['--chart-3'] },
+  rate: { show: number, range: fromZero, colors: ['--chart-4'], hasOneStage: true },
+  speed: { show: number, range: fromZero, colors: ['--chart-3'], hasOneStage: true },
 };
 
 function fromZero(_, low, high) {
@@ -39,8 +39,9 @@ function upToHundred(_, low, high) {
 
 /** A chart in its <figure data-chart>. `update(store)` may be called at any rate. */
 export class Chart {
-  /** `about` describes a chart of the model's kind: {percent, low}. */
-  constructor(figure, about = null) {
+  /** `about` describes a chart of the model's kind: {percent, low}; `titles` are those of metrics, by name. */
+  constructor(figure, about = null, titles = {}) {
+    this.titles = titles;
     this.figure = figure;
     this.name = figure.dataset.chart;
     this.type = TYPES[this.name] ?? (about?.percent ? TYPES.percent : { show: number, range: around(about?.low), colors: COLORS });
@@ -200,7 +201,7 @@ export class Chart {
     const validation = column.stage === 'val';
     const isDashed = column.isDashed ?? validation;
     return {
-      label: labelOf(column),
+      label: this.labelOf(column),
       stroke,
       width: validation ? 2 : 1.5,
       dash: isDashed ? [6, 4] : undefined,
@@ -209,8 +210,25 @@ export class Chart {
     };
   }
 
+  /** Each metric has two colors, for training and validation, whichever of them is measured first. */
   colorOf(index) {
-    return this.series[index].color ?? this.type.colors[index % this.type.colors.length];
+    const { color, name, stage } = this.series[index];
+    if (color) return color;
+    const place = 2 * this.names.indexOf(name) + (stage === 'val' ? 1 : 0);
+    return this.type.colors[place % this.type.colors.length];
+  }
+
+  get names() {
+    return [...new Set(this.series.map(({ name }) => name))];
+  }
+
+  labelOf({ label, name, stage }) {
+    if (label) return label;
+    if (name.includes('/')) return name.slice(name.indexOf('/') + 1); // its chart is called like the part before
+    const title = this.titles[name] ?? name.replaceAll('_', ' ');
+    if (this.type.hasOneStage) return title[0].toUpperCase() + title.slice(1);
+    const words = { train: 'Training', val: 'Validation' }[stage];
+    return this.names.length === 1 ? words : `${words} ${title}`;
   }
 
   noticeZoom(plot) {
@@ -251,13 +269,13 @@ export class Chart {
 
   legendItem(column, index) {
     const name = (column.isDashed ?? column.stage === 'val') ? 'swatch swatch-dashed' : 'swatch';
-    return element('li', '', element('span', { class: name, '--color': `var(${this.colorOf(index)})` }), `${labelOf(column)} `, element('b'));
+    return element('li', '', element('span', { class: name, '--color': `var(${this.colorOf(index)})` }), `${this.labelOf(column)} `, element('b'));
   }
 
   describeSoon() {
     this.describing ||= setTimeout(() => {
       this.describing = 0;
-      const latest = this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, column.values.length - 1))}`);
+      const latest = this.series.map((column) => `${this.labelOf(column)} ${this.type.show(nearestLeft(column.values, column.values.length - 1))}`);
       this.area.setAttribute('aria-label', `${this.title} by ${AXES[this.axis].title.toLowerCase()}, up to ${this.position(this.xs.length - 1)}. Latest: ${latest.join(', ')}.`);
     }, this.described ? WORDS_MILLISECONDS : 0);
     this.described = true;
@@ -281,7 +299,7 @@ export class Chart {
       const cells = this.series.map(({ values }) => element('td', '', values[row] === null ? '' : this.type.show(values[row])));
       return element('tr', '', element('td', '', AXES[this.axis].show(this.xs[row])), ...cells);
     });
-    this.table.replaceChildren(table('table table-tight', [AXES[this.axis].title, ...this.series.map(labelOf)], lines));
+    this.table.replaceChildren(table('table table-tight', [AXES[this.axis].title, ...this.series.map((column) => this.labelOf(column))], lines));
   }
 
   /* Toolbar ------------------------------------------------------------ */
@@ -333,7 +351,7 @@ export class Chart {
     const from = this.plot.cursor.idx ?? last;
     const to = event.key === 'Home' ? 0 : event.key === 'End' ? last : Math.min(last, Math.max(0, from + step));
     this.plot.setCursor({ left: this.plot.valToPos(this.xs[to], 'x'), top: this.area.clientHeight / 3 });
-    const values = this.series.map((column) => `${labelOf(column)} ${this.type.show(nearestLeft(column.values, to))}`);
+    const values = this.series.map((column) => `${this.labelOf(column)} ${this.type.show(nearestLeft(column.values, to))}`);
     const marks = marksNear(this.plot, this.placedMarks).map(markWords);
     const position = this.position(to);
     this.spoken.textContent = `${position[0].toUpperCase()}${position.slice(1)}: ${[...values, ...marks].join(', ')}`;
@@ -363,8 +381,8 @@ export class Chart {
       context.fillStyle = color(this.colorOf(index));
       context.fillRect(left, 34 * ratio, 14 * ratio, 3 * ratio);
       context.fillStyle = color('--ink');
-      context.fillText(labelOf(column), left + 20 * ratio, 39 * ratio);
-      left += 36 * ratio + context.measureText(labelOf(column)).width;
+      context.fillText(this.labelOf(column), left + 20 * ratio, 39 * ratio);
+      left += 36 * ratio + context.measureText(this.labelOf(column)).width;
     });
     canvas.toBlob((blob) => {
       const link = element('a', { href: URL.createObjectURL(blob), download: `${this.name}.png` });
@@ -375,7 +393,7 @@ export class Chart {
 }
 
 /** Adds the chart `name` to `box`, made from a template. `about` describes it, as in `Chart`. */
-export function addChart(template, box, name, title, about) {
+export function addChart(template, box, name, title, about, titles) {
   const figure = template.content.firstElementChild.cloneNode(true);
   figure.id = `chart-${name}`;
   figure.dataset.chart = name;
@@ -383,15 +401,9 @@ export function addChart(template, box, name, title, about) {
   for (const item of figure.querySelectorAll('[aria-label]')) item.setAttribute('aria-label', item.getAttribute('aria-label').replace('Metric', title));
   for (const item of figure.querySelectorAll('[id]')) item.removeAttribute('id');
   box.append(figure);
-  const chart = new Chart(figure, about);
+  const chart = new Chart(figure, about, titles);
   chart.setSmoothing(document.getElementById('smoothing').valueAsNumber / 100);
   return chart;
-}
-
-function labelOf({ label, name, stage }) {
-  if (label) return label;
-  if (name.includes('/')) return name.slice(name.indexOf('/') + 1); // its chart is called like the part before
-  return ['learning_rate', 'images_per_second'].includes(name) ? name.replaceAll('_', ' ') : `${name} (${stage})`;
 }
 
 const forLog = (value) => (value === null || value <= 0 ? null : Math.max(value, SMALLEST_LOG_VALUE));

@@ -1,23 +1,24 @@
 // Numbers and times in words, as in digits/web/template_filters.py.
 
-const UNITS = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]];
+const UNITS = [['day', 86400, 'd'], ['hour', 3600, 'h'], ['minute', 60, 'min'], ['second', 1, 's']];
 
 const plural = (count, name) => `${count} ${name}${count === 1 ? '' : 's'}`;
 
-/** `seconds` in its two largest units, such as "2 minutes and 5 seconds". */
+const largestUnit = (seconds) => UNITS.find(([, length]) => seconds >= length) ?? UNITS.at(-1);
+
+/** `seconds` in its two largest units, such as "2 min 5 s". */
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return '?';
-  if (seconds < 0.5) return 'less than a second';
-  const largest = UNITS.findIndex(([, length]) => seconds >= length);
-  const [, smallest] = UNITS.slice(largest).slice(0, 2).at(-1);
+  if (seconds < 0.5) return 'less than 1 s';
+  const [, smallest] = UNITS[UNITS.indexOf(largestUnit(seconds)) + 1] ?? UNITS.at(-1);
   let left = Math.floor(seconds / smallest + 0.5) * smallest;
-  const words = [];
-  for (const [name, length] of UNITS) {
+  const parts = [];
+  for (const [, length, symbol] of UNITS) {
     const count = Math.floor(left / length);
     left %= length;
-    if (count) words.push(plural(count, name));
+    if (count) parts.push(`${count} ${symbol}`);
   }
-  return words.join(' and ');
+  return parts.join(' ');
 }
 
 /** `seconds` in a short form, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
@@ -44,7 +45,9 @@ export function elapsed(seconds) {
 /** How long ago the Unix time `at` was, in its largest unit. */
 export function ago(at, now = Date.now() / 1000) {
   const seconds = now - at;
-  return seconds < 10 ? 'just now' : `${duration(seconds).split(' and ')[0]} ago`;
+  if (seconds < 10) return 'just now';
+  const [name, length] = largestUnit(seconds);
+  return `${plural(Math.floor(seconds / length), name)} ago`;
 }
 
 /** A size such as "3.2 MB", in powers of 1000. */
@@ -73,8 +76,10 @@ export function number(value) {
   return value.toExponential(1);
 }
 
-/** An axis label with as many decimals as the distance between labels requires. */
+/** An axis label with as many decimals as the distance between labels requires, and few characters. */
 export function tick(value, distance) {
+  if (Math.abs(value) >= 1e15) return value.toExponential(1);
+  if (distance >= 1e5) return value.toLocaleString('en', { notation: 'compact', maximumFractionDigits: 2 });
   let decimals = 0;
   const isWhole = (scaled) => Math.abs(scaled - Math.round(scaled)) <= scaled * 1e-6;
   while (decimals < 9 && !isWhole(distance * 10 ** decimals)) decimals += 1;

@@ -29,7 +29,7 @@ const PARTIAL_RESULTS = 10_000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
-const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart)));
+const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart), about.titles));
 const smoothing = startSmoothing(document.getElementById('smoothing'));
 const chooseAxis = startAxis(document.getElementById('curve-axis'));
 const showMarks = startMarks(document.getElementById('curve-marks'), document.getElementById('curve-events'));

@@ -197,7 +197,7 @@ def test_a_failed_dataset_page_explains_what_is_missing(
     page.goto(f"/datasets/{empty['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error")
     expect(page.locator("#counts-empty")).to_have_text("No images counted.")
-    expect(page.locator("#job-error details summary")).to_contain_text("library frame")
+    expect(page.locator("#job-error details summary")).to_contain_text("Show traceback")
     assert page.locator("#job-error details[open]").count() == 0
 
 

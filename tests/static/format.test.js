@@ -25,6 +25,7 @@ each('times on an axis leave out parts that are zero', elapsed, [
 each('labels of an axis have the decimals of their distance', tick, [
   [0.5, 0.1, '0.5'], [2, 1, '2'], [0.25, 0.25, '0.25'], [1500, 500, '1,500'], [0.3, 0.05, '0.30'], [0, 1e-7, '0'],
   [2e-7, 1e-7, '2e-7'], [7.5e-7, 2.5e-7, '7.5e-7'], [3e-6, 1e-6, '3e-6'],
+  [2_500_000, 500_000, '2.5M'], [0, 500_000, '0'], [4e22, 2e22, '4.0e+22'],
 ]);
 
 each('percentages have a decimal', percent, [[null, '–'], [undefined, '–'], [99.94, '99.9%'], [12.345, 2, '12.35%']]);

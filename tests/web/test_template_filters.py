@@ -17,13 +17,13 @@ from tests.static.node import run_node
     ("seconds", "words"),
     [
         (None, "?"),
-        (0, "less than a second"),
-        (0.5, "1 second"),
-        (61, "1 minute and 1 second"),
-        (3599.6, "1 hour"),
-        (7199, "2 hours"),
-        (7260, "2 hours and 1 minute"),
-        (86_400 * 40 + 3600 * 5, "40 days and 5 hours"),
+        (0, "less than 1 s"),
+        (0.5, "1 s"),
+        (61, "1 min 1 s"),
+        (3599.6, "1 h"),
+        (7199, "2 h"),
+        (7260, "2 h 1 min"),
+        (86_400 * 40 + 3600 * 5, "40 d 5 h"),
     ],
 )
 def test_durations_have_two_units_at_most(seconds: float | None, words: str) -> None:

@@ -21,7 +21,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.verdict import Action, ClassScore, Outcome, Verdict, judge
 from digits.kinds.views import Views
 from digits.web.evaluations import charts
-from digits.web.evaluations.parts import load_matrix, load_points, shown_matrix, worst_records
+from digits.web.evaluations.parts import interval_words, load_matrix, load_points, shown_matrix, worst_records
 from digits.web.jobs import serializers
 from digits.web.models import continuing
 from digits.web.offload import in_thread
@@ -105,9 +105,7 @@ def panel(job: ModelJob) -> dict[str, Any] | None:
         "verdict": result.verdict,
         "title": outcome.metric.title,
         "value": outcome.metric.format(outcome.value),
-        "interval": " to ".join(map(outcome.metric.format, (interval.low, interval.high)))
-        if interval
-        else "",
+        "interval": interval_words(evaluated, outcome.metric.name, views) if evaluated else "",
         "method": interval.method if interval else "",
         "records": f"{outcome.records:,} {SPLIT_TITLES[result.split].lower()} "
         f"{views.record if outcome.records == 1 else views.records}",

@@ -26,13 +26,19 @@ MAX_POINTS = 2000
 MAX_LACKING = 8
 
 
-def metric_rows(result: Evaluation, views: Views[Any]) -> list[tuple[str, str]]:
-    """Return the title and the value of each metric, without those of single classes."""
+def metric_rows(result: Evaluation, views: Views[Any]) -> list[tuple[str, str, str]]:
+    """Return the title, the value and the interval of each metric, without those of single classes."""
     return [
-        (views.metric(name).title, views.metric(name).format(value))
+        (views.metric(name).title, views.metric(name).format(value), interval_words(result, name, views))
         for name, value in result.metrics.items()
         if "/" not in name
     ]
+
+
+def interval_words(result: Evaluation, name: str, views: Views[Any]) -> str:
+    """Return the interval of a metric, such as ``91.0% to 96.2%``; "" if there is none."""
+    interval = result.intervals.get(name)
+    return " to ".join(map(views.metric(name).format, (interval.low, interval.high))) if interval else ""
 
 
 def excluded_words(result: Evaluation, views: Views[Any]) -> str:

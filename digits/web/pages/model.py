@@ -35,6 +35,7 @@ def show(job_id: str) -> str:
         kind=kind,
         views=views,
         charts=[asdict(chart) for chart in training_charts(views)],
+        titles={metric.name: metric.title for metric in views.metrics},
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
         model=model_serializers.model_page(job),

@@ -278,7 +278,10 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         name=result.name,
         records=f"{result.records:,} {views.record if result.records == 1 else views.records}",
         note=note,
-        metrics=metric_rows(result, views),
+        metrics=[
+            (title, f"{value} ({interval})" if interval else value)
+            for title, value, interval in metric_rows(result, views)
+        ],
         tables=tables,
         plots=of_evaluation(plots),
         worst=worst,
