@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from digits.core.recipe import Transformation
@@ -18,6 +18,7 @@ from digits.data.pretrained_catalog import CATALOG
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import Network, networks
+from digits.kinds.training_time import REFERENCE_SPEED, training_seconds
 from digits.kinds.views import views_of
 
 # Fields of the model form with their values as text.
@@ -58,7 +59,7 @@ ON_GPU = ("convnext", "efficientnetv2", "resnet50", "efficientnetlite", "mobilen
 class Facts:
     """What is known about a dataset: the name of its ``kind``, the size of its images in pixels and their channels.
 
-    ``images`` contains the number of images of each split; it is empty until the dataset is finished. ``classes`` is
+    ``images`` contains the number of images of each split, as soon as they are counted. ``classes`` is
     the number of classes or labels, and ``smallest_class`` the number of training images of the rarest one.
     """
 
@@ -89,12 +90,15 @@ class Facts:
 class Resources:
     """What a training can use: the ``device``, its ``memory`` in bytes, and the ``cores`` of the CPU.
 
+    ``speed`` is that of a core; see `digits.kinds.training_time.core_speed`.
+
     ``weights`` contains the state of the ImageNet weights in `digits.data.pretrained_catalog` by name. ``unusable``
     are reasons why networks cannot be used on this machine, such as a package that is not installed, by network.
     """
 
     device: Literal["cpu", "gpu"] = "cpu"
     cores: int = 1
+    speed: float = REFERENCE_SPEED
     memory: int | None = None
     weights: Mapping[str, WeightsState] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +109,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a training is expected to take: ``seconds``; None if unknown."""
+    """What a training is expected to take: ``seconds`` without early stopping; None if unknown, as on a GPU."""
 
     seconds: float | None = None
 
@@ -364,6 +368,7 @@ def recommend(
         network=item.id,
         settings=settings,
         reason=_reason(rule, item, facts),
+        expectation=_expect(item, settings, facts, resources),
         refusals=refusals,
         download=CATALOG[item.pretrained].full.megabytes
         if "initial_weights" in settings and state in ("obtainable", "unknown")
@@ -399,6 +404,14 @@ def refusal(network: Network, facts: Facts, resources: Resources) -> str:
     return resources.unusable.get(network.id, "")
 
 
+def _expect(network: Network, settings: Settings, facts: Facts, resources: Resources) -> Expectation:
+    if resources.device != "cpu":
+        return Expectation()
+    size = facts.width, facts.height
+    cores, speed = resources.cores, resources.speed
+    return Expectation(training_seconds(network.id, settings, facts.images, size, cores=cores, speed=speed))
+
+
 def _reason(rule: Rule, network: Network, facts: Facts) -> str:
     color = "grayscale" if facts.channels == 1 else "color"
     count = facts.training_images
@@ -412,8 +425,17 @@ def facts_of(dataset: DatasetJob) -> Facts:
     manifest = dataset.manifest()
     if manifest is not None:
         return facts_in(manifest)
-    recipe = dataset.recipe
-    return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels)
+    recipe, counted = dataset.recipe, dataset.tasks[0].state.counts
+    facts = Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels)
+    views = views_of(dataset.data_kind)
+    if views.counts_overlap or "train" not in counted:
+        return facts
+    # Its task has read the source.
+    facts = replace(facts, images={split: sum(found["counts"]) for split, found in counted.items()})
+    if views.group != "class":
+        return facts
+    counts = counted["train"]["counts"]
+    return replace(facts, classes=len(counts), smallest_class=min(counts, default=None))
 
 
 def facts_in(manifest: Manifest) -> Facts:

@@ -27,6 +27,7 @@ from digits.core.recipe import (
     ObtainWeights,
     Preflight,
     PreviewAugmentation,
+    ProbeAccuracy,
     Recipe,
     Visualize,
 )
@@ -43,6 +44,7 @@ SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
 SECONDS_TO_IMPORT = 300.0
 SECONDS_TO_AUGMENT = 30.0
+SECONDS_TO_PROBE = 120.0
 QUEUE_SECONDS = 60.0
 EXPORTED_FOLDER = "exported"
 KEPT = 20
@@ -169,6 +171,16 @@ class ShortTasks:
         with self._new_folder() as folder:
             return self._run(folder, recipe, SECONDS_TO_DOWNLOAD, watch)
 
+    def probe_accuracy(self, recipe: ProbeAccuracy, form: str = "") -> ShortTaskResult:
+        """Estimate an accuracy. A newer call with the same ``form`` or `stop` ends it; then, it raises NotReady."""
+        with self._new_folder() as folder:
+            return self._run(folder, recipe, SECONDS_TO_PROBE, form=form)
+
+    def stop(self, form: str) -> None:
+        """Stop the preview or the probe of ``form`` that is running, if there is one."""
+        if run := self._previews.pop(form, None):
+            self._runner.stop(run)
+
     def watched(self, watch: str) -> TaskState | None:
         """Return the current state of a preflight or download, or None if there is none with this name."""
         return self._watched.get(watch)
@@ -240,11 +252,11 @@ class ShortTasks:
             raise
         finally:
             self._watched.pop(watch, None)
-            is_latest = self._previews.get(form) in (run, None)
+            is_latest = not form or self._previews.get(form) is run
             if is_latest:
                 self._previews.pop(form, None)
         if not is_latest and not state.is_finished:
-            raise NotReady("A preview with newer settings was requested.")
+            raise NotReady("A newer request of this form has taken its place, or the form was closed.")
         self._check(run, state, seconds_allowed)
         return ShortTaskResult(folder.name, folder, state, round(time.monotonic() - began, 3))
 

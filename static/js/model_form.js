@@ -1,5 +1,6 @@
 // The form of a new model: dataset, network, training, device.
 
+import { startAccuracyProbe } from './accuracy_probe.js';
 import { startDatasetSearch, startModelSearch } from './choice_search.js';
 import { confirmed, toast } from './dialog.js';
 import { startAugmentationPreview } from './augmentation_preview.js';
@@ -90,7 +91,8 @@ function start() {
       toast(error.message, 'danger');
     }
     suggest();
-    weights.obtain();
+    await weights.obtain();
+    accuracy.probe();
   }
 
   form.addEventListener('click', (event) => {
@@ -118,7 +120,10 @@ function start() {
   let weights = null;
   const recommendation = startRecommendation(form, datasets, () => weights?.show());
   weights = startWeights(form, { chosen: recommendation.weights, fromScratch: () => request(true) });
-  weights.obtain();
+  const hasClasses = () => datasets.some(({ id, data_kind: kind, running }) => id === form.elements.dataset.value && kind === 'image-classification' && !running);
+  const accuracy = startAccuracyProbe(form, () => (hasClasses() ? weights.atHand() : ''), recommendation.estimated);
+  weights.obtain().then(accuracy.probe);
+  form.addEventListener('submit', accuracy.stop);
   startAugmentationPreview(form, document.getElementById('augmentation-preview'));
   startLrPreview(form, document.getElementById('lr-preview'));
 

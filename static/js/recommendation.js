@@ -12,8 +12,9 @@ const LABELS_SHOWN = 4;
   * Initializes the card and the choice of a network in `form`. Returns functions: `isApplied(name)` returns whether a
   * field has the recommended value; `restore()` applies the recommendation, which `advice()` describes unless it is
   * applied; `keepSettings()` makes a custom network keep the current settings; `measured(seconds)` shows a time that
-  * was measured with the current settings; `weights()` returns the name of the ImageNet weights that the form uses, or
-  * "". `request()` is to be called when the dataset has changed. `changed()` is called when the choice may have changed.
+  * was measured with the current settings; `estimated(words)` shows the accuracy to expect of the recommendation;
+  * `weights()` returns the name of the ImageNet weights that the form uses, or "". `request()` is to be called when the
+  * dataset has changed. `changed()` is called when the choice may have changed.
  */
 export function startRecommendation(form, datasets, changed) {
   const card = document.getElementById('card');
@@ -25,6 +26,7 @@ export function startRecommendation(form, datasets, changed) {
   let source = card.dataset.source ?? '';
   let expected = null; // The recommended settings for the chosen network.
   let seconds = null;
+  let accuracy = ''; // in words
   let isApplying = false;
   let keepsSettings = !form.hasAttribute('data-fitted') || form.elements.custom_network.value !== form.elements.custom_network.defaultValue;
 
@@ -173,6 +175,7 @@ export function startRecommendation(form, datasets, changed) {
     part('state').className = `badge badge-plain ${recommended ? 'tone-success' : 'tone-info'}`;
     document.getElementById('headline').textContent = words;
     part('reason').textContent = recommended ? best.reason : reason(words);
+    say('accuracy', recommended ? accuracy : '');
     say('time', seconds === null ? (recommended ? best.time : '') : `About ${duration(seconds)}, measured`);
     part('restore').hidden = recommended || !best;
     changed();
@@ -191,6 +194,10 @@ export function startRecommendation(form, datasets, changed) {
     keepSettings: () => (keepsSettings = true),
     measured(total) {
       seconds = total;
+      show();
+    },
+    estimated(words) {
+      accuracy = words;
       show();
     },
   };

@@ -7,8 +7,8 @@ const NO_TENSORFLOW = 503; // the page says so
 
 /**
   * `chosen()` returns the name of the ImageNet weights that the form uses, or "". `fromScratch()` is called when the
-  * user does without them. Returns `obtain()`, which resolves to whether the training can start, and `show()`, to be
-  * called when the choice has changed.
+  * user does without them. Returns `obtain()`, which resolves to whether the training can start, `show()`, to be
+  * called when the choice has changed, and `atHand()`, which returns the name of the weights if they are on the server.
  */
 export function startWeights(form, { chosen, fromScratch }) {
   const line = document.getElementById('weights-download');
@@ -64,5 +64,5 @@ export function startWeights(form, { chosen, fromScratch }) {
       form.querySelector('#tuning-weights [data-upload-files]').focus();
     }
   });
-  return { obtain, show };
+  return { obtain, show, atHand: () => (missing.has(chosen()) ? '' : chosen()) };
 }

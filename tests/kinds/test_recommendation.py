@@ -11,6 +11,7 @@ import pytest
 from digits.core.recipe import TRANSFORMATIONS
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds import kind_named
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.form_fields import bindings_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recommendation import (
@@ -21,9 +22,9 @@ from digits.kinds.recommendation import (
     Resources,
     adapt,
     facts_of,
+    fine_tuning,
     recommend,
 )
-from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.standard_networks import network, networks
 from digits.web.models.form import ModelForm
 
@@ -85,10 +86,19 @@ def _row(
     return [name, best.network, settings["initial_weights"], words]
 
 
-def test_the_documentation_lists_the_rules() -> None:
-    page = (ROOT / "docs" / "standard-networks.md").read_text(encoding="utf-8")
-    table = "".join(f"{line}\n" for line in _documented_rules())
-    assert table in page, f"\n{table}"
+def test_the_documentation_contains_the_tables() -> None:
+    for name, rows in (("standard-networks", _documented_rules()), ("fine-tuning", _documented_epochs())):
+        table = "".join(f"{row}\n" for row in rows)
+        assert table in (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), f"\n{table}"
+
+
+def _documented_epochs() -> Iterator[str]:
+    yield "| Training images | Epochs of the head | Epochs of all layers | Epochs between validations |"
+    yield "|---|---|---|---|"
+    for count in (30, 100, 300, 1000, 3000, 10_000):
+        tuned = fine_tuning(Facts(CLASSES, 224, 224, 3, images={"train": count}))
+        head, whole = int(tuned["head_epochs"]), int(tuned["train_epochs"])
+        yield f"| {count:,} | {head} | {whole - head} | {tuned['val_interval']} |"
 
 
 def _documented_rules() -> Iterator[str]:
@@ -194,10 +204,16 @@ def test_an_unfinished_dataset_has_facts(tmp_path: Path) -> None:
         id="20260101-000000-abcdef",
         folder=tmp_path,
         name="sizes",
-        recipe=CreateRegression(table="a.csv", width=20, height=30),
+        recipe=CreateClassification(train=FolderSplit(folder="a"), width=20, height=30),
         tasks=DatasetJob.first_tasks(),
     )
-    assert facts_of(dataset) == Facts("image-regression", 20, 30, 3)
+    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3)
+    dataset.tasks[0].state.counts = {
+        "train": {"labels": ["a", "b"], "counts": [3, 4]},
+        "val": {"labels": ["a", "b"], "counts": [1, 0]},
+    }
+    images = {"train": 7, "val": 1}
+    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3, images=images, classes=2, smallest_class=3)
 
 
 def _recommend(facts: Facts, resources: Resources, **options: Any) -> Recommendation:

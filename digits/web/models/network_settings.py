@@ -26,6 +26,7 @@ from digits.kinds.recommendation import (
     recommend,
 )
 from digits.kinds.standard_networks import every_network, networks
+from digits.kinds.training_time import core_speed
 from digits.runtime.devices import Device
 from digits.web.models.form import ModelForm
 from digits.web.resources.datasets import NetworkSettings, RecommendedModel
@@ -49,6 +50,7 @@ def resources_of(devices: Sequence[Device], places: WeightsPlaces) -> Resources:
     return Resources(
         device="gpu" if gpus else "cpu",
         cores=available_cores(),
+        speed=core_speed(),
         memory=device.memory_total,
         weights={entry.id: _state(entry, places) for entry in CATALOG.values()},
         unusable={item.id: item.missing for item in every_network().values() if item.missing},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,18 +103,22 @@ def test_a_network_of_a_missing_package_is_refused(
     assert "run pip install 'digits[vit]' on the server." in errors["standard_networks"][0]
     page = site.get("/models/images/classification/new").get_data(as_text=True)
     assert "Not installed: run pip install &#39;digits[vit]&#39; on the server." in page
-    assert (
-        "The ImageNet weights of ViT-B/16 are not on this server and cannot be downloaded automatically."
-        in page
-    )
+    assert _note(page, "vit").startswith("Not on this server. Put the file ")
+
+
+def _note(page: str, weights: str) -> str:
+    """Return what the form says about ImageNet weights."""
+    found = re.search(rf'data-weights="{weights}"[^>]*>(.*?)</p>', page)
+    assert found
+    return found[1]
 
 
 def test_the_form_says_whether_weights_must_be_downloaded(site: Site, dataset: str) -> None:
     page = site.get("/models/images/classification/new").get_data(as_text=True)
-    assert "The ImageNet weights of ResNet-50 will be downloaded before training: about 103 MB." in page
+    assert _note(page, "mobilenetv3").startswith("23 MB, downloaded before the training.")
     put_weights(site, "resnet50")
     page = site.get("/models/images/classification/new").get_data(as_text=True)
-    assert "The ImageNet weights of ResNet-50 are on this server." in page
+    assert _note(page, "resnet50").startswith("On this server.")
     assert site.post("/models/weights/resnet50").get_json()["ok"]
 
 
@@ -162,6 +167,14 @@ def test_the_recommendation_for_a_dataset_contains_the_settings_of_all_networks(
     assert site.get(f"/models/recommendation.json?dataset={dataset}0").status_code == 404
     page = site.get(f"/models/images/classification/new?dataset={dataset}").text
     assert f'<h2 id="headline">{best["headline"]}</h2>' in page and best["reason"] in page
+
+
+def test_the_accuracy_is_estimated_only_with_weights_on_the_server(site: Site, dataset: str) -> None:
+    put_weights(site, "resnet50")
+    for name in ("convnext", "resnet-9000", ""):
+        answer = site.post("/models/probe-accuracy", dataset=dataset, name=name, form="a")
+        assert answer.status_code in (404, 503)
+    assert site.post("/models/probe-accuracy/stop", form="a").status_code == 204
 
 
 def test_networks_name_entries_of_the_catalog() -> None:

@@ -1,0 +1,83 @@
+"""The expected duration of a training on the CPU, from a table of costs that `benchmarks/training_time.py` measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+# The speed of a core of the machine on which the costs were measured, as `core_speed` returns it.
+REFERENCE_SPEED = 107.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the training of a network costs on the reference machine.
+
+    ``start`` is in seconds of one core: to start TensorFlow, build the network and save it. The others are in
+    nanoseconds of one core per pixel of an image: to train all layers with it, to ``evaluate`` it, and to train only
+    the ``head``; 0 if the network has no pretrained weights.
+    """
+
+    start: float
+    train: float
+    evaluate: float
+    head: float = 0.0
+
+
+COSTS: Mapping[str, Cost] = {
+    "lenet": Cost(5, 418, 187),
+    "alexnet": Cost(7, 981, 290),
+    "googlenet": Cost(11, 2645, 832),
+    "resnet50": Cost(27, 6349, 1966, 1992),
+    "efficientnetlite": Cost(17, 1511, 375, 300),
+    "mobilenetv3": Cost(22, 1273, 319, 281),
+}
+
+
+def training_seconds(
+    network: str,
+    settings: Mapping[str, str],
+    images: Mapping[str, int],
+    size: tuple[int, int],
+    *,
+    cores: int,
+    speed: float,
+) -> float | None:
+    """Return the expected duration of a training on the CPU in seconds; None for an unknown network.
+
+    ``settings`` are fields of the model form, ``images`` the numbers of images of the splits, and ``size`` their width
+    and height in pixels. Early stopping is not expected. ``speed`` is that of one of the ``cores``; see `core_speed`.
+    """
+    cost = COSTS.get(network)
+    if cost is None or not images.get("train"):
+        return None
+    width, height = size
+    crop = int(settings.get("crop_size") or 0)
+    pixels = min(width, crop or width) * min(height, crop or height)
+    epochs = float(settings["train_epochs"])
+    head = float(settings["head_epochs"]) if settings.get("fine_tune") == "true" else 0.0
+    # There is one before the training.
+    validations = 1 + epochs / float(settings.get("val_interval") or 1)
+    trained = images["train"] * (head * cost.head + (epochs - head) * cost.train)
+    evaluated = images.get("val", 0) * validations * cost.evaluate
+    seconds = cost.start + pixels * (trained + evaluated) / 1e9
+    return seconds * REFERENCE_SPEED / speed / cores
+
+
+@cache
+def core_speed() -> float:
+    """Return the speed of a core: the best of some products of small matrices, in 10⁹ operations per second.
+
+    This takes about 20 milliseconds, once.
+    """
+    matrices = np.random.default_rng(0).random((64, 64, 64), np.float32)
+    best = 0.0
+    for _ in range(8):
+        began = time.thread_time()
+        np.matmul(matrices, matrices)
+        best = max(best, 2 * 64**4 / max(time.thread_time() - began, 1e-6) / 1e9)
+    return best
